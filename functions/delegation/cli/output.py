@@ -15,7 +15,7 @@ from rich.text import Text
 
 from delegation.cli.problems import next_step
 from delegation.cli.screens.layout import Rows
-from delegation.cli.screens.watching import TaskWatch, size_text, status_text
+from delegation.cli.screens.watching import TaskWatch, plain, size_text, status_text
 from delegation.cli.tasks.bulk import Change
 from delegation.cli.tasks.columns import lines, table
 from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
@@ -208,6 +208,8 @@ class TextOutput:
             if line.plain != last:
                 last = line.plain
                 self._out.print(line, soft_wrap=True)
+                if view.is_terminal and view.result_summary:
+                    self._out.print(Text(plain(view.result_summary)), soft_wrap=True)
 
         return show
 

@@ -1,19 +1,18 @@
 """Every operation that calls DynamoDB, uncontended, on small items: one function prepares it, another runs it."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel
 
-from delegation.idempotency import record as records
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
 from delegation.idempotency.mutations.reservation import Reservation
 from delegation.idempotency.record import Record, StoredAnswer
-from delegation.idempotency.scope import Scope
-from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation
+from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation, bind
 from delegation.idempotency.store import RecordWrite
 from delegation.notifications.delivery import Notifier
 from delegation.notifications.queue import Message
@@ -70,6 +69,25 @@ class Nothing(BaseModel):
     """No parameters."""
 
 
+@dataclass(frozen=True)
+class Requested:
+    """The task of every request, which relates to the stored one by `relation`."""
+
+    relation: Relation
+
+    def first(self) -> Task:
+        return submitted("00000000-0000-4000-8000-000000000001")
+
+    def relate(self, _task: Task) -> Relation:
+        return self.relation
+
+    def conflict(self, _task: Task) -> str:
+        return ""
+
+    def again(self, task: Task, now: datetime) -> Task:
+        return resubmitted(task, now)
+
+
 class Harness:
     """Tasks and records in DynamoDB, a queue in memory, and a clock that does not move."""
 
@@ -99,7 +117,7 @@ class Harness:
 
     def record(self, task: Task, **changes: Any) -> Record:
         values: dict[str, Any] = {"payload_hash": "a" * 64, "answer": ANSWER, "now": NOW, "nonce": nonce()}
-        return records.bind(SCOPE, task=task, **{**values, **changes})
+        return bind(SCOPE, task=task, **{**values, **changes})
 
     def request(
         self, *, keyed: bool, synchronous: bool = False, relation: Relation = Relation.ATTACH
@@ -107,10 +125,7 @@ class Harness:
         return IdempotentRequest(
             scope=SCOPE if keyed else None,
             payload_hash=payload_hash,
-            first=submitted("00000000-0000-4000-8000-000000000001"),
-            relate=lambda _task: relation,
-            conflict=lambda _task: "",
-            again=resubmitted,
+            wanted=Requested(relation),
             answer_now=None if synchronous else (lambda _task: ANSWER),
             answer_of=lambda _task: StoredAnswer(200, "{}"),
         )
@@ -320,8 +335,8 @@ def replay(harness: Harness, *, ended: bool) -> Act:
     accepted = harness.acceptance.accept(harness.request(keyed=True))
     if ended:
         harness.service.operators.cancel(accepted.task.task_id)  # type: ignore[union-attr]
-        harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER)  # its lifetime begins
-    return lambda: harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER)
+        harness.acceptance.accept(harness.request(keyed=True))  # its lifetime begins
+    return lambda: harness.acceptance.accept(harness.request(keyed=True))
 
 
 def attached(harness: Harness) -> Act:
@@ -524,9 +539,8 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "Acceptance.accept with a key": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=True)),
     "Acceptance.accept with a key, attached": attached,
     "Acceptance.accept with a key, submitted again": again,
-    "Acceptance.known": lambda harness: lambda: harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER),
-    "Acceptance.known, replayed while it runs": lambda harness: replay(harness, ended=False),
-    "Acceptance.known, replayed": lambda harness: replay(harness, ended=True),
+    "Acceptance.accept, replayed while it runs": lambda harness: replay(harness, ended=False),
+    "Acceptance.accept, replayed": lambda harness: replay(harness, ended=True),
     "Acceptance.outcome, before it": outcome,
     "Acceptance.conclude": conclude,
 }

@@ -19,12 +19,12 @@ from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.life.sizes import MOST_RESULT
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT, ReadPauses
 from delegation.tasks.pauses.model import PauseMode, PauseScope
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.stores.results import MOST_RESULT
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService

@@ -35,6 +35,7 @@ from delegation.cli.tasks.filters import (
     in_order,
     make_filter,
 )
+from delegation.cli.tasks.receipt import receipt_command
 from delegation.errors import counted
 
 if TYPE_CHECKING:
@@ -223,6 +224,9 @@ def history_command(
 
     output = opening.open_output(ctx, as_json=as_json)
     output.history(task_id, opening.open_tasks(ctx, stack, direct=direct, table=tasks_table).versions(task_id))
+
+
+app.command("receipt")(receipt_command)
 
 
 @app.command("cancel")

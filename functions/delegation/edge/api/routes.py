@@ -13,7 +13,7 @@ from delegation.edge.api.callers import admitted
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
 from delegation.edge.document import Document, read_body
 from delegation.edge.errors import BadRequest, EdgeError, route_not_found, unsupported_media_type
-from delegation.edge.requests import ReadPayload, read_idempotency_key, read_payload
+from delegation.edge.requests import ReadPayload, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
@@ -170,10 +170,14 @@ GATEWAY_WAITS_SECONDS: Final = 29
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Submitting tasks, reading one, and the configuration; their DelegationErrors are answered by `problems`."""
+    """Submitting tasks, reading one, and the configuration; their DelegationErrors are answered by `problems`.
+
+    `forms` read the requests of each operation.
+    """
 
     deps: Dependencies
     telemetry: Telemetry
+    forms: Mapping[str, RequestForm]
 
     def execute(self, event: Event, context: LambdaContext) -> Served:
         """Run a task and answer with its outcome (Delegation Service proposal, Delegation Service REST API spec)."""
@@ -225,10 +229,9 @@ class Routes:
         require_json(event)
         key = key_of(event, self.deps)
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
-        forms = self.deps.types.forms
-        payload = read_payload(document, forms, identity_only=identity_only)
+        payload = read_payload(document, self.forms, identity_only=identity_only)
         if dry_run:
-            document, payload = _as_dry_run(document, forms, identity_only=identity_only)
+            document, payload = _as_dry_run(document, self.forms, identity_only=identity_only)
         common = payload.body.common_payload
         self.telemetry.correlate(common.polaris_correlation_id)
         if common.realm_identifier != self.deps.realm:
@@ -255,7 +258,7 @@ def key_of(event: Event, deps: Dependencies) -> str | None:
     """Return a request's idempotency key, None without one or if the service ignores keys; raises BadRequest."""
     if deps.idempotency_lifetime is None:
         return None
-    return read_idempotency_key(headers.values(event, "Idempotency-Key"))
+    return headers.read_idempotency_key(headers.values(event, "Idempotency-Key"))
 
 
 def _advertised(lifetime: timedelta | None) -> dict[str, Any]:
@@ -316,7 +319,7 @@ def _asks_for_dry_run(event: Event) -> bool:
 
 
 def _as_dry_run(
-    document: Document, forms: Sequence[RequestForm], *, identity_only: bool
+    document: Document, forms: Mapping[str, RequestForm], *, identity_only: bool
 ) -> tuple[Document, ReadPayload]:
     """Return a validated body with the property `dry-run`, as if the caller had written it there."""
     parameters = document["operation_parameters"]

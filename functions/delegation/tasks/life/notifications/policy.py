@@ -66,11 +66,6 @@ class NotificationPolicy:
         """Return all channels that a task may have."""
         return (*((EVENT,) if self.events else ()), *map(callback_channel, sorted(self.callbacks)))
 
-    def channels(self, callback: str | None = None) -> tuple[str, ...]:
-        """Return the channels of a task, with those of the callback that its request picked."""
-        picked = () if callback is None else (callback_channel(callback),)
-        return (EVENT, *picked) if self.events else picked
-
     def wait_after(self, attempt: int) -> timedelta:
         """Return how long after the beginning of delivery `attempt` (from 1) the next one is due, if it failed."""
         first, longest = self.initial_backoff.total_seconds(), self.max_backoff.total_seconds()
