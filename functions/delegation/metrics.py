@@ -123,7 +123,7 @@ TOMBSTONES_FAILED: Final = _count(
 TOMBSTONES_STUCK: Final = _count(
     "TombstonesStuck",
     Area.MACHINERY,
-    "Dropped tables that the recurring task could not look after three times in a row, or whose record cannot be read; "
+    "Dropped tables that the recurring task could not settle three times in a row, or whose record cannot be read; "
     "at most 1,000 are looked at.",
 )
 

@@ -132,7 +132,7 @@ WORK_ALARMS: Final = (
         "TombstonesStuck",
         _WORK,
         m.TOMBSTONES_STUCK,
-        "A table that was dropped through the gateway could not be looked after three times in a row.",
+        "A table that was dropped through the gateway could not be settled three times in a row.",
         statistic="Maximum",
         period=_QUARTER,
     ),
@@ -366,7 +366,7 @@ NOTIFICATION_ALARMS: Final = (
         statistic="Maximum",
     ),
 )
-"""Only where ends of tasks owe notifications."""
+"""Only where ends of tasks are notified."""
 GATEWAY_ERRORS: Final = AlarmRule(
     "GatewayErrors",
     _MACHINE,

@@ -1,4 +1,4 @@
-"""Delivering what ends of tasks owe: at least once, with one Idempotency-Key and one body however often it is tried.
+"""Delivering what ends of tasks announce: at least once, with one Idempotency-Key and one body for all tries.
 
 A notification is deleted after its delivery succeeded. A process that dies in between leaves it to the sweeper, and
 its receiver gets it again with the same key. One whose receiver is set apart is parked instead, so that nothing waits

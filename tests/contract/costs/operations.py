@@ -189,18 +189,18 @@ def revise_due(harness: Harness) -> Act:
     return lambda: harness.store.apply(Revise(task, touched(task, due_at=NOW + 2 * HOUR)))
 
 
-def owe(harness: Harness) -> Act:
+def announce(harness: Harness) -> Act:
     task = harness.put(Status.RUNNING, notify=("callback:catalog",))
     return lambda: harness.store.apply(Advance(task, succeeded(task)))
 
 
-def owe_late(harness: Harness) -> Act:
+def announce_late(harness: Harness) -> Act:
     task = harness.put(Status.SUCCESS)
     return lambda: harness.store.apply(Expect(task, joined(task, ("callback:catalog",))[1]))
 
 
 def owed(harness: Harness, act: Callable[[DynamoDbNotificationStore, Notification], object]) -> Act:
-    """Return an operation on a notification that a task owes."""
+    """Return an operation on a notification that a task announces."""
     task = harness.put(Status.SUCCESS, notify=("callback:catalog",))
     (one,) = owed_by([task])
     store = DynamoDbNotificationStore(harness.store)
@@ -447,8 +447,8 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.apply(Revise)": revise,
     "TaskStore.apply(Revise) that moves `due_at`": revise_due,
     "TaskStore.apply(Expect)": expect,
-    "TaskStore.apply(Advance) to an end that owes a callback": owe,
-    "TaskStore.apply(Expect) that owes a callback": owe_late,
+    "TaskStore.apply(Advance) to an end with a callback": announce,
+    "TaskStore.apply(Expect) with a callback": announce_late,
     "NotificationStore.notification": lambda harness: owed(
         harness, lambda store, one: store.notification(one.task_id, one.notification_id)
     ),

@@ -171,7 +171,7 @@ def limited(table: LivedTable) -> None:
 
 
 def notifying(table: LivedTable) -> None:
-    """Two ends owe an event and a callback each; the first one's were tried once, and its callback is a dead letter."""
+    """Two ends announce an event and a callback each; the first one's were tried, and its callback is a dead letter."""
     policy = table.policies.notifications
     for number in (1, 2):
         table.submit(number, "orders", callback="catalog")

@@ -18,7 +18,7 @@ TRIPS: Final[Mapping[str, Callable[..., None]]] = {
     "TablesPartlyDeleted": of_drivers.test_a_half_deleted_table_raises_its_alarm_once,
     "PurgesHeld": of_drivers.test_a_table_that_cannot_be_read_raises_the_alarm_that_names_it,
     "TombstonesFailed": of_drivers.test_a_failed_drop_raises_its_alarm_once,
-    "TombstonesStuck": of_drivers.test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm,
+    "TombstonesStuck": of_drivers.test_a_tombstone_that_cannot_be_settled_raises_its_alarm,
     "PoliciesInvalid": of_drivers.test_a_policy_that_is_not_valid_raises_its_alarm,
     "UpkeepBehind": of_drivers.test_a_table_that_waits_for_its_upkeep_raises_its_alarm,
     "DeadLetters": of_aws.test_a_message_that_is_no_dispatch_ends_in_the_queue_that_the_alarm_watches,

@@ -16,7 +16,7 @@ from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.submission import purge_of, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
-from delegation.gateway.drop.upkeep import look_after_all
+from delegation.gateway.drop.upkeep import settle_all
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.inline import purge_table
@@ -229,7 +229,7 @@ class Refusing:
         raise PolarisForbidden("not authorized")
 
 
-def test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm(
+def test_a_tombstone_that_cannot_be_settled_raises_its_alarm(
     site: Site, watched: WatchedTemplate, capsys: Printed
 ) -> None:
     catalog: Any = Refusing()
@@ -238,7 +238,7 @@ def test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm(
     record = records.pending("POLARIS", TABLE, HIDDEN, began, expected_uuid="u", caller="principal:ann", waits=False)
     site.records.put(record)
     for number in range(records.STUCK_AFTER):
-        assert look_after_all(steps, lambda: None).troubled == 1
+        assert settle_all(steps, lambda: None).troubled == 1
         raised = watched["TombstonesStuck"].is_raised_by(watched["TombstonesStuck"].values_in(capsys.readouterr().out))
         assert raised is (number == records.STUCK_AFTER - 1)
         found = site.records.get(record.tombstone_id)

@@ -104,7 +104,7 @@ class Site:
         return status
 
     def held(self, callback: str | None = "catalog") -> Task:
-        """A task that a process holds and that owes its end."""
+        """A task that a process holds and that has an end to announce."""
         first = submitted(notify=self.tasks.policies.channels(callback))
         before, self.store.fault = self.store.fault, lambda _point: None
         task = self.store.apply(Create(first))

@@ -149,7 +149,7 @@ class Policies:
         return None if duration is None else start + duration
 
     def channels(self, callback: str | None = None) -> tuple[str, ...]:
-        """Return the channels that the end of a task owes, with that of the callback which its request picked."""
+        """Return the channels that the end of a task notifies, with that of the callback which its request picked."""
         picked = () if callback is None else (notices.callback_channel(callback),)
         return (notices.EVENT, *picked) if self.notifications.events else picked
 

@@ -37,7 +37,7 @@ class Advance:
 
     @property
     def owed(self) -> tuple[Notification, ...]:
-        """What the new versions owe; it is stored in the same transaction."""
+        """What the new versions announce; it is stored in the same transaction."""
         return owed_by(self.rows)
 
 

@@ -91,13 +91,13 @@ class MemoryTaskStore:
                 task = self._move(before, after, row=True)
                 for passed in via:
                     self._rows[task.task_id].setdefault(passed.version, passed.row)
-                self._owe(() if is_repeat else change.owed)
+                self._announce(() if is_repeat else change.owed)
                 return task
             case Revise(before, after):
                 return self._move(before, after, row=False)
             case Expect(task):
                 head = require_version(task, self._heads.get(task.task_id))
-                self._owe(change.owed)
+                self._announce(change.owed)
                 return head
             case Adopt(before, after):
                 return self._adopt(change, before, after)
@@ -106,7 +106,7 @@ class MemoryTaskStore:
         head = self._heads.get(before.task_id)
         return head is not None and (head.version, head.revision) == (before.version, before.revision)
 
-    def _owe(self, notifications: Iterable[Notification]) -> None:
+    def _announce(self, notifications: Iterable[Notification]) -> None:
         for owed in notifications:
             self.owed[owed.task_id, owed.notification_id] = owed
 

@@ -1,4 +1,4 @@
-"""A request picks the callback that the end of its task owes; and the proposal's four modes of delegation."""
+"""A request picks the callback that the end of its task announces; and the proposal's four modes of delegation."""
 
 import json
 from dataclasses import replace
@@ -40,7 +40,7 @@ def task_id_of(answer):
     return json.loads(answer.body)["delegation_task_id"]
 
 
-def test_the_end_owes_the_callback_that_the_request_picked():
+def test_the_end_announces_the_callback_that_the_request_picked():
     there = world()
     answer = there.submit(there.body("orders", callback="catalog"), "key-1")
     assert owed(there) == []
@@ -58,7 +58,7 @@ def test_a_synchronous_request_may_pick_one_too():
     assert owed(there) == [("callback:audit", "SUCCESS")]
 
 
-def test_a_request_without_one_owes_the_event_alone_where_events_are_on():
+def test_a_request_without_one_announces_the_event_alone_where_events_are_on():
     there = world(events=True)
     there.submit(there.body("orders"))
     there.drive()
@@ -101,7 +101,7 @@ def test_a_request_for_what_was_purged_already_is_owed_its_callback_at_once():
     assert task_id_of(first) == task_id_of(second)
     assert owed(there) == [("callback:audit", "SUCCESS")]
     MemoryNotificationStore(there.store).remove_notification(*there.store.owed.values())
-    there.submit(body, "key-2")  # a replay of the answer owes nothing more
+    there.submit(body, "key-2")  # a replay of the answer announces nothing more
     assert owed(there) == []
 
 

@@ -22,7 +22,7 @@ from tests.unit.tasks.builders import HOUR, MINUTE, NOW, in_status
 
 def untyped(day) -> None: ...  # type: ignore[no-untyped-def]
 def starred(*days: int) -> None: ...
-def unsaid(day: int): ...  # type: ignore[no-untyped-def]
+def without_result(day: int): ...  # type: ignore[no-untyped-def]
 def unstorable(day: Event) -> None: ...
 def fine(day: int) -> None: ...
 
@@ -33,7 +33,7 @@ def fine(day: int) -> None: ...
         (untyped, {}, "the parameter day has no type"),
         (starred, {}, "the parameter days cannot be given by name"),
         (unstorable, {}, "a type cannot be stored"),
-        (unsaid, {}, "does not say what it returns"),
+        (without_result, {}, "does not say what it returns"),
         (fine, {"kind": "acme report"}, "name a kind after its author"),
         (fine, {"timeout": timedelta(0)}, "timeout must be positive"),
         (fine, {"concurrency": 0}, "concurrency must be at least 1"),

@@ -42,7 +42,7 @@ def callback_name(channel: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NotificationPolicy:
-    """What ends of tasks owe by default: nothing.
+    """What ends of tasks announce by default: nothing.
 
     `events`: an event on EventBridge for each end; `callbacks`: the URLs that a request may pick, by name;
     `private_addresses`: whether their hosts may have addresses that are not public. A delivery that fails is repeated
@@ -58,7 +58,7 @@ class NotificationPolicy:
 
     @property
     def is_on(self) -> bool:
-        """Whether an end of a task may owe anything."""
+        """Whether an end of a task may announce anything."""
         return self.events or bool(self.callbacks)
 
     @property

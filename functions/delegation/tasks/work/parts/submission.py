@@ -50,8 +50,8 @@ class TaskSubmission:
 
         With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
         and `labels` replace those that its task type finds in the payload. `deadline` is its behavior's, which a
-        property of the task type precedes. `callback` names the callback that its end owes. Raises DelegationError
-        (TASK_PAYLOAD_TOO_LARGE), before anything is stored.
+        property of the task type precedes. `callback` names the callback that its end announces. Raises
+        DelegationError (TASK_PAYLOAD_TOO_LARGE), before anything is stored.
         """
         now = self._writes.clock()
         task = Task(
@@ -90,8 +90,8 @@ class TaskSubmission:
         """Return the next version of a terminal task that is submitted again for `at` or now, not stored.
 
         `resumes` is whether it resumes where it stopped, and `deadline_ts` when it has to be done; with None the rules
-        and the policies of its task type decide. `payload_version` is that of `payload`. The end owes `callback`, not
-        those of earlier submissions.
+        and the policies of its task type decide. `payload_version` is that of `payload`. The end announces `callback`,
+        not those of earlier submissions.
         """
         again = t.resubmit(
             task,
