@@ -134,6 +134,13 @@ POLICIES_INVALID: Final = _count(
     "read, at each pass over its policies.",
 )
 
+UPKEEP_WAIT_SECONDS: Final = _seconds(
+    "UpkeepWaitSeconds",
+    Area.BACKLOG,
+    "For how long the table of one catalog that has waited longest has been waiting for a run that a policy asks for, "
+    "at each pass over its policies.",
+)
+
 KEYS_UNAVAILABLE: Final = _count(
     "KeysUnavailable",
     Area.MACHINERY,

@@ -144,6 +144,15 @@ WORK_ALARMS: Final = (
         statistic="Maximum",
         period=timedelta(hours=1),
     ),
+    AlarmRule(
+        "UpkeepBehind",
+        _WORK,
+        m.UPKEEP_WAIT_SECONDS,
+        "A table has waited eight days for a run that a policy asks for; the log line of the metric names it.",
+        statistic="Maximum",
+        threshold=8 * 24 * _HOUR,
+        period=timedelta(hours=1),
+    ),
 )
 DISPATCH_ALARMS: Final = (
     AlarmRule(

@@ -19,9 +19,9 @@ from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Expect, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.testing.contract.support import written_by_a_newer_release
 from tests.contract.mutations.checks import reserved
 from tests.contract.task_tables import local_task_store, moto_task_store, no_wait, record_store
-from tests.contract.tasks.checks_support import written_by_a_newer_release
 from tests.unit.tasks.builders import NOW, acquired, failed, nonce, resubmitted, submitted
 
 SCOPE = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")

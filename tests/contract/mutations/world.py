@@ -13,6 +13,7 @@ from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
 from delegation.idempotency.mutations.store import ReservationStore
 from tests.contract.mutations.checks import NOW, nonce
+from tests.kit.clocks import Clock
 
 POLICY: Final = KeyPolicy(lifetime=timedelta(minutes=30), lease=timedelta(seconds=60))
 AFTER_LEASE: Final = POLICY.lease + POLICY.clock_drift + timedelta(seconds=1)
@@ -24,17 +25,6 @@ class Crashed(BaseException):
 
 class CatalogFailed(Exception):
     """The catalog gave no answer."""
-
-
-@dataclass
-class Clock:
-    now: datetime = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def advance(self, duration: timedelta) -> None:
-        self.now += duration
 
 
 @dataclass
@@ -118,7 +108,7 @@ class World:
     """A catalog that appends an effect for every call, however often: nothing in it prevents a second one."""
 
     store: ReservationStore
-    clock: Clock = field(default_factory=Clock)
+    clock: Clock = field(default_factory=lambda: Clock(NOW))
     policy: KeyPolicy = POLICY
     effects: list[Effect] = field(default_factory=list)
     runs: int = 0

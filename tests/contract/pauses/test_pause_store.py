@@ -15,10 +15,10 @@ from delegation.tasks.pauses.dynamodb import PAUSES_KEY, DynamoDbPauseStore
 from delegation.tasks.pauses.model import EVERYTHING, PauseMode, PauseRecord, PauseScope, WorkPause
 from delegation.tasks.pauses.store import MemoryPauseStore, PauseStore
 from delegation.tasks.stores.base import TaskStore
+from delegation.tasks.testing.contract.support import FAR
 from delegation.tasks_on_persistence.pauses import PersistencePauseStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.task_tables import local_task_store, moto, task_store
-from tests.contract.tasks.checks_support import FAR
 from tests.unit.tasks.builders import NOW
 
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)

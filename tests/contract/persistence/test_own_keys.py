@@ -29,7 +29,8 @@ from delegation.persistence.commits.entities import EntityChanges, EntityHead
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.types import ObjectTypes
 from tests.contract.persistence.backends import all_rows, moto_backend
-from tests.unit.persistence.builders import ENTITY, Entity, FakeClock
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, Entity
 
 OTHERS, ROWS = 50, 2_000
 Touched = list[str]
@@ -120,7 +121,7 @@ def counted(request: pytest.FixtureRequest) -> Iterator[tuple[Backend, Counter]]
 
 
 def realms_on(backend: Backend) -> Realms:
-    clock = FakeClock()
+    clock = MicrosecondClock()
     return PersistenceProcess(
         backend,
         types=ObjectTypes([*OWN_TYPES, ENTITY]),

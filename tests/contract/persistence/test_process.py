@@ -18,7 +18,8 @@ from delegation.persistence.maintenance.recovery import recent_heads, reset
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
 from tests.contract.persistence.backends import all_rows, local_backend, moto_backend
-from tests.unit.persistence.builders import ENTITY, Entity, FakeClock
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, Entity
 
 SMALL = IndexPolicy(min_embedded=64, max_embedded=256, stripe=256)
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
@@ -48,7 +49,7 @@ def naming(name: str, text: str) -> Any:
 
 @pytest.mark.parametrize("backend", ["memory", "moto", LOCAL], indirect=True)
 def test_a_realm_from_its_creation_to_its_purge(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = FakeClock()
+    clock = MicrosecondClock()
 
     def start() -> PersistenceProcess:
         return PersistenceProcess(

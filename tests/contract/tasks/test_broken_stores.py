@@ -3,9 +3,9 @@
 import pytest
 
 from delegation.tasks.errors import TaskError
+from delegation.tasks.testing.contract import CONCURRENT, SEQUENTIAL
+from delegation.tasks.testing.contract.support import Check
 from tests.contract.tasks.broken.stores import BROKEN, Broken
-from tests.contract.tasks.checks import CONCURRENT, SEQUENTIAL
-from tests.contract.tasks.checks_support import Check
 
 PROMISES = [
     pytest.param(broken, check, id=f"{broken.store.__name__}-{check.__name__}")

@@ -14,12 +14,12 @@ from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationS
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from delegation.tasks.stores.notifications import NotificationStore, notification_item
+from delegation.tasks.testing.contract import notifications as checks
+from delegation.tasks.testing.contract.notifications import CHECKS, FAR, OWED, NotificationCheck, ended
 from delegation.tasks_on_persistence.notifications import PersistenceNotificationStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.task_tables import local_task_store, moto, task_store
-from tests.contract.tasks import checks_notifications as checks
 from tests.contract.tasks.broken import notifications as broken
-from tests.contract.tasks.checks_notifications import CHECKS, FAR, OWED, NotificationCheck, ended
 
 Stores = tuple[TaskStore, NotificationStore]
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)

@@ -13,11 +13,11 @@ from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Advance, Create, TaskStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.testing.contract import CONCURRENT, SEQUENTIAL
+from delegation.tasks.testing.contract.support import Check
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.persistence.backends import local_backend
 from tests.contract.task_tables import local_task_store, moto, task_store
-from tests.contract.tasks.checks import CONCURRENT, SEQUENTIAL
-from tests.contract.tasks.checks_support import Check
 from tests.unit.tasks.builders import acquired, failed, retried, submitted
 
 MEMORY = "memory"

@@ -33,7 +33,8 @@ from delegation.persistence.objects.cache import Cache
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import ENTITY, HEAD, Entity, FakeClock, Head
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, HEAD, Entity, Head
 
 TYPES = ObjectTypes([ENTITY, HEAD, *MAINTENANCE_TYPES])
 GRACE = 600.0
@@ -72,7 +73,7 @@ class World:
 
     def __init__(self, seed: int, commits: int, writer: float = 0, keeper: float = 0) -> None:
         self.draw = random.Random(seed)
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.writer = writer
         self.keeper = keeper
         self.backend = MemoryBackend(before=self._fault_before, after=self._fault_after, now_us=self.clock.now_us)

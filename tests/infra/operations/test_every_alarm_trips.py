@@ -20,6 +20,7 @@ TRIPS: Final[Mapping[str, Callable[..., None]]] = {
     "TombstonesFailed": of_drivers.test_a_failed_drop_raises_its_alarm_once,
     "TombstonesStuck": of_drivers.test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm,
     "PoliciesInvalid": of_drivers.test_a_policy_that_is_not_valid_raises_its_alarm,
+    "UpkeepBehind": of_drivers.test_a_table_that_waits_for_its_upkeep_raises_its_alarm,
     "DeadLetters": of_aws.test_a_message_that_is_no_dispatch_ends_in_the_queue_that_the_alarm_watches,
     "DispatchQueueAge": of_aws.test_a_dispatch_that_no_dispatcher_takes_grows_old_in_the_queue_that_the_alarm_watches,
     "DispatchErrors": ours.test_a_dispatcher_without_its_state_machine_raises_its_alarm,

@@ -42,7 +42,9 @@ SCHEMA = Schema(
 BY_REGION = PartitionSpec(PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="region"))
 
 
-class Clock:
+class ShiftedClock:
+    """The machine's time, or one that is ahead of it."""
+
     def __init__(self) -> None:
         self.ahead = timedelta()
 
@@ -54,7 +56,7 @@ class Stack:
     """moto, the S3 front and the catalog, with one registry of vended keys."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = ShiftedClock()
         self.keys = VendedKeys()
         self.moto = WsgiServer(application()).start()
         self.front = S3Front(self.moto.url, self.keys, clock=self.clock).start()

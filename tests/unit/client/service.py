@@ -3,13 +3,15 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 
 from delegation.client.async_client import AsyncDelegationClient
 from delegation.client.client import DelegationClient
-from tests.unit.polaris.scripted import Clock, Server
+from tests.kit.clocks import Clock
+from tests.unit.polaris.scripted import Server
 
 BASE = "https://edge.test/delegation-service/api"
 ROOT = "/delegation-service/api"
@@ -73,7 +75,7 @@ class Service(Server):
 
     def __init__(self, properties: dict[str, Any] | None = None, *, loop: asyncio.Runner | None = None) -> None:
         super().__init__()
-        self.clock = Clock()
+        self.clock = Clock(datetime(2026, 11, 20, 12, tzinfo=UTC))
         self.keys = iter(f"key-{n}" for n in range(1, 100))
         self.tokens = Tokens()
         self.repeats: list[str] = []
@@ -95,7 +97,7 @@ class Service(Server):
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
-        self.clock.advance(seconds=seconds)
+        self.clock.advance(timedelta(seconds=seconds))
 
     async def pause(self, seconds: float) -> None:
         self.sleep(seconds)

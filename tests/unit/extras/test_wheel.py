@@ -2,7 +2,10 @@
 
 import http.client
 import json
+import os
+import re
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from delegation.tasks.testing.contract import CONCURRENT, SEQUENTIAL
 from tests.paths import ROOT
 from tests.unit.extras.fresh import FreshEnvironment, built_wheel
 from tests.unit.extras.readme import TASK_ID, examples, serving
@@ -41,6 +45,27 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
         packed = {name for name in archive.namelist() if name.startswith("delegation/")}
     files = (path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     assert packed == {path.relative_to(SOURCE.parent).as_posix() for path in files}
+
+
+def test_a_store_of_your_own_is_tested_with_the_contract_of_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """The example of docs/workers.md, run where nothing of this checkout but the wheel is imported."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    page = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(# acme/test_stores\.py\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "test_stores.py").write_text(example, encoding="utf-8")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_stores.py"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    ran = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={**kept, "PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert f"{len(SEQUENTIAL) + len(CONCURRENT)} passed" in ran.stdout
 
 
 @contextmanager

@@ -10,11 +10,12 @@ from delegation.persistence.backends.base import Backend
 from delegation.persistence.backends.memory import MemoryBackend
 from delegation.persistence.commits.commits import Changed, CommitAttempt, CommitObject
 from delegation.persistence.commits.committer import CommitRetries, Committer
-from delegation.persistence.ids.snowflake import EPOCH_MS, NODES, SEQUENCES, IdParts
+from delegation.persistence.ids.snowflake import NODES, SEQUENCES, IdParts
 from delegation.persistence.objects.cache import Cache
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import Fetch, ObjectType, ObjectTypes
+from tests.kit.clocks import MicrosecondClock
 
 
 class Entity(PersistedModel):
@@ -45,30 +46,6 @@ TYPES = ObjectTypes([ENTITY, COUNTER, HEAD])
 def split_id(id_: int) -> IdParts:
     """Return the parts of an id."""
     return IdParts(id_ >> 22, id_ >> 12 & (NODES - 1), id_ & (SEQUENCES - 1))
-
-
-class FakeClock:
-    """A clock in µs since 1970 that advances on sleep, or by hand."""
-
-    def __init__(self, ms: int = EPOCH_MS + 10_000_000) -> None:
-        self.us = ms * 1_000
-        self.slept: list[float] = []
-
-    def now_us(self) -> int:
-        return self.us
-
-    def now_ms(self) -> int:
-        return self.us // 1_000
-
-    def seconds(self) -> float:
-        return self.us / 1_000_000
-
-    def advance(self, seconds: float) -> None:
-        self.us += round(seconds * 1_000_000)
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.advance(seconds)
 
 
 class CountingBackend(MemoryBackend):
@@ -103,17 +80,17 @@ class CountingBackend(MemoryBackend):
         return {key.id for key in self._objects if key.type == type_}
 
 
-def store_on(backend: Backend, clock: FakeClock | None = None, **more: Any) -> CatalogStore:
+def store_on(backend: Backend, clock: MicrosecondClock | None = None, **more: Any) -> CatalogStore:
     """Return a store of catalog c in realm r, with a separate cache as in another process."""
-    clock = clock or FakeClock()
+    clock = clock or MicrosecondClock()
     ids = more.pop("ids", None) or itertools.count(1_000_000).__next__
     cache = Cache(more.pop("capacity", 10_000_000), clock=clock.seconds)
     settings: dict[str, Any] = {"realm": "r", "catalog": "c", "types": TYPES, **more}
     return CatalogStore(backend, cache=cache, new_id=ids, now_us=clock.now_us, **settings)
 
 
-def committer_on(store: CatalogStore, clock: FakeClock | None = None, **more: Any) -> Committer[Head]:
-    clock = clock or FakeClock()
+def committer_on(store: CatalogStore, clock: MicrosecondClock | None = None, **more: Any) -> Committer[Head]:
+    clock = clock or MicrosecondClock()
     settings: dict[str, Any] = {"retry": CommitRetries(tries=8), "draw": lambda: 0.5, **more}
     return Committer(store, "main", Head, sleep=clock.sleep, clock=clock.seconds, **settings)
 

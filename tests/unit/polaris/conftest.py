@@ -1,6 +1,7 @@
 import pytest
 
-from tests.unit.polaris.scripted import Clock, Server
+from tests.kit.clocks import Clock
+from tests.unit.polaris.scripted import Server
 
 
 @pytest.fixture

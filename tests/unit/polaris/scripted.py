@@ -1,8 +1,7 @@
-"""A manual clock, a recorded sleep, and a Polaris with scripted answers."""
+"""A recorded sleep, and a Polaris with scripted answers."""
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -10,17 +9,6 @@ import httpx
 from delegation.polaris.transport import Transport
 
 Answer = httpx.Response | Exception | Callable[[], httpx.Response]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def advance(self, **delta: float) -> None:
-        self.now += timedelta(**delta)
 
 
 class Server:

@@ -11,7 +11,8 @@ from delegation.polaris import errors
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries
-from tests.unit.polaris.scripted import Clock, Server, error, raw_json, table_answer
+from tests.kit.clocks import Clock
+from tests.unit.polaris.scripted import Server, error, raw_json, table_answer
 
 BASE = "https://polaris.test/api/catalog"
 TOKENS = "/api/catalog/v1/oauth/tokens"

@@ -16,7 +16,7 @@ from delegation.polaris.credentials import (
 from delegation.polaris.errors import CredentialVendingFailed, NoSuchTable, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
-from tests.unit.polaris.scripted import Clock
+from tests.kit.clocks import Clock
 
 FILE = "s3://lake/ns/orders/data/f.parquet"
 
@@ -140,7 +140,7 @@ def test_a_credential_is_used_until_the_margin_and_then_replaced(clock: Clock) -
     assert vended.for_uri(FILE).access_key_id == "A1"
     clock.now += timedelta(hours=1) - REFRESH_MARGIN - timedelta(seconds=1)
     assert vended.for_uri(FILE).access_key_id == "A1"
-    clock.advance(seconds=2)
+    clock.advance(timedelta(seconds=2))
     assert vended.for_uri(FILE).access_key_id == "A2"
     assert vending.count == 2
 
@@ -157,7 +157,7 @@ def test_a_credential_without_expiry_is_kept(clock: Clock) -> None:
     loads = [table(credential("A1")), table(credential("A2"))]
     vended = VendedCredentials(lambda: loads.pop(0), clock=clock)
     vended.for_uri(FILE)
-    clock.advance(days=30)
+    clock.advance(timedelta(days=30))
     assert vended.for_uri(FILE).access_key_id == "A1"
 
 
@@ -165,7 +165,7 @@ def test_while_one_thread_refreshes_the_others_use_the_valid_credential(clock: C
     vending = Vending(clock)
     vended = VendedCredentials(vending, clock=clock)
     vended.for_uri(FILE)
-    clock.advance(minutes=56)
+    clock.advance(timedelta(minutes=56))
     vending.entered.clear()
     vending.go.clear()
     with ThreadPoolExecutor(1) as pool:
@@ -194,7 +194,7 @@ def test_a_transient_failure_of_a_refresh_is_no_error_while_the_credential_is_va
     vending = Vending(clock)
     vended = VendedCredentials(vending, clock=clock)
     vended.for_uri(FILE)
-    clock.advance(minutes=56)
+    clock.advance(timedelta(minutes=56))
     vending.failures = [PolarisUnavailable("away")]
     assert vended.for_uri(FILE).access_key_id == "A1"
     assert vended.for_uri(FILE).access_key_id == "A1"
@@ -207,7 +207,7 @@ def test_a_refresh_that_fails_after_expiry_is_an_error(clock: Clock) -> None:
     vending = Vending(clock)
     vended = VendedCredentials(vending, clock=clock)
     vended.for_uri(FILE)
-    clock.advance(hours=1)
+    clock.advance(timedelta(hours=1))
     vending.failures = [PolarisUnavailable("away")]
     with pytest.raises(PolarisUnavailable):
         vended.for_uri(FILE)
@@ -218,7 +218,7 @@ def test_other_errors_of_a_refresh_are_raised(clock: Clock) -> None:
     vending = Vending(clock)
     vended = VendedCredentials(vending, clock=clock)
     vended.for_uri(FILE)
-    clock.advance(minutes=56)
+    clock.advance(timedelta(minutes=56))
     vending.failures = [NoSuchTable("dropped")]
     with pytest.raises(NoSuchTable):
         vended.for_uri(FILE)
@@ -267,7 +267,7 @@ def test_a_renewal_that_finds_another_table_under_the_name_vends_nothing(clock: 
 
     with pytest.raises(CredentialVendingFailed, match="another table"):
         vended.replace(FILE, refused)
-    clock.advance(hours=2)
+    clock.advance(timedelta(hours=2))
     with pytest.raises(CredentialVendingFailed, match="another table"):
         vended.for_uri(FILE)
 

@@ -12,7 +12,7 @@ from delegation.polaris.transport import TIMEOUT, RequestRetries, Transport
 from delegation.wiring import purge as wiring
 from infra.environment.functions import FUNCTIONS
 from infra.local.front.https import INTEGRATION_TIMEOUT_SECONDS
-from tests.unit.polaris.scripted import Clock
+from tests.kit.clocks import Clock
 
 HANGS = httpx.ReadTimeout("no answer")
 

@@ -8,7 +8,8 @@ from delegation.polaris import errors
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
-from tests.unit.polaris.scripted import Clock, Server, error
+from tests.kit.clocks import Clock
+from tests.unit.polaris.scripted import Server, error
 
 BASE = "https://polaris.test/api/catalog"
 LONG = ", ".join(f"role_{n}" for n in range(100))

@@ -17,7 +17,8 @@ from delegation.polaris.errors import PolarisError
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import read_credentials
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
-from tests.unit.polaris.scripted import Clock, Server, error, raw_json, table_answer
+from tests.kit.clocks import Clock
+from tests.unit.polaris.scripted import Server, error, raw_json, table_answer
 
 SECRET = "planted-secret"
 TOKENS = "/v1/oauth/tokens"

@@ -10,7 +10,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import PolarisMisconfigured, PolarisUnavailable
 from delegation.polaris.settings import PolarisSettings, read_credentials
 from tests.aws import mock_aws
-from tests.unit.polaris.scripted import Clock, Server, raw_json, table_answer
+from tests.kit.clocks import Clock
+from tests.unit.polaris.scripted import Server, raw_json, table_answer
 
 NAMES = ("URL", "SECRET_ARN", "SCOPE", "TOKEN_URL")
 

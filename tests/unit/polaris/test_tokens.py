@@ -1,4 +1,5 @@
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from threading import Barrier, Event
 
 import httpx
@@ -7,7 +8,8 @@ from pydantic import SecretStr
 
 from delegation.polaris import errors
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
-from tests.unit.polaris.scripted import Clock, Server, error
+from tests.kit.clocks import Clock
+from tests.unit.polaris.scripted import Server, error
 
 PATH = "/api/catalog/v1/oauth/tokens"
 
@@ -64,9 +66,9 @@ def test_a_token_is_replaced_shortly_before_it_expires(
     server.answer("POST", PATH, Issued(expires_in))
     tokens = source(server, clock)
     tokens.token()
-    clock.advance(seconds=still_used)
+    clock.advance(timedelta(seconds=still_used))
     assert tokens.token() == "token-1"
-    clock.advance(seconds=replaced - still_used)
+    clock.advance(timedelta(seconds=replaced - still_used))
     assert tokens.token() == "token-2"
 
 

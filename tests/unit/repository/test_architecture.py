@@ -13,6 +13,7 @@ QUESTIONS = [
     ("What does the service know of a task type?", "tasks/life/task_type.py", "TaskType"),
     ("Where is a lease lost?", "tasks/life/outcomes.py", "is_lost"),
     ("How does running work notice that it lost its lease?", "tasks/work/attempt_context.py", "AttemptContext"),
+    ("What runs an attempt?", "tasks/work/work_errors.py", "AttemptRunner"),
     ("What reads and changes tasks?", "tasks/work/service.py", "TaskService"),
     ("Where is a task written?", "tasks/work/parts/writes.py", "WriteLoop"),
     ("Which status may follow which?", "tasks/life/transitions.py", "transition"),

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Sequence
-from threading import Lock
 
 import pytest
 
@@ -13,6 +12,7 @@ from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.storage.memory import MemoryObjectStore
 from delegation.storage.rate import RatePolicy
 from delegation.tasks.errors import LeaseLost
+from tests.kit.clocks import SleptSeconds
 
 QUICK = DeletePolicy(batch=4, threads=2, pause=0.0, longest_pause=0.0)
 
@@ -129,7 +129,7 @@ def test_delete_markers_are_reported() -> None:
 class Limited:
     """A store that deletes `limit` keys per second of a virtual clock, and answers SlowDown beyond."""
 
-    def __init__(self, limit: float, clock: "Clock") -> None:
+    def __init__(self, limit: float, clock: SleptSeconds) -> None:
         self.limit, self.clock = limit, clock
         self.tokens = limit
         self.at = 0.0
@@ -148,23 +148,8 @@ class Limited:
         return BatchResult(tuple(keys))
 
 
-class Clock:
-    """A clock that only sleeping advances."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._lock = Lock()
-
-    def read(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        with self._lock:
-            self.now += seconds
-
-
 def test_the_rate_settles_close_to_the_limit_and_every_key_is_deleted() -> None:
-    clock = Clock()
+    clock = SleptSeconds()
     store = Limited(3500, clock)
     policy = DeletePolicy(batch=250, threads=1, pause=0.0, longest_pause=0.0)
     with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run:  # type: ignore[arg-type]
@@ -174,7 +159,7 @@ def test_the_rate_settles_close_to_the_limit_and_every_key_is_deleted() -> None:
 
 
 def test_a_stop_while_the_store_throttles_takes_effect_within_one_checkpoint() -> None:
-    clock = Clock()
+    clock = SleptSeconds()
     store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: "SlowDown")
 
     def checkpoint() -> None:
@@ -190,7 +175,7 @@ def test_a_stop_while_the_store_throttles_takes_effect_within_one_checkpoint() -
 
 @pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
 def test_a_store_that_only_refuses_is_left_to_a_later_attempt(code: str) -> None:
-    clock = Clock()
+    clock = SleptSeconds()
     store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: code)
     policy = DeletePolicy(tries=1_000_000, throttled_tries=1_000_000)
 
@@ -223,7 +208,7 @@ class Failing(MemoryObjectStore):
 @pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
 def test_a_failing_store_is_not_overloaded(code: str) -> None:
     """A store that accepts nothing receives fewer and fewer keys, whatever its error code."""
-    clock = Clock()
+    clock = SleptSeconds()
     files = records(100_000)
     store = Failing({}, code, since=20_000)
     with Deleter(store, DeletePolicy(), now=clock.read, sleep=clock.sleep) as run:
@@ -295,7 +280,7 @@ def test_a_refused_batch_is_split() -> None:
                 return BatchResult((), tuple(KeyFailure(key, "SlowDown") for key in keys))
             return super().delete(bucket, keys)
 
-    clock = Clock()
+    clock = SleptSeconds()
     store = Small({("b", f"k{number:05d}"): b"" for number in range(3_000)})
     with Deleter(store, DeletePolicy(rate=RatePolicy(start=1e6)), now=clock.read, sleep=clock.sleep) as run:
         outcome = run.delete(records(3_000), never_stop)

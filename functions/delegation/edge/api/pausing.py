@@ -33,7 +33,7 @@ class Pausing:
         return self._served(PAUSES, self.deps.pauses().shown())
 
     def pause(self, event: Event) -> Served:
-        """Pause a scope in the caller's name; raises BadRequest, TooManyPauses."""
+        """Pause a scope in the caller's name; raises BadRequest, TaskError (TOO_MANY_PAUSES)."""
         caller = admitted(event, PAUSE)
 
         def pause(wanted: PauseRequest) -> PauseRecord:

@@ -9,7 +9,7 @@ from delegation.operations.behaviors.parameters import TableWork
 from delegation.operations.behaviors.task_types import table_traits
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Labels, Task
-from delegation.tasks.submission.form import NotWaitedFor, RequestSources, RequestWords, WantedTask
+from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask, not_waited_for
 from delegation.tasks.submission.options import OptionTable, callback_of
 from delegation.wire.identified import IdentifiedRequest
 from delegation.wire.requests import TableState, files_of
@@ -98,8 +98,8 @@ class TableForm(Generic[Work]):
         self.limits(properties)
 
     def refuse_waiting(self, body: Any) -> None:  # noqa: ARG002
-        """See RequestForm.refuse_waiting; raises NotWaitedFor for every such request."""
-        raise NotWaitedFor(self.request_type.operation)
+        """See RequestForm.refuse_waiting; raises DelegationError (INVALID_REQUEST) for every such request."""
+        raise not_waited_for(self.request_type.operation)
 
     def asked(
         self,
@@ -109,7 +109,7 @@ class TableForm(Generic[Work]):
     ) -> AskedWork[Work]:
         """See RequestForm.asked; the table is loaded from the catalog, and refused here if a guard would refuse it.
 
-        Raises CallbackNotAllowed, and the errors of `checks` and of the catalog.
+        Raises DelegationError (PROPERTY_NOT_ALLOWED), and the errors of `checks` and of the catalog.
         """
         request = self.request_type.of_payload(body)
         check = self.checks(request, sources)

@@ -305,7 +305,7 @@ class Task(BaseModel):
     def with_details(self, details: Mapping[str, Any], **changes: Any) -> Self:
         """Return a copy with these details set beside the others; a detail that is None is removed.
 
-        Raises BadReport for a detail that JSON cannot hold, whichever store the task is in.
+        Raises DelegationError (BAD_REPORT) for a detail that JSON cannot hold, whichever store the task is in.
         """
         kept = {name: value for name, value in self.details.items() if name not in details}
         fresh = storable({name: value for name, value in details.items() if value is not None})

@@ -3,7 +3,8 @@
 import hashlib
 from typing import Final, Protocol
 
-from delegation.tasks.errors import MalformedRecord, ResultTooLarge
+from delegation.errors import DelegationError
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 
 MOST_RESULT: Final = 65_536
@@ -29,13 +30,18 @@ def pending(results: ResultStore | None, task: Task, result: str) -> str:
     """Return what a record holds of a result until the task ends: the JSON text, or the key of its object.
 
     The object is stored before the record names it; the name is made from attempt and content, so a repeat stores the
-    same. Raises ResultTooLarge without a bucket.
+    same. Raises DelegationError (RESULT_TOO_LARGE) without a bucket.
     """
     data = result.encode()
     if len(data) <= MOST_RESULT:
         return result
     if results is None:
-        raise ResultTooLarge(task.task_id, len(data), MOST_RESULT)
+        raise DelegationError(
+            f"the result has {len(data):,} bytes of at most {MOST_RESULT:,} in the task table; set "
+            "DELEGATION_PLAN_BUCKET in the process that runs the task, or return less, and retry the task",
+            code="RESULT_TOO_LARGE",
+            task_id=task.task_id,
+        )
     key = f"results/{task.task_id}/{task.attempt_count}-{hashlib.sha256(data).hexdigest()}.json"
     results.put(key, data)
     return _KEPT + key

@@ -17,13 +17,11 @@ from delegation.tasks.submission.options import OptionTable
 from delegation.timestamps import utc_now
 
 
-class NotWaitedFor(DelegationError):
-    """A caller waits for the outcome of an operation that takes longer than any answer may."""
-
-    code = "INVALID_REQUEST"
-
-    def __init__(self, operation: str) -> None:
-        super().__init__(f"no caller can wait for {operation}; send it to POST /v1/tasks, and follow its task")
+def not_waited_for(operation: str) -> DelegationError:
+    """Return the error: a caller waits for the outcome of an operation that takes longer than any answer may."""
+    return DelegationError(
+        f"no caller can wait for {operation}; send it to POST /v1/tasks, and follow its task", code="INVALID_REQUEST"
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

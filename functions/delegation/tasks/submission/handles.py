@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
 from delegation.backoff import pauses
-from delegation.tasks.errors import AwaitedTaskFailed, NoOutcomeYet
+from delegation.tasks.errors import AwaitedTaskFailed, TaskError
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
@@ -135,10 +135,18 @@ class Handle(Generic[V]):
             return failed
 
     def result(self) -> V:
-        """Return what the task returned; raises AwaitedTaskFailed for FAILURE, NoOutcomeYet while there is none."""
+        """Return what the task returned.
+
+        Raises AwaitedTaskFailed for FAILURE, TaskError (NO_OUTCOME_YET) while there is none.
+        """
         outcome = self.outcome()
         if outcome is None:
-            raise NoOutcomeYet(self.task_id, self.get().status)
+            raise TaskError(
+                f"task {self.task_id} is {self.get().status} and has no outcome yet; wait for it",
+                code="NO_OUTCOME_YET",
+                retryable=True,
+                task_id=self.task_id,
+            )
         return self.value_of(outcome)
 
     def cancel(self, *, by: Caller | None = None) -> Task:

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
-from delegation.tasks.life.declared.recurrence import BadSchedule
+from delegation.tasks.life.declared.recurrence import bad_schedule
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.handles import Handle
 from delegation.tasks.submission.requests import Call, Options, Parent, Schedule
@@ -52,9 +52,9 @@ class Tasks:
         Submitting it again with another schedule or other parameters changes a recurring task, for the next run if one
         has begun; one without a key or a computed id is known by its parameters. An existing task that ended in FAILURE
         is submitted again; one that succeeded is complete. A child without a key or a computed id gets one from its
-        parent and its place among such children, so that the parent's next attempt finds it. Raises BadSchedule for a
-        schedule that cannot be, and for a child that recurs, because it never ends; WaitsForItself for a child that
-        awaits its parent.
+        parent and its place among such children, so that the parent's next attempt finds it. Raises DelegationError
+        (BAD_SCHEDULE) for a schedule that cannot be, and for a child that recurs, because it never ends;
+        DelegationError (WAITS_FOR_ITSELF) for a child that awaits its parent.
         """
         behavior, parameters = _unpacked(behavior, parameters)
         first, when = self._first(behavior, parameters, options)
@@ -123,7 +123,7 @@ class Tasks:
         when = Schedule.of(behavior, options, self._service.clock())
         parent, key = options.get("parent"), options.get("key")
         if parent is not None and when.recurrence:
-            raise BadSchedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
+            raise bad_schedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
         if when.recurrence and key is None and behavior.identify is None:
             # Each start of a process would add one that never ends.
             key = f"recurring:{hashlib.sha256(parameters.model_dump_json().encode()).hexdigest()}"

@@ -2,12 +2,13 @@
 
 A reading task distributes its rows over the plan's parts by a hash of the path, as sorted runs; a task that writes a
 part merges its runs. For Spark a run is one pair: the part, and a mark (the kind of rows) with the run's packed lists.
+What follows a NUL in a path, which none has, is not hashed: rows may say more than what they are joined by.
 """
 
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,6 +24,7 @@ Run = tuple[int, tuple[int, list[bytes]]]
 _LIST_ROWS = 500
 _WORD = 0xFFFFFFFF
 _ODD = 0x9E3779B1  # 2³² by the golden ratio (Knuth's multiplicative hashing)
+_NUL = b"\x00"
 
 
 def pack(value: Any) -> bytes:
@@ -43,19 +45,27 @@ def decompress(data: bytes) -> bytes:
 
 
 class Spread:
-    """Collects up to about `most` rows and yields them as runs of `count` parts."""
+    """Collects up to about `most` rows and yields them as runs of `count` parts.
 
-    def __init__(self, count: int, *, most: int = RUN_RECORDS) -> None:
+    The part of a row is that of its path's hash, or `part_of` says which.
+    """
+
+    def __init__(self, count: int, *, most: int = RUN_RECORDS, part_of: Callable[[str], int] | None = None) -> None:
         self._count = count
         self._most = most
+        self._part_of = part_of
         self._parts: defaultdict[int, list[list[Row]]] = defaultdict(lambda: [[] for _ in range(count)])
         self._held = 0
 
     def add(self, rows: Sequence[Row], mark: int) -> Iterator[Run]:
-        parts, count, crc32 = self._parts[mark], self._count, zlib.crc32
-        for row in rows:
-            # CRC-32 alone is uneven: it hardly differs for paths that differ in one digit.
-            parts[(crc32(row[0].encode()) * _ODD & _WORD) * count >> 32].append(row)
+        parts, count, crc32, part_of = self._parts[mark], self._count, zlib.crc32, self._part_of
+        if part_of is not None:
+            for row in rows:
+                parts[part_of(row[0])].append(row)
+        else:
+            for row in rows:
+                # CRC-32 alone is uneven: it hardly differs for paths that differ in one digit.
+                parts[(crc32(row[0].encode().partition(_NUL)[0]) * _ODD & _WORD) * count >> 32].append(row)
         self._held += len(rows)
         if self._held >= self._most:
             yield from self.flush()

@@ -4,19 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from delegation.tasks.stores.base import TaskStore
-from tests.contract.tasks import checks_admission as admission
-from tests.contract.tasks import checks_children as children
-from tests.contract.tasks import checks_lists as lists
-from tests.contract.tasks import checks_reads as reads
-from tests.contract.tasks import checks_removal as removal
-from tests.contract.tasks import checks_threads as threads
-from tests.contract.tasks import checks_writes as writes
+from delegation.tasks.testing.contract import admission, children, lists, reads, removal, threads, writes
+from delegation.tasks.testing.contract.support import Check
 from tests.contract.tasks.broken import admission as broken_admission
 from tests.contract.tasks.broken import children as broken_children
 from tests.contract.tasks.broken import lists as broken_lists
 from tests.contract.tasks.broken import reads as broken_reads
 from tests.contract.tasks.broken import writes as broken_writes
-from tests.contract.tasks.checks_support import Check
 
 
 @dataclass(frozen=True)

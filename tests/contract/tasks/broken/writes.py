@@ -9,7 +9,7 @@ from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
-from tests.contract.tasks.checks_support import THREADS
+from delegation.tasks.testing.contract.support import THREADS
 
 
 class UnconditionalPut(MemoryTaskStore):

@@ -37,6 +37,7 @@ from infra.local.catalog.principals.privileges import OWNER, READER
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.warehouse import PURGE_VIEWS
 from infra.local.s3.vended_keys import VendedKeys
+from tests.kit.clocks import Clock
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 TIMEOUT = 12.0
@@ -77,17 +78,6 @@ class MemorySts:
         number = len(self.secrets)
         keys = {"AccessKeyId": f"AK{number}", "SecretAccessKey": self.secrets[-1], "SessionToken": f"token-{number}"}
         return {"Credentials": keys}
-
-
-@dataclass
-class Clock:
-    now: datetime = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def advance(self, duration: timedelta) -> None:
-        self.now += duration
 
 
 @dataclass
@@ -163,7 +153,7 @@ class World:
     """A catalog `lake` with the principals `owner`, `other` (who may do the same) and `reader`."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = Clock(NOW)
         self.store = MemoryReservationStore()
         self.s3, self.sts = MemoryS3(), MemorySts()
         principals = [

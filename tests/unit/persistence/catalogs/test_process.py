@@ -15,7 +15,8 @@ from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, split_id
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, split_id
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
 
@@ -25,7 +26,7 @@ def backend() -> CountingBackend:
     return CountingBackend()
 
 
-def process(backend: CountingBackend, clock: FakeClock, **more: Any) -> PersistenceProcess:
+def process(backend: CountingBackend, clock: MicrosecondClock, **more: Any) -> PersistenceProcess:
     backend.now_us = clock.now_us  # type: ignore[method-assign]
     return PersistenceProcess(
         backend, types=TYPES, now_ns=lambda: clock.us * 1_000, clock=clock.seconds, sleep=clock.sleep, **more
@@ -46,7 +47,7 @@ def test_the_types_that_persistence_needs_are_declared_without_any_package(backe
 
 
 def test_a_catalog_from_its_realm_to_a_sweep(backend: CountingBackend) -> None:
-    clock = FakeClock()
+    clock = MicrosecondClock()
     first = process(backend, clock)
     first.realms().create("acme", {})
     store = first.realms().create_catalog("acme", "sales", {})
@@ -66,7 +67,7 @@ def test_a_catalog_from_its_realm_to_a_sweep(backend: CountingBackend) -> None:
 
 
 def test_a_process_that_only_reads_leases_no_node(backend: CountingBackend) -> None:
-    clock = FakeClock()
+    clock = MicrosecondClock()
     writer = process(backend, clock)
     writer.realms()
     reader = process(backend, clock)
@@ -77,7 +78,7 @@ def test_a_process_that_only_reads_leases_no_node(backend: CountingBackend) -> N
 
 
 def test_ids_of_processes_differ_and_a_closed_process_releases_its_node(backend: CountingBackend) -> None:
-    clock = FakeClock()
+    clock = MicrosecondClock()
     processes = [process(backend, clock) for _ in range(3)]
     refs = [one.store(SYSTEM, SYSTEM).write([Entity(name="a"), Entity(name="b")]) for one in processes]
     ids = [ref.id for some in refs for ref in some]
@@ -92,7 +93,7 @@ def test_ids_of_processes_differ_and_a_closed_process_releases_its_node(backend:
 
 
 def test_the_cache_is_shared_by_the_catalogs_and_bypassed_by_maintenance(backend: CountingBackend) -> None:
-    clock = FakeClock()
+    clock = MicrosecondClock()
     one = process(backend, clock)
     [ref] = one.store("r", "c").write([Entity(name="a")])
     one.store("r", "c").create_reference("main")
@@ -108,7 +109,7 @@ def test_the_cache_is_shared_by_the_catalogs_and_bypassed_by_maintenance(backend
 
 def test_a_commit_counts_its_seconds_by_the_clock_of_its_process(backend: CountingBackend) -> None:
     # Issue 24, line 0: the committer read the machine's clock, so that what a test's process wrote was not repeatable.
-    clock = FakeClock()
+    clock = MicrosecondClock()
     store = process(backend, clock).store("acme", "sales")
     store.create_reference("main")
     committer = Committer(store, "main", EntityHead, seal=seal(IndexPolicy()))

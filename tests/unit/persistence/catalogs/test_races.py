@@ -25,7 +25,8 @@ from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity
 
 CALLS = ("read_reference", "create_reference", "replace_reference", "references", "delete_reference", "fetch_many",
          "put_many", "delete_many", "scan")  # fmt: skip
@@ -36,7 +37,7 @@ class World:
 
     def __init__(self) -> None:
         self.backend = CountingBackend()
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.mine, self.theirs = self.realms(), self.realms()
         self.mine.create("acme", {})
 

@@ -21,7 +21,8 @@ from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.objects.objects import PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectType, ObjectTypes
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity
 
 SMALL = IndexPolicy(min_embedded=0, max_embedded=32, stripe=64)
 """Every entry is in a stripe."""
@@ -38,7 +39,7 @@ class Site:
 
     def __init__(self, *types: ObjectType[Any]) -> None:
         self.backend = CountingBackend()
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.types = ObjectTypes([*OWN_TYPES, ENTITY, *types])
         realms = self.realms()
         for realm in ("acme", "other"):

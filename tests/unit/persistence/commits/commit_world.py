@@ -5,15 +5,8 @@ import itertools
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown
 from delegation.persistence.objects.store import CatalogStore
-from tests.unit.persistence.builders import (
-    CountingBackend,
-    Entity,
-    FakeClock,
-    Head,
-    committer_on,
-    put,
-    store_on,
-)
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import CountingBackend, Entity, Head, committer_on, put, store_on
 
 LOST = CommitOutcomeUnknown("cut off")
 DOWN = BackendUnavailable("down")
@@ -30,7 +23,7 @@ class World:
 
     def __init__(self) -> None:
         self.backend = CountingBackend()
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self._ids = itertools.count(1)
         self.first = self.process()
         self.store, self.committer = self.first

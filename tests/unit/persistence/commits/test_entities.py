@@ -20,9 +20,7 @@ from delegation.persistence.errors import (
     CommitOutcomeUnknown,
     EntityExists,
     EntityNotFound,
-    HeadIncomplete,
-    HeadNotListed,
-    InvalidPageToken,
+    PersistenceError,
     RealmNotReady,
     ReferenceNotFound,
     StaleObject,
@@ -36,7 +34,9 @@ from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMai
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
+from tests.kit.clocks import MicrosecondClock
+from tests.kit.errors import coded
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 
 TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, REALM_TYPE, CATALOG_TYPE, *MAINTENANCE_TYPES])
 SMALL = IndexPolicy(min_embedded=64, max_embedded=128, stripe=160)
@@ -46,7 +46,7 @@ KEYS = [IndexKey.of("ns", f"t{number}") for number in range(40)]
 class World:
     def __init__(self, policy: IndexPolicy = SMALL) -> None:
         self.backend = CountingBackend()
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self._ids = itertools.count(1)
         self.policy = policy
@@ -252,7 +252,7 @@ def test_paging_sees_one_state_while_others_commit(world: World) -> None:
         other.create(f"n{len(seen):02}x", Entity(name="y", number=-1))
         other.remove(f"n{len(seen):02}")
     assert seen == list(range(25))
-    with pytest.raises(InvalidPageToken):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
         directory.page(limit=4, token="bm9uZQ")
 
 
@@ -266,7 +266,7 @@ def test_a_page_of_a_commit_that_is_no_longer_kept_is_refused(world: World) -> N
         directory.update("n0", lambda old, n=number: old.model_copy(update={"number": n}))
     world.clock.advance(1_000)
     world.sweep()
-    with pytest.raises(InvalidPageToken, match="no longer kept"):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN"), match="no longer kept"):
         world.directory().page(limit=2, token=token)
 
 
@@ -398,7 +398,7 @@ def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: Worl
     fresh = world.store_of("r", "c")
     heads = list(recent_heads(fresh, reference))
     assert [one.problem is None for one in heads] == [False, False, True, True, True]
-    with pytest.raises(HeadIncomplete, match=str(ids[3])):
+    with pytest.raises(PersistenceError, check=coded("HEAD_INCOMPLETE"), match=str(ids[3])):
         reset(fresh, MAIN, ids[3])
     moved = reset(fresh, MAIN, ids[2])
     assert moved.heads == (ids[2], *ids[::-1])
@@ -409,7 +409,7 @@ def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: Worl
 
 def test_reset_refuses_what_is_not_a_recent_head_and_a_moving_reference(world: World) -> None:
     ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
-    with pytest.raises(HeadNotListed, match="recent heads"):
+    with pytest.raises(PersistenceError, check=coded("HEAD_NOT_LISTED"), match="recent heads"):
         reset(world.store, MAIN, 10**9)
     with pytest.raises(ReferenceNotFound):
         reset(world.store, "other", ids[0])
@@ -444,7 +444,7 @@ def test_a_reset_to_an_incomplete_head_needs_the_option(world: World) -> None:
     lowest = min(world.backend.stored_ids("entity"))
     world.backend.delete_many([Locator(ObjectKey("r", "c", "entity", lowest))])
     fresh = world.store_of("r", "c")
-    with pytest.raises(HeadIncomplete):
+    with pytest.raises(PersistenceError, check=coded("HEAD_INCOMPLETE")):
         reset(fresh, MAIN, first)
     assert reset(fresh, MAIN, first, even_if_incomplete=True).head == first
 

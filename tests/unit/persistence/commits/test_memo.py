@@ -18,15 +18,8 @@ from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectType, ObjectTypes
-from tests.unit.persistence.builders import (
-    ENTITY,
-    CountingBackend,
-    Entity,
-    FakeClock,
-    Head,
-    put,
-    store_on,
-)
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, Head, put, store_on
 from tests.unit.persistence.commits.commit_world import World
 
 POLICY = IndexPolicy(min_embedded=200, max_embedded=2_000, stripe=1_000)
@@ -46,7 +39,7 @@ class Process:
     """One process that commits named entities."""
 
     def __init__(self, backend: CountingBackend, ids: Any) -> None:
-        clock = FakeClock()
+        clock = MicrosecondClock()
         self.store: CatalogStore = store_on(backend, clock, ids=ids, types=TYPES)
         self.committer: Committer[EntityHead] = Committer(
             self.store, "main", EntityHead, seal=seal(POLICY), sleep=clock.sleep, clock=clock.seconds, draw=lambda: 0.5
@@ -166,7 +159,7 @@ class Frozen:
 
     def __init__(self) -> None:
         self.world = World()
-        self.monotonic = FakeClock()
+        self.monotonic = MicrosecondClock()
         self.world.committer.commit(put("a", 1))
 
     def computed(self, meanwhile: Callable[[], object], *, rival: bool = True) -> int:

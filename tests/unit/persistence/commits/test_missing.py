@@ -5,15 +5,12 @@ import pytest
 from delegation.persistence.backends.base import Reference
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.errors import (
-    EntityNotFound,
-    InvalidPageToken,
-    PersistenceError,
-    ReferenceNotFound,
-)
+from delegation.persistence.errors import EntityNotFound, PersistenceError, ReferenceNotFound
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import ObjectRef
-from tests.unit.persistence.builders import Entity, FakeClock, store_on
+from tests.kit.clocks import MicrosecondClock
+from tests.kit.errors import coded
+from tests.unit.persistence.builders import Entity, store_on
 from tests.unit.persistence.commits.test_entities import World, changing
 
 
@@ -40,7 +37,7 @@ def test_a_listing_older_than_the_grace_in_a_warm_process_ends_in_an_error(world
         writing.update("e0", lambda old: old.model_copy(update={"number": old.number + 1}))
     world.clock.advance(1_000)
     assert world.sweep() > 6
-    with pytest.raises(InvalidPageToken, match="start the listing again"):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN"), match="start the listing again"):
         listing.page(limit=4, token=first.next_token)
 
 
@@ -89,7 +86,7 @@ def test_a_blind_put_on_a_swept_head_reads_the_current_one(world: World) -> None
 
 
 def test_a_slow_read_of_a_reference_does_not_replace_a_newer_one(world: World) -> None:
-    clock = FakeClock()
+    clock = MicrosecondClock()
     store = store_on(world.backend, clock, references_cached_for=5.0)
     first = store.current_reference("main")
     newer = first.moved_to(77)
@@ -109,7 +106,7 @@ def test_a_slow_read_of_a_reference_does_not_replace_a_newer_one(world: World) -
 
 
 def test_a_missing_reference_is_remembered_for_a_while(world: World) -> None:
-    clock = FakeClock()
+    clock = MicrosecondClock()
     store = store_on(world.backend, clock, references_cached_for=5.0)
     world.backend.calls.clear()
     for _ in range(3):

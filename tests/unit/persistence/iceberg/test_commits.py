@@ -21,7 +21,8 @@ from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import CountingBackend, FakeClock, store_on
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import CountingBackend, store_on
 from tests.unit.persistence.iceberg.iceberg_fixtures import (
     adding,
     apply,
@@ -41,7 +42,7 @@ Change = Any
 class Tables:
     """One process with tables in a catalog."""
 
-    def __init__(self, backend: CountingBackend, clock: FakeClock, ids: Any) -> None:
+    def __init__(self, backend: CountingBackend, clock: MicrosecondClock, ids: Any) -> None:
         self.backend = backend
         self.clock = clock
         self.store = store_on(backend, clock, ids=ids, types=TYPES)
@@ -83,12 +84,12 @@ class Tables:
 
 @pytest.fixture
 def tables() -> Tables:
-    first = process(CountingBackend(), FakeClock(), itertools.count(1 << 40).__next__)
+    first = process(CountingBackend(), MicrosecondClock(), itertools.count(1 << 40).__next__)
     first.store.create_reference("main")
     return first
 
 
-def process(backend: CountingBackend, clock: FakeClock, ids: Any) -> Tables:
+def process(backend: CountingBackend, clock: MicrosecondClock, ids: Any) -> Tables:
     return Tables(backend, clock, ids)
 
 

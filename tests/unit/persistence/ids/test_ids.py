@@ -31,7 +31,8 @@ from delegation.persistence.ids.snowflake import (
 from delegation.persistence.objects.types import ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
 from tests.effort import examples
-from tests.unit.persistence.builders import CountingBackend, FakeClock, split_id
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import CountingBackend, split_id
 
 POLICY = NodeLeasePolicy(duration_ms=10_000, renew_before_ms=4_000, wait_ms=0)
 TYPES = ObjectTypes([NODE_TYPE])
@@ -40,7 +41,7 @@ TYPES = ObjectTypes([NODE_TYPE])
 class Process:
     """A process with a separate clock: node lease and generator on a shared store."""
 
-    def __init__(self, backend: MemoryBackend, clock: FakeClock, seed: int = 0, nodes: int = NODES) -> None:
+    def __init__(self, backend: MemoryBackend, clock: MicrosecondClock, seed: int = 0, nodes: int = NODES) -> None:
         draw = random.Random(seed)
         self.clock = clock
         self.between: Callable[[], None] = lambda: None
@@ -58,7 +59,7 @@ class Process:
         return self.leases()
 
 
-def fixed(lease: NodeLease, clock: FakeClock, **more: int) -> IdGenerator:
+def fixed(lease: NodeLease, clock: MicrosecondClock, **more: int) -> IdGenerator:
     return IdGenerator(lambda: lease, now_ms=clock.now_ms, sleep=clock.sleep, **more)
 
 
@@ -81,17 +82,17 @@ def test_ids_sort_by_time_and_fit_63_bits() -> None:
 
 
 def test_epoch_is_the_first_of_january_2025() -> None:
-    clock = FakeClock(EPOCH_MS + 5_000)
+    clock = MicrosecondClock(EPOCH_MS + 5_000)
     assert split_id(fixed(lease_until(10_000), clock)()).timestamp == 5_000
 
 
 def test_reserved_timestamps_are_never_generated() -> None:
-    clock = FakeClock(EPOCH_MS + 500)
+    clock = MicrosecondClock(EPOCH_MS + 500)
     assert split_id(fixed(NodeLease(5, 0, 10_000), clock)()).timestamp == RESERVED_TIMESTAMPS
 
 
 def test_max_ids_per_millisecond_then_the_next_millisecond() -> None:
-    clock = FakeClock(EPOCH_MS + 5_000)
+    clock = MicrosecondClock(EPOCH_MS + 5_000)
     generate = fixed(lease_until(10_000), clock)
     ids = [split_id(generate()) for _ in range(SEQUENCES * 2 + 1)]
     assert [part.sequence for part in ids[:SEQUENCES]] == list(range(SEQUENCES))
@@ -99,7 +100,7 @@ def test_max_ids_per_millisecond_then_the_next_millisecond() -> None:
 
 
 def test_the_generator_waits_for_a_clock_a_little_behind() -> None:
-    clock = FakeClock(EPOCH_MS + 5_000)
+    clock = MicrosecondClock(EPOCH_MS + 5_000)
     generate = fixed(lease_until(10_000), clock)
     first = generate()
     clock.advance(-0.4)
@@ -109,7 +110,7 @@ def test_the_generator_waits_for_a_clock_a_little_behind() -> None:
 
 
 def test_a_clock_far_behind_is_refused_until_it_has_caught_up() -> None:
-    clock = FakeClock(EPOCH_MS + 5_000)
+    clock = MicrosecondClock(EPOCH_MS + 5_000)
     generate = fixed(lease_until(100_000), clock)
     first = generate()
     clock.advance(-60)
@@ -120,7 +121,7 @@ def test_a_clock_far_behind_is_refused_until_it_has_caught_up() -> None:
 
 
 def test_a_stopped_clock_is_refused_after_the_longest_wait() -> None:
-    clock = FakeClock(EPOCH_MS + 5_000)
+    clock = MicrosecondClock(EPOCH_MS + 5_000)
     generate = IdGenerator(lambda: lease_until(10_000), now_ms=clock.now_ms, sleep=lambda _seconds: None)
     for _ in range(SEQUENCES):
         generate()
@@ -129,7 +130,7 @@ def test_a_stopped_clock_is_refused_after_the_longest_wait() -> None:
 
 
 def test_no_id_at_or_after_the_end_of_the_lease() -> None:
-    clock = FakeClock(EPOCH_MS + 9_999)
+    clock = MicrosecondClock(EPOCH_MS + 9_999)
     generate = fixed(lease_until(10_000), clock)
     assert split_id(generate()).timestamp == 9_999
     clock.advance(0.001)
@@ -139,7 +140,7 @@ def test_no_id_at_or_after_the_end_of_the_lease() -> None:
 
 def test_frozen_between_clock_and_lease_check_and_thawed_past_the_lease() -> None:
     """Polaris reads the clock after the check: then this id would be in the time of the next holder."""
-    clock = FakeClock(EPOCH_MS + 5_000)
+    clock = MicrosecondClock(EPOCH_MS + 5_000)
     lease = lease_until(10_000)
 
     def frozen() -> NodeLease:
@@ -154,7 +155,7 @@ def test_frozen_between_clock_and_lease_check_and_thawed_past_the_lease() -> Non
 
 def test_many_threads_never_get_the_same_id() -> None:
     lock = threading.Lock()
-    clock = FakeClock()
+    clock = MicrosecondClock()
 
     def now_ms() -> int:
         with lock:
@@ -168,7 +169,7 @@ def test_many_threads_never_get_the_same_id() -> None:
 
 
 def test_lease_is_renewed_early_and_only_then() -> None:
-    backend, clock = CountingBackend(), FakeClock()
+    backend, clock = CountingBackend(), MicrosecondClock()
     process = Process(backend, clock)
     first = process.leases()
     backend.calls.clear()
@@ -184,7 +185,7 @@ def test_lease_is_renewed_early_and_only_then() -> None:
 
 
 def test_a_failed_renewal_leaves_the_lease_unchanged_and_is_retried() -> None:
-    backend, clock = CountingBackend(), FakeClock()
+    backend, clock = CountingBackend(), MicrosecondClock()
     process = Process(backend, clock)
     first = process.leases()
     clock.advance(7)
@@ -201,7 +202,7 @@ def test_a_failed_renewal_leaves_the_lease_unchanged_and_is_retried() -> None:
 
 
 def test_a_renewal_applied_without_an_answer_is_found() -> None:
-    backend, clock = CountingBackend(), FakeClock()
+    backend, clock = CountingBackend(), MicrosecondClock()
     process = Process(backend, clock)
     first = process.leases()
     clock.advance(7)
@@ -216,7 +217,7 @@ def test_a_renewal_applied_without_an_answer_is_found() -> None:
 
 def test_lease_again_after_a_stalled_executor() -> None:
     """A process that missed the renewal leases again, after another one may have had the node."""
-    backend, clock = MemoryBackend(), FakeClock()
+    backend, clock = MemoryBackend(), MicrosecondClock()
     stalled, other = Process(backend, clock, nodes=1), Process(backend, clock, nodes=1)
     before = split_id(stalled.next_id())
     with pytest.raises(NoFreeNode):
@@ -234,7 +235,7 @@ def test_lease_again_after_a_stalled_executor() -> None:
 def test_a_process_whose_node_was_taken_over_uses_only_the_rest_of_its_lease() -> None:
     """Its clock is behind that of the process that took over the node."""
     backend = MemoryBackend()
-    slow, fast = FakeClock(), FakeClock()
+    slow, fast = MicrosecondClock(), MicrosecondClock()
     fast.advance(20)
     behind, ahead = Process(backend, slow, nodes=1), Process(backend, fast, nodes=1)
     old = behind.leases()
@@ -248,7 +249,7 @@ def test_a_process_whose_node_was_taken_over_uses_only_the_rest_of_its_lease() -
 
 
 def test_frozen_past_its_lease_and_thawed() -> None:
-    backend, clock = MemoryBackend(), FakeClock()
+    backend, clock = MemoryBackend(), MicrosecondClock()
     frozen, other = Process(backend, clock, nodes=1), Process(backend, clock, nodes=1)
     first = frozen.next_id()
     others: list[int] = []
@@ -265,7 +266,7 @@ def test_frozen_past_its_lease_and_thawed() -> None:
 
 
 def test_a_released_node_is_free_from_the_next_millisecond_and_ids_differ() -> None:
-    backend, clock = MemoryBackend(), FakeClock()
+    backend, clock = MemoryBackend(), MicrosecondClock()
     one, two = Process(backend, clock, nodes=1), Process(backend, clock, nodes=1)
     last = one.next_id()
     one.leases.release(split_id(last).timestamp)
@@ -277,7 +278,7 @@ def test_a_released_node_is_free_from_the_next_millisecond_and_ids_differ() -> N
 
 
 def test_allocate_all_thousand_nodes_and_refuse_the_next() -> None:
-    backend, clock = MemoryBackend(), FakeClock()
+    backend, clock = MemoryBackend(), MicrosecondClock()
     processes = [Process(backend, clock, seed) for seed in range(NODES)]
     ids = [split_id(process.next_id()) for process in processes]
     assert {part.node for part in ids} == set(range(NODES))
@@ -303,7 +304,9 @@ class Ids(RuleBasedStateMachine):
 
     def start(self) -> Process:
         self.started += 1
-        clock = FakeClock(EPOCH_MS + 100_000 + max((split_id(id_).timestamp for id_ in self.made), default=0) // 2)
+        clock = MicrosecondClock(
+            EPOCH_MS + 100_000 + max((split_id(id_).timestamp for id_ in self.made), default=0) // 2
+        )
         return Process(self.backend, clock, self.started, nodes=3)
 
     @rule(which=st.integers(0, 3), count=st.integers(1, 5))
@@ -360,14 +363,14 @@ def test_simulated_thousand_nodes() -> None:
     """Lease losses, stalls, restarts and clock jumps over 1,000 processes; every id is distinct."""
     draw = random.Random(7)
     backend = MemoryBackend()
-    processes = [Process(backend, FakeClock(), seed) for seed in range(1_000)]
+    processes = [Process(backend, MicrosecondClock(), seed) for seed in range(1_000)]
     made: list[int] = []
     for _ in range(5):
         for number in range(len(processes)):
             clock = processes[number].clock
             clock.advance(draw.choice([0.0, 2.0, 5.0, 12.0, -0.3]))
             if draw.random() < 0.01:
-                restarted = FakeClock(clock.now_ms() + draw.choice([-3_000, 0, 3_000]))
+                restarted = MicrosecondClock(clock.now_ms() + draw.choice([-3_000, 0, 3_000]))
                 processes[number] = Process(backend, restarted, draw.randrange(10**9))
             try:
                 made += [processes[number].next_id() for _ in range(3)]

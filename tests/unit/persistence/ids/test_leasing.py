@@ -13,12 +13,13 @@ from delegation.persistence.ids.nodes import LEASING, NODE_TYPE, SHORT_LIVED, No
 from delegation.persistence.ids.snowflake import NODES, IdGenerator, NodeLease
 from delegation.persistence.objects.types import ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
-from tests.unit.persistence.builders import FakeClock, split_id
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import split_id
 
 TYPES = ObjectTypes([NODE_TYPE])
 
 
-def process(backend: MemoryBackend, clock: FakeClock, nodes: int = NODES, **policy: int) -> IdGenerator:
+def process(backend: MemoryBackend, clock: MicrosecondClock, nodes: int = NODES, **policy: int) -> IdGenerator:
     """Return the generator of a new process, which leases one of the first `nodes` node ids."""
     draw = random.Random(backend.__hash__())
     leases = NodeLeases(
@@ -32,7 +33,7 @@ def process(backend: MemoryBackend, clock: FakeClock, nodes: int = NODES, **poli
 
 
 def test_a_process_waits_for_a_node_id_within_its_deadline() -> None:
-    backend, clock = MemoryBackend(), FakeClock()
+    backend, clock = MemoryBackend(), MicrosecondClock()
     first = process(backend, clock, 2)
     first()
     process(backend, clock, 2)()
@@ -44,7 +45,7 @@ def test_a_process_waits_for_a_node_id_within_its_deadline() -> None:
 
 
 def test_a_clock_set_back_leases_another_node_instead_of_blocking() -> None:
-    backend, clock = MemoryBackend(), FakeClock()
+    backend, clock = MemoryBackend(), MicrosecondClock()
     generate = process(backend, clock)
     ids = [generate() for _ in range(3)]
     for jump in (-60, -3_600, 7_200, -30):
@@ -98,7 +99,7 @@ def test_an_early_lease_ends_with_the_time_of_its_commit() -> None:
     """Otherwise the commit would wait for it."""
     leases = NodeLeases(
         Updateables(MemoryBackend(before=lambda _operation: check_time()), TYPES, lambda: 0),
-        now_ms=FakeClock().now_ms,
+        now_ms=MicrosecondClock().now_ms,
         shuffled=list,
     )
     with calls_begin_within(lambda: -1.0):

@@ -15,7 +15,8 @@ from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.maintenance.run import RealmSweepReport, SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity
 
 HOUR = 3_600.0
 YEAR = 365 * 24 * HOUR
@@ -26,7 +27,7 @@ class World:
     """A database with the right time, a writer and a maintenance host whose wall clocks are some seconds off."""
 
     def __init__(self, writer: float = 0, keeper: float = 0) -> None:
-        self.clock = FakeClock(ms=FakeClock().now_ms() + round(2 * YEAR * 1_000))
+        self.clock = MicrosecondClock(ms=MicrosecondClock().now_ms() + round(2 * YEAR * 1_000))
         self.backend = CountingBackend()
         self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self.writer = writer

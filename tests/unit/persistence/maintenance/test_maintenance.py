@@ -16,6 +16,7 @@ from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMai
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import Fetch, ObjectType, ObjectTypes
+from tests.kit.clocks import MicrosecondClock
 from tests.unit.persistence.builders import (
     COUNTER,
     ENTITY,
@@ -23,7 +24,6 @@ from tests.unit.persistence.builders import (
     Counter,
     CountingBackend,
     Entity,
-    FakeClock,
     Head,
     committer_on,
     put,
@@ -50,7 +50,7 @@ TYPES = ObjectTypes([ENTITY, HEAD, COUNTER, FOLDER, *MAINTENANCE_TYPES])
 class World:
     def __init__(self, **policy: Any) -> None:
         self.backend = CountingBackend()
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self._ids = itertools.count(1)
         self.store = self.store_of("r", "c")

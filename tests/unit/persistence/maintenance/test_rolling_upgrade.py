@@ -16,17 +16,9 @@ from delegation.persistence.iceberg.objects import IcebergMetadata
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.types import Fetch, ObjectType, ObjectTypes
+from tests.kit.clocks import MicrosecondClock
 from tests.paths import ROOT
-from tests.unit.persistence.builders import (
-    ENTITY,
-    HEAD,
-    CountingBackend,
-    Entity,
-    FakeClock,
-    Head,
-    committer_on,
-    store_on,
-)
+from tests.unit.persistence.builders import ENTITY, HEAD, CountingBackend, Entity, Head, committer_on, store_on
 
 GRACE = 1_000.0
 NEWER = ROOT / "tests" / "fixtures" / "persistence" / "newer_release.json"
@@ -55,7 +47,7 @@ def types() -> ObjectTypes:
 
 class World:
     def __init__(self) -> None:
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.backend = CountingBackend()
         self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self.store = store_on(self.backend, self.clock, types=types(), ids=iter(range(1, 10**6)).__next__)

@@ -13,16 +13,8 @@ from delegation.persistence.errors import MaintenanceRefused
 from delegation.persistence.maintenance.run import RealmSweepReport, SweepPolicy
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import (
-    ENTITY,
-    HEAD,
-    CountingBackend,
-    Entity,
-    FakeClock,
-    Head,
-    committer_on,
-    store_on,
-)
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, HEAD, CountingBackend, Entity, Head, committer_on, store_on
 from tests.unit.persistence.maintenance.test_maintenance import FOLDER, Folder
 
 GRACE = 1_000.0
@@ -31,7 +23,7 @@ TYPES = ObjectTypes([*OWN_TYPES, ENTITY, HEAD, FOLDER])
 
 class World:
     def __init__(self) -> None:
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.backend = CountingBackend()
         self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self.fetched = 0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.persistence.objects.cache import ENTRY_WEIGHT, Cache, CacheEntry
-from tests.unit.persistence.builders import FakeClock
+from tests.kit.clocks import MicrosecondClock
 
 
 class Source:
@@ -26,8 +26,8 @@ class Source:
         return {key: self.values.get(key, CacheEntry(None, keep_for=0)) for key in keys}
 
 
-def cache(capacity: int = 10_000) -> tuple[Cache[str, str], FakeClock]:
-    clock = FakeClock()
+def cache(capacity: int = 10_000) -> tuple[Cache[str, str], MicrosecondClock]:
+    clock = MicrosecondClock()
     return Cache(capacity, clock=clock.seconds), clock
 
 

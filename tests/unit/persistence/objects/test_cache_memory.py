@@ -20,7 +20,8 @@ from delegation.persistence.objects.cache import Cache
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, encode
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import ENTITY, Entity, FakeClock
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, Entity
 from tests.unit.persistence.iceberg.iceberg_fixtures import SCHEMA, snapshot_json_of
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
@@ -80,10 +81,10 @@ def used(found: Loaded[PersistedModel] | None) -> None:
 
 def filled(value: PersistedModel, capacity: int) -> tuple[int, int]:
     """Return the bytes that a full cache holds by tracemalloc, and how many objects."""
-    cache: Cache[object, object] = Cache(capacity, clock=FakeClock().seconds)
+    cache: Cache[object, object] = Cache(capacity, clock=MicrosecondClock().seconds)
     store = CatalogStore(
         OneValue(encode(value)), realm="realm", catalog="catalog", types=TYPES, cache=cache,
-        new_id=itertools.count().__next__, now_us=FakeClock().now_us,
+        new_id=itertools.count().__next__, now_us=MicrosecondClock().now_us,
     )  # fmt: skip
     type_ = TYPES.of(type(value)).name
     # The first ones warm up what is made once in a process.

@@ -21,7 +21,8 @@ from delegation.persistence.maintenance.coordination import TASK_TYPE, Coordinat
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel, UnknownObject
 from delegation.persistence.objects.types import ObjectType, ObjectTypes
 from delegation.persistence.objects.updateable import Updateables
-from tests.unit.persistence.builders import TYPES, Counter, CountingBackend, Entity, FakeClock, store_on
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import TYPES, Counter, CountingBackend, Entity, store_on
 
 LOST = CommitOutcomeUnknown("cut off")
 DOWN = BackendUnavailable("down")
@@ -34,8 +35,8 @@ def backend() -> CountingBackend:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> MicrosecondClock:
+    return MicrosecondClock()
 
 
 def test_objects_are_written_under_new_ids_and_read_in_order(backend: CountingBackend) -> None:
@@ -84,7 +85,7 @@ def test_absent_immutable_objects_are_read_again(backend: CountingBackend) -> No
     assert store.fetch(ref, Entity)
 
 
-def test_object_types_decide_on_negative_caching(backend: CountingBackend, clock: FakeClock) -> None:
+def test_object_types_decide_on_negative_caching(backend: CountingBackend, clock: MicrosecondClock) -> None:
     types = ObjectTypes([ObjectType("counter", Counter, mutable=True, absent_expires_after=10)])
     store = store_on(backend, clock, types=types)
     ref = ObjectRef("counter", 5)
@@ -95,7 +96,9 @@ def test_object_types_decide_on_negative_caching(backend: CountingBackend, clock
     assert len(backend.calls) == 2
 
 
-def test_mutable_objects_are_cached_for_the_time_of_their_type(backend: CountingBackend, clock: FakeClock) -> None:
+def test_mutable_objects_are_cached_for_the_time_of_their_type(
+    backend: CountingBackend, clock: MicrosecondClock
+) -> None:
     store = store_on(backend, clock)
     written = store.updateables.insert(KEY, Counter(count=5))
     ref = written.ref
@@ -113,7 +116,7 @@ def test_mutable_objects_are_cached_for_the_time_of_their_type(backend: Counting
     assert backend.calls.count("fetch_many") == 3
 
 
-def test_a_process_reads_its_updates_at_once(backend: CountingBackend, clock: FakeClock) -> None:
+def test_a_process_reads_its_updates_at_once(backend: CountingBackend, clock: MicrosecondClock) -> None:
     store = store_on(backend, clock)
     written = store.updateables.insert(KEY, Counter(count=1_000))
     assert store.fetch(written.ref, Counter) == written
@@ -185,7 +188,7 @@ def test_references_are_read_each_time_by_default(backend: CountingBackend) -> N
     assert list(store_on(backend, catalog="other").references()) == []
 
 
-def test_reference_cache_expiry_bounds_staleness(backend: CountingBackend, clock: FakeClock) -> None:
+def test_reference_cache_expiry_bounds_staleness(backend: CountingBackend, clock: MicrosecondClock) -> None:
     store = store_on(backend, clock, references_cached_for=2)
     with pytest.raises(ReferenceNotFound):
         store.reference("main")
@@ -216,17 +219,19 @@ def test_a_reference_whose_creation_got_no_answer_is_created_once(backend: Count
 
 
 def test_a_reference_created_by_another_while_the_answer_was_lost_exists(
-    backend: CountingBackend, clock: FakeClock
+    backend: CountingBackend, clock: MicrosecondClock
 ) -> None:
     backend.fail_before["create_reference"] = [LOST, None]
-    other = store_on(backend, FakeClock())
+    other = store_on(backend, MicrosecondClock())
     backend.meanwhile["create_reference"] = [lambda: None, lambda: other.create_reference("main", 7)]
     clock.advance(1)
     with pytest.raises(ReferenceExists):
         store_on(backend, clock).create_reference("main", 5)
 
 
-def test_updateable_objects_change_on_the_version_that_was_read(backend: CountingBackend, clock: FakeClock) -> None:
+def test_updateable_objects_change_on_the_version_that_was_read(
+    backend: CountingBackend, clock: MicrosecondClock
+) -> None:
     objects = Updateables(backend, TYPES, clock.now_us)
     assert objects.read(KEY, Counter) is None
     first = objects.insert(KEY, Counter(count=1))
@@ -246,7 +251,7 @@ def test_updateable_objects_change_on_the_version_that_was_read(backend: Countin
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_an_update_without_an_answer_is_reconciled(backend: CountingBackend, applied: bool) -> None:
-    objects = Updateables(backend, TYPES, FakeClock().now_us)
+    objects = Updateables(backend, TYPES, MicrosecondClock().now_us)
     faults = backend.fail_after if applied else backend.fail_before
     faults["insert"], faults["update"], faults["delete"] = [LOST], [LOST], [LOST]
     first = objects.insert(KEY, Counter(count=1))
@@ -261,8 +266,8 @@ def test_an_update_without_an_answer_is_reconciled(backend: CountingBackend, app
 def test_a_lost_write_followed_by_another_has_an_unknown_outcome(
     backend: CountingBackend, operation: str, applied: bool
 ) -> None:
-    objects = Updateables(backend, TYPES, FakeClock().now_us)
-    other = Updateables(backend, TYPES, FakeClock().now_us)
+    objects = Updateables(backend, TYPES, MicrosecondClock().now_us)
+    other = Updateables(backend, TYPES, MicrosecondClock().now_us)
     first = None if operation == "insert" else objects.insert(KEY, Counter(count=1))
 
     def another() -> None:
@@ -288,7 +293,7 @@ def test_a_lost_write_followed_by_another_has_an_unknown_outcome(
 
 def test_a_late_update_finds_its_condition_false(backend: CountingBackend) -> None:
     """A delayed first try of a repeated update arrives last and changes nothing."""
-    objects = Updateables(backend, TYPES, FakeClock().now_us)
+    objects = Updateables(backend, TYPES, MicrosecondClock().now_us)
     first = objects.insert(KEY, Counter(count=1))
     backend.fail_before["update"] = [LOST]
     second = objects.update(first, Counter(count=2))
@@ -302,12 +307,12 @@ def test_a_late_update_finds_its_condition_false(backend: CountingBackend) -> No
 TASK_KEY = ObjectKey("", "", TASK_TYPE.name, 1)
 
 
-def task(backend: CountingBackend, clock: FakeClock) -> CoordinatedTask:
+def task(backend: CountingBackend, clock: MicrosecondClock) -> CoordinatedTask:
     objects = Updateables(backend, ObjectTypes([TASK_TYPE]), clock.now_us)
     return CoordinatedTask(objects, TASK_KEY, 60.0, clock.now_us)
 
 
-def test_a_coordinated_task_is_run_by_one_at_a_time(backend: CountingBackend, clock: FakeClock) -> None:
+def test_a_coordinated_task_is_run_by_one_at_a_time(backend: CountingBackend, clock: MicrosecondClock) -> None:
     first = task(backend, clock).start()
     with pytest.raises(TaskHeld):
         task(backend, clock).start()
@@ -324,7 +329,7 @@ def test_a_coordinated_task_is_run_by_one_at_a_time(backend: CountingBackend, cl
 
 
 def test_a_lost_run_is_taken_over_at_its_checkpoint_and_its_writes_are_refused(
-    backend: CountingBackend, clock: FakeClock
+    backend: CountingBackend, clock: MicrosecondClock
 ) -> None:
     slow = task(backend, clock).start()
     slow.checkpoint({"at": 5})
@@ -338,7 +343,7 @@ def test_a_lost_run_is_taken_over_at_its_checkpoint_and_its_writes_are_refused(
     assert task(backend, clock).start().state == {"at": 5}
 
 
-def test_one_of_many_processes_that_start_a_task_runs_it(clock: FakeClock) -> None:
+def test_one_of_many_processes_that_start_a_task_runs_it(clock: MicrosecondClock) -> None:
     for lost_before in (False, True):
         backend = CountingBackend()
         if lost_before:
@@ -360,7 +365,7 @@ def test_one_of_many_processes_that_start_a_task_runs_it(clock: FakeClock) -> No
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_cached_references_weigh_what_is_copied_into_them(
-    backend: CountingBackend, clock: FakeClock, is_read: bool
+    backend: CountingBackend, clock: MicrosecondClock, is_read: bool
 ) -> None:
     """A head of 4 KB is copied into the row of its reference: a cache of 100 KB holds few of these."""
     store = store_on(backend, clock, capacity=100_000, references_cached_for=60)

@@ -28,8 +28,8 @@ from delegation.persistence.iceberg.objects import IcebergMetadata
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.maintenance import sweep
+from tests.kit.clocks import MicrosecondClock
 from tests.paths import ROOT
-from tests.unit.persistence.builders import FakeClock
 
 FOLDER = ROOT / "tests" / "fixtures" / "persistence"
 POLICY = IndexPolicy(min_embedded=64, max_embedded=128, stripe=160)
@@ -40,7 +40,7 @@ class Site:
     """A store in memory and one process of the release that is imported."""
 
     def __init__(self, recorded: dict[str, Any] | None = None) -> None:
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.backend = MemoryBackend()
         self.backend.now_us = self.clock.now_us
         if recorded:

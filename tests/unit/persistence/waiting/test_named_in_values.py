@@ -17,7 +17,8 @@ from delegation.persistence.maintenance.sweep import RealmMaintenance
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectType, ObjectTypes
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 
 GRACE = 1_000.0
 Names = Callable[[CommitAttempt[EntityHead]], tuple[ObjectRef, ...]]
@@ -37,7 +38,7 @@ class Music:
 
     def __init__(self) -> None:
         self.backend = CountingBackend()
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         self._ids = itertools.count(1)
         self.store = self.store_of("r", "c")

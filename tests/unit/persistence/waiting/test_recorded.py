@@ -23,7 +23,8 @@ from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMai
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
-from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, FakeClock, store_on
+from tests.kit.clocks import MicrosecondClock
+from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 from tests.unit.persistence.commits.commit_world import LOST
 from tests.unit.persistence.commits.fleet import FLEET_TYPES, FleetBackend, Killed, VirtualTime, process_of
 
@@ -37,7 +38,7 @@ class World:
 
     def __init__(self) -> None:
         self.backend = CountingBackend()
-        self.clock = FakeClock()
+        self.clock = MicrosecondClock()
         self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
         plain = self.backend.before
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from delegation.errors import DelegationError
 from delegation.storage.memory import MemoryPlanStore
-from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreRefused, TaskError, TaskPayloadTooLarge
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreRefused, TaskError
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create, Revise
 from delegation.tasks.stores.results import MOST_RESULT, outcome, pending, read
@@ -17,6 +18,7 @@ from delegation.tasks.submission.handles import Handle
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.submit import Parent
 from tests.contract.task_tables import moto_task_store
+from tests.kit.errors import coded
 from tests.unit.tasks.builders import HOUR, SECOND, acquired, submitted, touched
 from tests.unit.tasks.stores.dynamodb_bench import Bench
 from tests.unit.tasks.stores.faulty_client import Fault, answered, cancelled
@@ -50,7 +52,9 @@ def test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_su
     """A payload just below DynamoDB's limit would be stored, and no attempt could ever acquire the task."""
 
     site = Site()
-    with pytest.raises(TaskPayloadTooLarge, match=r"ECHO.*bytes.*131,072") as refusal:
+    with pytest.raises(
+        DelegationError, check=coded("TASK_PAYLOAD_TOO_LARGE"), match=r"ECHO.*bytes.*131,072"
+    ) as refusal:
         site.client().submit(ECHO, Text(text=text))
     assert refusal.value.retryable is False
     assert site.store.heads().entries == ()

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from delegation.errors import DelegationError
 from delegation.tasks.errors import (
     RevisionConflict,
     StaleTask,
     StoreUnavailable,
     TaskExists,
     TaskNotFound,
-    TaskPayloadTooLarge,
 )
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
@@ -25,7 +25,7 @@ MOST_PAYLOAD: Final = 131_072
 
 
 class TaskSubmission:
-    """Makes, stores and sends tasks; raises TaskPayloadTooLarge and the store's errors."""
+    """Makes, stores and sends tasks; raises DelegationError (TASK_PAYLOAD_TOO_LARGE) and the store's errors."""
 
     def __init__(self, writes: WriteLoop) -> None:
         self._writes = writes
@@ -50,8 +50,8 @@ class TaskSubmission:
 
         With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
         and `labels` replace those that its task type finds in the payload. `deadline` is its behavior's, which a
-        property of the task type precedes. `callback` names the callback that its end owes. Raises TaskPayloadTooLarge,
-        before anything is stored.
+        property of the task type precedes. `callback` names the callback that its end owes. Raises DelegationError
+        (TASK_PAYLOAD_TOO_LARGE), before anything is stored.
         """
         now = self._writes.clock()
         task = Task(
@@ -195,8 +195,15 @@ class TaskSubmission:
 
 
 def _checked_payload(task_type: str, payload: str) -> str:
-    """Return a payload that fits beside result, report and error texts; raises TaskPayloadTooLarge."""
+    """Return a payload that fits beside result, report and error texts.
+
+    Raises DelegationError (TASK_PAYLOAD_TOO_LARGE).
+    """
     size = len(payload.encode())
     if size > MOST_PAYLOAD:
-        raise TaskPayloadTooLarge(task_type, size, MOST_PAYLOAD)
+        raise DelegationError(
+            f"the payload of a {task_type} has {size:,} bytes of at most {MOST_PAYLOAD:,}; store what is large "
+            "elsewhere and pass its name",
+            code="TASK_PAYLOAD_TOO_LARGE",
+        )
     return payload

@@ -19,7 +19,10 @@ def _limits_of(sources: RequestSources) -> OrphanLimits:
 
 
 def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
-    """Check a request's options; raise InvalidOption and OptionNotAllowed. What it returns raises GuardRefused."""
+    """Check a request's options; raise InvalidOption and DelegationError (PROPERTY_NOT_ALLOWED).
+
+    What it returns raises GuardRefused.
+    """
     # Loaded with the first such request: the API of most deployments gets requests for purges.
     from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
     from delegation.operations.orphans.behavior.options import options_of  # noqa: PLC0415
@@ -33,7 +36,7 @@ def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
     def check(loaded: Any) -> None:
         metadata = parse_metadata(loaded.metadata_location, loaded.metadata)
         check_allowed(metadata)
-        bucket = place_of(metadata).bucket
+        bucket = place_of(metadata, chosen.location).bucket
         if chosen.quarantine and bucket not in limits.roles:
             no_role(bucket)
         age_of(chosen.older_than, metadata.properties)

@@ -89,7 +89,7 @@ class PurgeForm:
     def asked(self, body: PurgePayload, document: Mapping[str, Any], sources: RequestSources) -> AskedPurge:
         """See RequestForm.asked; the table is loaded from the catalog if only its identity is given.
 
-        Raises InvalidOption, OptionNotAllowed, CallbackNotAllowed, and the errors of the catalog.
+        Raises InvalidOption, DelegationError (PROPERTY_NOT_ALLOWED), and the errors of the catalog.
         """
         purge, metadata = _purge_of(body, document, sources)
         payload = purge.to_payload()

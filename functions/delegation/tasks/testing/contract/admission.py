@@ -11,8 +11,7 @@ from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register, Span
 from delegation.tasks.stores.base import Advance, Create, Revise
-from tests.contract.tasks.checks_support import FAR, THREADS
-from tests.unit.tasks.builders import (
+from delegation.tasks.testing.builders import (
     HOUR,
     MINUTE,
     NOW,
@@ -25,10 +24,11 @@ from tests.unit.tasks.builders import (
     succeeded,
     touched,
 )
+from delegation.tasks.testing.contract.support import FAR, THREADS
 
-LANE = Lane.of("TABLE_PURGE", Traits("sales", "lake"))
-OTHER = Lane.of("TABLE_PURGE", Traits("sa/les", "läke 2"))
-URGENT = Lane.of("TABLE_PURGE", Traits("sales", "lake", priority=9))
+LANE = Lane.of("EXAMPLE", Traits("sales", "lake"))
+OTHER = Lane.of("EXAMPLE", Traits("sa/les", "läke 2"))
+URGENT = Lane.of("EXAMPLE", Traits("sales", "lake", priority=9))
 
 
 def waits(lane: Lane = LANE, after: Any = 0 * SECOND) -> Task:
@@ -62,7 +62,7 @@ def queued_has_the_longest_waiting_of_each_lane(store: Any) -> None:
 
 
 def lanes_are_read_from_one_to_the_next(store: Any) -> None:
-    lanes = [Lane.of("TABLE_PURGE", Traits(f"t{n}", "lake", priority=n % 3)) for n in range(9)]
+    lanes = [Lane.of("EXAMPLE", Traits(f"t{n}", "lake", priority=n % 3)) for n in range(9)]
     for lane in lanes:
         for n in range(3):
             store.apply(Create(waits(lane, n * SECOND)))

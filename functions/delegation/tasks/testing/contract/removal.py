@@ -4,8 +4,7 @@ import pytest
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskStore
-from tests.contract.tasks.checks_support import Check, a_life, row, rows, stored
-from tests.unit.tasks.builders import (
+from delegation.tasks.testing.builders import (
     HOUR,
     NOW,
     acquired,
@@ -14,6 +13,7 @@ from tests.unit.tasks.builders import (
     submitted,
     touched,
 )
+from delegation.tasks.testing.contract.support import Check, a_life, row, rows, stored
 
 # ---- removing
 

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange, TaskStore
-from tests.contract.tasks.checks_support import THREADS, Check, race, row, rows
-from tests.unit.tasks.builders import (
+from delegation.tasks.testing.builders import (
     acquired,
     retried,
     started,
@@ -15,6 +14,7 @@ from tests.unit.tasks.builders import (
     succeeded,
     touched,
 )
+from delegation.tasks.testing.contract.support import THREADS, Check, race, row, rows
 
 
 def one_winner_per_version(store: TaskStore) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.stores.base import Advance, Create, Received, Revise, TaskStore
-from tests.contract.tasks.checks_support import Check, a_life, written_by_a_newer_release
-from tests.unit.tasks.builders import (
+from delegation.tasks.testing.builders import (
     HOUR,
     MINUTE,
     NOW,
@@ -19,6 +18,7 @@ from tests.unit.tasks.builders import (
     submitted,
     touched,
 )
+from delegation.tasks.testing.contract.support import Check, a_life, written_by_a_newer_release
 
 DAY = timedelta(days=1)
 ALL = Received(until=NOW + HOUR, since=NOW - 4 * DAY)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, runtime_checkable
 from unittest.mock import patch
 
 import pytest
@@ -11,8 +12,7 @@ from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange, TaskStore
-from delegation.tasks.stores.memory import MemoryTaskStore
-from tests.unit.tasks.builders import (
+from delegation.tasks.testing.builders import (
     HOUR,
     MINUTE,
     NOW,
@@ -28,6 +28,13 @@ from tests.unit.tasks.builders import (
 Check = Callable[[TaskStore], None]
 THREADS = 8
 FAR = NOW + 1000 * HOUR
+
+
+@runtime_checkable
+class HidesTasks(Protocol):
+    """A store that can be asked to treat a task as one that a newer release wrote."""
+
+    def make_unreadable(self, task_id: str) -> None: ...
 
 
 def a_life() -> list[Task]:
@@ -69,8 +76,11 @@ def refused(store: TaskStore, change: TaskChange, error: type[Exception]) -> Tas
 
 
 def written_by_a_newer_release(store: TaskStore, task: Task) -> None:
-    """Rewrite the head of a stored task in a format that this release does not know."""
-    if isinstance(store, MemoryTaskStore):
+    """Rewrite the head of a stored task in a format that this release does not know.
+
+    A store whose items `delegation.tasks.stores.codec` does not make has `make_unreadable(task_id)`, as in memory.
+    """
+    if isinstance(store, HidesTasks):
         store.make_unreadable(task.task_id)
         return
     stored = codec.head_item

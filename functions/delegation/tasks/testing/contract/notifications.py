@@ -14,8 +14,7 @@ from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.notifications.receivers import after_failure
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskStore
 from delegation.tasks.stores.notifications import NotificationStore
-from tests.contract.tasks.checks_support import FAR, refused, rows
-from tests.unit.tasks.builders import (
+from delegation.tasks.testing.builders import (
     HOUR,
     MINUTE,
     NOW,
@@ -27,6 +26,7 @@ from tests.unit.tasks.builders import (
     succeeded,
     touched,
 )
+from delegation.tasks.testing.contract.support import FAR, refused, rows
 
 NotificationCheck = Callable[[TaskStore, NotificationStore], None]
 CHANNELS = ("event", "callback:catalog")
@@ -125,7 +125,7 @@ def expect_stores_what_a_late_caller_is_owed(store: TaskStore, owed: Notificatio
 
 
 def what_is_due_is_found_oldest_first(store: TaskStore, owed: NotificationStore) -> None:
-    found = []
+    found: list[Notification] = []
     for minutes in (3, 1, 2):
         task = running(store, ("event",))
         done = store.apply(Advance(task, failed(task, NOW + minutes * MINUTE)))
@@ -173,7 +173,7 @@ def what_was_delivered_is_gone_and_cannot_be_changed(store: TaskStore, owed: Not
     assert owed.revise_notification(one, owing.sent_again(one, NOW)) is False
 
 
-def notifications_are_seen_by_no_read_of_tasks(store: TaskStore, owed: NotificationStore) -> None:
+def notifications_are_seen_by_no_read_of_tasks(store: TaskStore, _owed: NotificationStore) -> None:
     task, found = ended(store)
     assert found
     assert [head.task_id for head in store.heads().tasks] == [task.task_id]

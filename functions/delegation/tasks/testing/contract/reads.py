@@ -3,10 +3,10 @@
 import pytest
 
 from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskStore
-from tests.contract.tasks.checks_support import FAR, Check, a_life, row, rows, stored, written_by_a_newer_release
-from tests.unit.tasks.builders import (
+from delegation.tasks.testing.builders import (
     HOUR,
     MINUTE,
     NOW,
@@ -17,6 +17,7 @@ from tests.unit.tasks.builders import (
     submitted,
     touched,
 )
+from delegation.tasks.testing.contract.support import FAR, Check, a_life, row, rows, stored, written_by_a_newer_release
 
 # ---- history
 
@@ -101,7 +102,8 @@ def heads_pages_over_every_task_once(store: TaskStore) -> None:
     for n in range(11):
         task = stored(store, a_life()[: 1 + n % 7])
         current[task.task_id] = task
-    pages, cursor = [], None
+    pages: list[tuple[Task, ...]] = []
+    cursor: str | None = None
     while len(pages) < 12:
         page = store.heads(cursor=cursor, limit=4)
         pages.append(page.tasks)

@@ -4,8 +4,7 @@ import json
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskStore
-from tests.contract.tasks.checks_support import Check, a_life, refused, row, rows, stored
-from tests.unit.tasks.builders import (
+from delegation.tasks.testing.builders import (
     NOW,
     SECOND,
     acquired,
@@ -15,6 +14,7 @@ from tests.unit.tasks.builders import (
     succeeded,
     touched,
 )
+from delegation.tasks.testing.contract.support import Check, a_life, refused, row, rows, stored
 
 # ---- creating
 
