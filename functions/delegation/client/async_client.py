@@ -1,24 +1,30 @@
 """The client of the Delegation Service's REST API for asyncio; what it sends and decides is `DelegationClient`'s."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 
-from delegation.client.client import TIMEOUT, new_key, tokens_of
-from delegation.client.methods import Methods
-from delegation.client.performing import Asyncio
+from delegation.client.client import TIMEOUT, limited, new_key, tokens_of
+from delegation.client.protocol.answers import token_unavailable
+from delegation.client.protocol.methods import Methods
 from delegation.client.protocol.operations import Operations
 from delegation.client.protocol.repeats import NoRepeats, Pauses, ReportRepeat, SameKeyPauses, log_repeat
+from delegation.client.protocol.steps import Bearer, Conversation, Give, Giving, Notify, Pause, Send, Step
 from delegation.client.settings import ClientSettings
 from delegation.client.tls import asyncio_client, blocking_client
+from delegation.polaris.errors import PolarisError
 from delegation.polaris.tokens import TokenSource
 from delegation.timestamps import utc_now
 
+T = TypeVar("T")
+V = TypeVar("V")
 
-class AsyncDelegationClient(Methods, Asyncio):
+
+class AsyncDelegationClient(Methods):
     """Calls the Delegation Service as DelegationClient does; its methods are coroutines and asynchronous iterators.
 
     Tokens come from a blocking, thread-safe source, so they are obtained in a thread. `on_repeat` and `on_progress` may
@@ -40,10 +46,12 @@ class AsyncDelegationClient(Methods, Asyncio):
         owned: Iterable[httpx.Client | httpx.AsyncClient] = (),
     ) -> None:
         """`owned` are the HTTP clients that `aclose` closes."""
-        operations = Operations(
+        self.operations = Operations(
             base_url.rstrip("/"), clock=clock, key=key, pauses=backoff or SameKeyPauses(), on_repeat=on_repeat
         )
-        super().__init__(operations, token, http, sleep)
+        self._token = token
+        self._http = http
+        self._sleep = sleep
         self._owned = tuple(owned)
 
     @classmethod
@@ -76,3 +84,58 @@ class AsyncDelegationClient(Methods, Asyncio):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    async def run(self, conversation: Conversation[T]) -> T:
+        """Perform the steps of a conversation and return its result."""
+        reply: Any = None
+        while True:
+            try:
+                step = conversation.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            reply = await self._perform(step)
+
+    async def each(self, conversation: Giving[V]) -> AsyncIterator[V]:
+        """Perform the steps of a conversation and yield what it gives."""
+        reply: Any = None
+        while True:
+            try:
+                step = conversation.send(reply)
+            except StopIteration:
+                return
+            if isinstance(step, Give):
+                reply = None
+                yield step.value
+            else:
+                reply = await self._perform(step)
+
+    async def _perform(self, step: Step) -> Any:
+        match step:
+            case Bearer(refused):
+                try:
+                    return await asyncio.to_thread(self._bearer, refused)
+                except PolarisError as error:
+                    return token_unavailable(error)
+            case Send(request, token, longest):
+                url, headers = f"{self.operations.base_url}/{request.path}", request.headers_with(token)
+                try:
+                    return await self._http.request(
+                        request.method,
+                        url,
+                        headers=headers,
+                        content=request.content,
+                        timeout=limited(self._http.timeout, longest),
+                    )
+                except httpx.RequestError as error:
+                    return error
+            case Pause(seconds):
+                await self._sleep(seconds)
+            case Notify(receiver, value):
+                returned = receiver(value)
+                if inspect.isawaitable(returned):
+                    await returned
+        return None
+
+    def _bearer(self, refused: str | None) -> str:
+        return self._token.token() if refused is None else self._token.replace(refused)

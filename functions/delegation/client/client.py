@@ -2,24 +2,28 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from delegation.client.methods import Methods
-from delegation.client.performing import Blocking
+from delegation.client.protocol.answers import token_unavailable
+from delegation.client.protocol.methods import Methods
 from delegation.client.protocol.operations import Operations
 from delegation.client.protocol.repeats import NoRepeats, Pauses, ReportRepeat, SameKeyPauses, log_repeat
+from delegation.client.protocol.steps import Bearer, Conversation, Give, Giving, Notify, Pause, Send, Step
 from delegation.client.settings import ClientSettings
 from delegation.client.tls import blocking_client
+from delegation.polaris.errors import PolarisError
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 
 TIMEOUT: Final = httpx.Timeout(35.0, connect=5.0)
 """Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
+T = TypeVar("T")
+V = TypeVar("V")
 
 
 def new_key() -> str:
@@ -27,7 +31,7 @@ def new_key() -> str:
     return str(uuid.uuid4())
 
 
-class DelegationClient(Methods, Blocking):
+class DelegationClient(Methods):
     """Calls the Delegation Service at `base_url`, which ends with `/delegation-service/api`; thread-safe.
 
     `execute` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, without one they send a
@@ -53,10 +57,12 @@ class DelegationClient(Methods, Blocking):
         owned: Iterable[httpx.Client] = (),
     ) -> None:
         """`owned` are the HTTP clients that `close` closes."""
-        operations = Operations(
+        self.operations = Operations(
             base_url.rstrip("/"), clock=clock, key=key, pauses=backoff or SameKeyPauses(), on_repeat=on_repeat
         )
-        super().__init__(operations, token, http, sleep)
+        self._token = token
+        self._http = http
+        self._sleep = sleep
         self._owned = tuple(owned)
 
     @classmethod
@@ -87,6 +93,64 @@ class DelegationClient(Methods, Blocking):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def run(self, conversation: Conversation[T]) -> T:
+        """Perform the steps of a conversation and return its result."""
+        reply: Any = None
+        while True:
+            try:
+                step = conversation.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            reply = self._perform(step)
+
+    def each(self, conversation: Giving[V]) -> Iterator[V]:
+        """Perform the steps of a conversation and yield what it gives."""
+        reply: Any = None
+        while True:
+            try:
+                step = conversation.send(reply)
+            except StopIteration:
+                return
+            if isinstance(step, Give):
+                reply = None
+                yield step.value
+            else:
+                reply = self._perform(step)
+
+    def _perform(self, step: Step) -> Any:
+        match step:
+            case Bearer(refused):
+                try:
+                    return self._token.token() if refused is None else self._token.replace(refused)
+                except PolarisError as error:
+                    return token_unavailable(error)
+            case Send(request, token, longest):
+                url, headers = f"{self.operations.base_url}/{request.path}", request.headers_with(token)
+                try:
+                    return self._http.request(
+                        request.method,
+                        url,
+                        headers=headers,
+                        content=request.content,
+                        timeout=limited(self._http.timeout, longest),
+                    )
+                except httpx.RequestError as error:
+                    return error
+            case Pause(seconds):
+                self._sleep(seconds)
+            case Notify(receiver, value):
+                receiver(value)
+        return None
+
+
+def limited(own: httpx.Timeout, longest_seconds: float | None) -> httpx.Timeout:
+    """Return a client's own time limits, each at most `longest_seconds`."""
+    if longest_seconds is None:
+        return own
+    limits = {name: min(longest_seconds, limit or longest_seconds) for name, limit in own.as_dict().items()}
+    return httpx.Timeout(**limits)
 
 
 def tokens_of(settings: ClientSettings, issuer: httpx.Client) -> OAuth2TokenSource:

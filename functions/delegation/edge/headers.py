@@ -3,9 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from delegation.edge.errors import BadRequest
-from delegation.wire.keys import KEY_RULE, is_key
-
 
 def values(event: Mapping[str, Any], name: str) -> list[str]:
     """Return all values of a header, in order; an event's `headers` has only the last value of a repeated one."""
@@ -18,21 +15,6 @@ def single(event: Mapping[str, Any], name: str) -> str | None:
     """Return the only value of a header; None when it is absent, or repeated and therefore ambiguous."""
     found = values(event, name)
     return found[0] if len(found) == 1 else None
-
-
-def read_idempotency_key(values: list[str]) -> str | None:
-    """Return the idempotency key, None without the header; raises BadRequest if it is repeated or malformed.
-
-    Blanks around it are no part of it (RFC 9110, Section 5.5).
-    """
-    if not values:
-        return None
-    if len(values) > 1:
-        raise BadRequest("Idempotency-Key", "must not be repeated")
-    key = values[0].strip(" \t")
-    if not is_key(key):
-        raise BadRequest("Idempotency-Key", f"must be {KEY_RULE}")
-    return key
 
 
 def _items(event: Mapping[str, Any], member: str) -> Iterator[tuple[str, Any]]:

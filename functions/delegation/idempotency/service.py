@@ -48,7 +48,7 @@ class KeyState(StrEnum):
     TAKE_OVER = "take-over"
 
 
-class Wanted(Protocol):
+class RequestedTask(Protocol):
     """The task that a request asks for; it is called only for a request that is not answered from its key's record."""
 
     def first(self) -> Task:
@@ -74,7 +74,7 @@ class IdempotentRequest:
 
     scope: Scope | None
     payload_hash: Callable[[int], str]
-    wanted: Wanted
+    wanted: RequestedTask
     answer_now: Callable[[Task], StoredAnswer] | None
     answer_of: Callable[[Task], StoredAnswer]
 
@@ -124,12 +124,14 @@ class Acceptance:
         Raises KeyConflict, RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS),
         what `wanted` raises and the errors of the stores; key and task are written together or not at all.
         """
-        first: Task | None = None
+        known = self._settle(request)
+        if isinstance(known, Replayed):
+            return known
+        first = request.wanted.first()
         for _ in range(_RACES):
-            replaces = self._settle(request)
+            replaces = self._settle(request)  # again: the task may have taken its time, a table was loaded
             if isinstance(replaces, Replayed):
                 return replaces
-            first = first or request.wanted.first()
             change, submitted = self._change(request.wanted, first)
             if isinstance(change, Advance):
                 self._check_resubmit(replaces, change.before)
@@ -138,7 +140,7 @@ class Acceptance:
                 return self._write(request, change, replaces, submitted=submitted)
             except (TaskExists, StaleTask, RevisionConflict, RecordConflict):
                 continue
-        raise StoreUnavailable("the task or its key kept changing; nothing was written, repeat the request")
+        raise StoreUnavailable(f"task {first.task_id} kept changing; nothing was written, repeat the request")
 
     def outcome(self, task_id: str, bound_version: int) -> Task | None:
         """Return the first terminal version of a task from `bound_version` on, None while there is none."""
@@ -185,7 +187,7 @@ class Acceptance:
         if record.expires_at is None and self.outcome(record.task_id, record.bound_version) is not None:
             start_expiry(self._store, record, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
 
-    def _change(self, wanted: Wanted, first: Task) -> tuple[TaskChange, bool]:
+    def _change(self, wanted: RequestedTask, first: Task) -> tuple[TaskChange, bool]:
         head = self._tasks.get(first.task_id)
         if head is None:
             return Create(first), True

@@ -328,7 +328,7 @@ def poll(harness: Harness, *, ended: bool) -> Act:
     submission = harness.tasks.submit(harness.behavior, Nothing())
     if ended:
         harness.service.operators.cancel(submission.task_id)
-    return submission.completion.poll
+    return submission.handle.outcome
 
 
 def replay(harness: Harness, *, ended: bool) -> Act:
@@ -533,8 +533,8 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "Tasks.submit, attached": attach,
     "Tasks.submit, a child": child,
     "Tasks.submit, a second child": second_child,
-    "Completion.poll, before the outcome": lambda harness: poll(harness, ended=False),
-    "Completion.poll, after the outcome": lambda harness: poll(harness, ended=True),
+    "Handle.outcome, before the outcome": lambda harness: poll(harness, ended=False),
+    "Handle.outcome, after the outcome": lambda harness: poll(harness, ended=True),
     "Acceptance.accept": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=False)),
     "Acceptance.accept with a key": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=True)),
     "Acceptance.accept with a key, attached": attached,

@@ -204,7 +204,7 @@ class Callers:
         for _ in range(2000):
             actor.sleep(self.world.seconds(1, 60))
             try:
-                outcome = submitted.completion.poll()
+                outcome = submitted.handle.outcome()
             except PASSING:
                 continue
             except TaskNotFound:

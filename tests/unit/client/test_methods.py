@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from delegation.client import AsyncDelegationClient, DelegationClient
-from delegation.client.methods import Answered, Given, Methods
+from delegation.client.protocol.methods import Answered, Given, Methods
 from delegation.client.protocol.operations import Operations
 
 OPERATIONS = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.edge.api.routes import read_idempotency_key
 from delegation.edge.errors import BadRequest
-from delegation.edge.headers import read_idempotency_key
 from delegation.edge.requests import read_payload
 from delegation.wire.purges import OPERATIONS, PurgePayload
 from delegation.wire.requests import MAX_NAME_LENGTH

@@ -1,6 +1,6 @@
 """The table of the API's operations: what each sends, what it is answered with, and whether it may be sent again.
 
-Both clients are made of it (`client.methods`).
+Both clients are made of it (`client.protocol.methods`).
 """
 
 import itertools

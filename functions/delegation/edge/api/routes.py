@@ -24,6 +24,7 @@ from delegation.tasks.submission.form import RequestForm
 from delegation.tasks.submission.options import DRY_RUN
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.service import TaskService
+from delegation.wire.keys import KEY_RULE, is_key
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
@@ -258,7 +259,22 @@ def key_of(event: Event, deps: Dependencies) -> str | None:
     """Return a request's idempotency key, None without one or if the service ignores keys; raises BadRequest."""
     if deps.idempotency_lifetime is None:
         return None
-    return headers.read_idempotency_key(headers.values(event, "Idempotency-Key"))
+    return read_idempotency_key(headers.values(event, "Idempotency-Key"))
+
+
+def read_idempotency_key(values: list[str]) -> str | None:
+    """Return the idempotency key, None without the header; raises BadRequest if it is repeated or malformed.
+
+    Blanks around it are no part of it (RFC 9110, Section 5.5).
+    """
+    if not values:
+        return None
+    if len(values) > 1:
+        raise BadRequest("Idempotency-Key", "must not be repeated")
+    key = values[0].strip(" \t")
+    if not is_key(key):
+        raise BadRequest("Idempotency-Key", f"must be {KEY_RULE}")
+    return key
 
 
 def _advertised(lifetime: timedelta | None) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreRefuse
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create, Revise
 from delegation.tasks.stores.results import MOST_RESULT, outcome, pending, read
+from delegation.tasks.submission.handles import Handle
 from delegation.tasks.work.behaviors import Behavior, Run
-from delegation.tasks.work.submit import Completion, Parent
+from delegation.tasks.work.submit import Parent
 from tests.contract.task_tables import moto_task_store
 from tests.kit.errors import coded
 from tests.unit.tasks.builders import HOUR, SECOND, acquired, submitted, touched
@@ -145,7 +146,7 @@ def test_a_result_too_large_for_the_table_is_kept_in_the_record_bucket() -> None
         head = site.head(submission.task_id)
         assert (head.status, head.attempt_count, head.result_extended) == (Status.SUCCESS, 1, None)
         assert head.result_location is not None
-        assert submission.completion.wait() == Text(text="ä" * 400 * KIB)
+        assert submission.handle.wait() == Text(text="ä" * 400 * KIB)
 
 
 def test_a_parents_result_too_large_for_the_table_is_kept_while_it_waits() -> None:
@@ -163,7 +164,7 @@ def test_a_parents_result_too_large_for_the_table_is_kept_while_it_waits() -> No
         for _ in range(4):
             worker.run_once()
             site.clock.now = site.head(submission.task_id).due_at or site.clock.now
-        assert submission.completion.wait() == Text(text="x" * 500 * KIB)
+        assert submission.handle.wait() == Text(text="x" * 500 * KIB)
         assert site.head(submission.task_id).unexcused_attempts == 1
 
 
@@ -187,7 +188,7 @@ def test_a_result_that_was_changed_since_is_not_returned() -> None:
     [key] = results.objects
     results.objects[key] = b'{"text": "other"}'
     with pytest.raises(MalformedRecord, match="result"):
-        submission.completion.wait()
+        submission.handle.wait()
 
 
 def test_a_small_result_stays_in_the_table() -> None:
@@ -197,7 +198,7 @@ def test_a_small_result_stays_in_the_table() -> None:
     submission = site.client().submit(GROW, Sum(left=30, right=0))
     site.worker("w", GROW).run_once()
     assert results.objects == {}
-    assert submission.completion.wait() == Text(text="ä" * 30 * KIB)
+    assert submission.handle.wait() == Text(text="ä" * 30 * KIB)
 
 
 def test_a_reader_without_the_record_bucket_learns_what_to_set() -> None:
@@ -206,7 +207,7 @@ def test_a_reader_without_the_record_bucket_learns_what_to_set() -> None:
     site.worker("w", GROW).run_once()
     site.results = None
     with pytest.raises(MalformedRecord, match="DELEGATION_PLAN_BUCKET"):
-        Completion(site.service(), GROW, submission.task_id, 1).wait()
+        Handle(site.service(), GROW, submission.task_id, 1).wait()
 
 
 def test_a_task_that_runs_again_has_another_result() -> None:

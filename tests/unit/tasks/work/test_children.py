@@ -68,7 +68,7 @@ def test_a_parent_ends_after_its_children(site: Site) -> None:
         site.head(child).parent_id == submitted.task_id for child in site.service().reads.children(parent.task_id)
     )
     settle(site, worker)
-    outcome = submitted.completion.wait()
+    outcome = submitted.handle.wait()
     assert outcome == Total(total=7)
     assert site.head(submitted.task_id).unexcused_attempts == 1
 

@@ -2,15 +2,38 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from delegation.client.performing import Asyncio, Blocking
 from delegation.client.protocol.operations import Operations
 from delegation.client.protocol.steps import Conversation, Giving
 
 P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")
+
+
+class BlockingPerformer(Protocol):
+    """Performs conversations in the calling thread."""
+
+    operations: Operations
+
+    def run(self, conversation: Conversation[T]) -> T:
+        """Perform the steps of a conversation and return its result."""
+
+    def each(self, conversation: Giving[V]) -> Iterator[V]:
+        """Perform the steps of a conversation and yield what it gives."""
+
+
+class AsyncioPerformer(Protocol):
+    """Performs conversations in coroutines."""
+
+    operations: Operations
+
+    def run(self, conversation: Conversation[T]) -> Coroutine[Any, Any, T]:
+        """See BlockingPerformer.run."""
+
+    def each(self, conversation: Giving[V]) -> AsyncIterator[V]:
+        """See BlockingPerformer.each."""
 
 
 class Answered(Generic[P, T]):
@@ -22,11 +45,11 @@ class Answered(Generic[P, T]):
     @overload
     def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
     @overload
-    def __get__(self, client: Blocking, owner: type) -> Callable[P, T]: ...
+    def __get__(self, client: BlockingPerformer, owner: type) -> Callable[P, T]: ...
     @overload
-    def __get__(self, client: Asyncio, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: AsyncioPerformer, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
 
-    def __get__(self, client: Blocking | Asyncio | None, owner: type) -> Callable[..., Any]:
+    def __get__(self, client: BlockingPerformer | AsyncioPerformer | None, owner: type) -> Callable[..., Any]:
         return self._operation if client is None else _method(self._operation, client, client.run)
 
 
@@ -39,16 +62,16 @@ class Given(Generic[P, V]):
     @overload
     def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
     @overload
-    def __get__(self, client: Blocking, owner: type) -> Callable[P, Iterator[V]]: ...
+    def __get__(self, client: BlockingPerformer, owner: type) -> Callable[P, Iterator[V]]: ...
     @overload
-    def __get__(self, client: Asyncio, owner: type) -> Callable[P, AsyncIterator[V]]: ...
+    def __get__(self, client: AsyncioPerformer, owner: type) -> Callable[P, AsyncIterator[V]]: ...
 
-    def __get__(self, client: Blocking | Asyncio | None, owner: type) -> Callable[..., Any]:
+    def __get__(self, client: BlockingPerformer | AsyncioPerformer | None, owner: type) -> Callable[..., Any]:
         return self._operation if client is None else _method(self._operation, client, client.each)
 
 
 def _method(
-    operation: Callable[..., Any], client: Blocking | Asyncio, perform: Callable[[Any], Any]
+    operation: Callable[..., Any], client: BlockingPerformer | AsyncioPerformer, perform: Callable[[Any], Any]
 ) -> Callable[..., Any]:
     @wraps(operation)
     def method(*args: Any, **options: Any) -> Any:
