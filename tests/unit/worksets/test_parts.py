@@ -1,6 +1,6 @@
 """Rows that are spread over parts, the parts that are written of them, and errors on the way."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -8,18 +8,35 @@ import pytest
 from delegation.errors import DelegationError
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import RANK, FileType, Row
+from delegation.identifiers import TableIdentifier
+from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.memory import MemoryPlanStore
 from delegation.worksets.chunks import Phase, read_chunk
-from delegation.worksets.engines.parts import SpreadSources, WriteParts, WrittenParts, name_of, written
+from delegation.worksets.engines.parts import SpreadSources, WriteParts, WrittenParts, part_writer, written
 from delegation.worksets.engines.shuffle import Gathered
 from delegation.worksets.engines.spark_tasks import Result, decode_error
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import SAMPLE, Finding
-from delegation.worksets.writing import PlanWriter
 
 DATA = RANK[FileType.DATA]
 MARK, OTHER = 0, 1
 PATHS = [f"s3://lake/t/{number:03d}.parquet" for number in range(100)]
+
+
+class InMemory:
+    """The plans of an executor; nothing else is opened."""
+
+    def __init__(self, plans: MemoryPlanStore) -> None:
+        self._plans = plans
+
+    def plans(self) -> PlanStore:
+        return self._plans
+
+    def store(self, identifier: TableIdentifier) -> ObjectStore:
+        raise NotImplementedError
+
+    def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
+        raise NotImplementedError
 
 
 def numbers(source: Any) -> Iterator[tuple[Sequence[Row], int]]:
@@ -41,7 +58,7 @@ def test_each_path_is_written_once_in_one_part_and_the_parts_are_added_up() -> N
     plans = MemoryPlanStore()
 
     def write(runs: Gathered, part: int) -> Result:
-        writer = PlanWriter(plans, "plan", chunk_paths=10, part=name_of(part))
+        writer = part_writer(InMemory(plans), "plan", part, chunk_paths=10)
         kept = []
         for rows in runs.rows(part, MARK):
             writer.write(rows, "")
