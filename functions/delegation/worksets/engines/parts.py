@@ -68,23 +68,30 @@ def expected_rows(manifests: Iterable[ManifestFile]) -> int:
 class SpreadSources:
     """Maps numbers of packed `sources` to sorted runs of so many `parts`.
 
-    `read` yields the rows of one source, unpacked, in lists with their mark. It is pickled with the job.
+    `read` yields the rows of one source, unpacked, in lists with their mark. It is pickled with the job. Rows whose
+    texts are the same up to `end` come to one part.
     """
 
     read: Callable[[Any], Iterator[tuple[Sequence[Row], int]]]
     parts: int
     sources: tuple[bytes, ...]
+    end: str = ""
 
     @classmethod
     def of(
-        cls, read: Callable[[Any], Iterator[tuple[Sequence[Row], int]]], parts: int, sources: Iterable[object]
+        cls,
+        read: Callable[[Any], Iterator[tuple[Sequence[Row], int]]],
+        parts: int,
+        sources: Iterable[object],
+        *,
+        end: str = "",
     ) -> Self:
         """Return what reads these sources, which are values of JSON."""
-        return cls(read, parts, tuple(pack(source) for source in sources))
+        return cls(read, parts, tuple(pack(source) for source in sources), end)
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[Run]:
         collect_seldom()
-        spread = Spread(self.parts)
+        spread = Spread(self.parts, end=self.end)
         for number in numbers:
             try:
                 for rows, mark in self.read(unpack(self.sources[number])):

@@ -2,7 +2,6 @@
 
 A reading task distributes its rows over the plan's parts by a hash of the path, as sorted runs; a task that writes a
 part merges its runs. For Spark a run is one pair: the part, and a mark (the kind of rows) with the run's packed lists.
-What follows a NUL in a path, which none has, is not hashed: rows may say more than what they are joined by.
 """
 
 import json
@@ -24,7 +23,6 @@ Run = tuple[int, tuple[int, list[bytes]]]
 _LIST_ROWS = 500
 _WORD = 0xFFFFFFFF
 _ODD = 0x9E3779B1  # 2³² by the golden ratio (Knuth's multiplicative hashing)
-_NUL = b"\x00"
 
 
 def pack(value: Any) -> bytes:
@@ -47,25 +45,32 @@ def decompress(data: bytes) -> bytes:
 class Spread:
     """Collects up to about `most` rows and yields them as runs of `count` parts.
 
-    The part of a row is that of its path's hash, or `part_of` says which.
+    The part of a row is that of the hash of its path, which goes up to `end` where rows say more than what they are
+    joined by; or `part_of` says which.
     """
 
-    def __init__(self, count: int, *, most: int = RUN_RECORDS, part_of: Callable[[str], int] | None = None) -> None:
+    def __init__(
+        self, count: int, *, most: int = RUN_RECORDS, end: str = "", part_of: Callable[[str], int] | None = None
+    ) -> None:
         self._count = count
         self._most = most
+        self._end = end
         self._part_of = part_of
         self._parts: defaultdict[int, list[list[Row]]] = defaultdict(lambda: [[] for _ in range(count)])
         self._held = 0
 
     def add(self, rows: Sequence[Row], mark: int) -> Iterator[Run]:
-        parts, count, crc32, part_of = self._parts[mark], self._count, zlib.crc32, self._part_of
+        parts, count, crc32, end, part_of = self._parts[mark], self._count, zlib.crc32, self._end, self._part_of
         if part_of is not None:
             for row in rows:
                 parts[part_of(row[0])].append(row)
+        elif end:
+            for row in rows:
+                parts[(crc32(row[0].partition(end)[0].encode()) * _ODD & _WORD) * count >> 32].append(row)
         else:
             for row in rows:
                 # CRC-32 alone is uneven: it hardly differs for paths that differ in one digit.
-                parts[(crc32(row[0].encode().partition(_NUL)[0]) * _ODD & _WORD) * count >> 32].append(row)
+                parts[(crc32(row[0].encode()) * _ODD & _WORD) * count >> 32].append(row)
         self._held += len(rows)
         if self._held >= self._most:
             yield from self.flush()

@@ -27,6 +27,7 @@ from delegation.operations.orphans.engines.spark_tasks import (
 from delegation.operations.orphans.index import Candidate, candidates_of
 from delegation.operations.orphans.planning.needed import SortedNeeded, StoredParts
 from delegation.operations.orphans.planning.subtraction import Orphans, Rules, Subtraction
+from delegation.operations.orphans.spelling import END
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.engines.parts import ManifestToRead, SpreadSources, WriteParts, expected_rows
 from delegation.worksets.engines.spark import SparkJobs
@@ -131,7 +132,8 @@ class SpreadNeeded:
             only_needed=only_needed,
         )
         ends = range_ends(parts, jobs.parts_for(_count(parts)))
-        runs = jobs.spread(SpreadSources.of(reading, jobs.parts_for(rows), self._sources(parts, rows)))
+        sources = self._sources(parts, rows)
+        runs = jobs.spread(SpreadSources.of(reading, jobs.parts_for(rows), sources, end=END))
         writing = WriteParts(WriteRanges(jobs.resources, plan_id, ctx.settings.chunk_paths))
         left = runs.mapPartitions(SubtractParts(rules, ends, only_needed=only_needed))
         results = jobs.run(ctx.attempt, left.partitionBy(len(ends) + 1, int).mapPartitions(writing))
