@@ -11,11 +11,12 @@ from delegation.operations.expiry.running.delete_steps import DeleteSteps
 from delegation.operations.expiry.running.looks import TableLooks
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import canonical
+from tests.effort import THOROUGH
 from tests.faults.expiry.events import EVENTS, Event, add_files, bring_file_back, clone, detach_policy, tag_old
 from tests.faults.expiry.matrix import Play, Tally, calls_of, pairs, perform, singles, unanswered
 
-_STEP = 23
-_PAIRS = 60
+_STEP = 23 if THOROUGH else 53
+_PAIRS = 60 if THOROUGH else 30
 
 
 def wrong_of(plays: Sequence[Play]) -> list[str]:
