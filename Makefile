@@ -63,6 +63,8 @@ up: need-java $(STAMP) ## Keep the whole system running on this machine until Ct
 	@$(BIN)/delegation local up $(ARGS)
 
 test: need-java need-node $(STAMP) ## Run the tests, in WORKERS=3 processes; THOROUGH=1 runs the long ones too
+	@# A fresh checkout: one process compiles the tests and all that they import, or each of WORKERS would, at the same time.
+	@test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only -qq > /dev/null 2>&1 || true
 	@$(if $(THOROUGH),THOROUGH=1) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	  $(if $(THOROUGH),-m "") $(ARGS)
 

@@ -71,10 +71,10 @@ def test_an_object_that_is_not_as_it_was_listed_stays_when_its_folder_is_listed_
 def test_objects_far_apart_take_few_pages_and_none_for_a_while(
     s3: S3ObjectStore, conditional: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "PAGE", 10)
+    monkeypatch.setattr(pages, "PAGE", 4)
     keys = _many(64, "t/{:03d}/orphan")
     for key in keys:
-        for other in range(12):
+        for other in range(5):
             put_object(key.replace("orphan", f"live-{other:02d}"))
         put_object(key)
     found = sorted((s3.page("lake", key).objects[0] for key in keys), key=lambda one: one.key)

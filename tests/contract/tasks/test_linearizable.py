@@ -19,6 +19,7 @@ from delegation.tasks.stores.base import Advance, Create, Revise, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
 from tests.contract.task_tables import local_task_store
+from tests.effort import examples
 from tests.unit.tasks.builders import acquired, retried, submitted, touched
 
 THREADS = 8
@@ -97,7 +98,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[TaskStore]:
             yield in_dynamodb
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(3)))
 def test_histories_are_linearizable(store: TaskStore, seed: int) -> None:
     history = play(store, seed)
     assert len(history) == THREADS * CALLS

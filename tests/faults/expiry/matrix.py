@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from delegation.operations.expiry.phases import expire_snapshots
 from tests.faults.expiry.events import EVENTS, Event, commit_arrives
@@ -93,6 +94,7 @@ class Acts:
             event(self.tale)
 
 
+@cache
 def calls_of(*, tight: bool, answer: Answer = "at once", expire: Expire = expire_snapshots) -> int:
     """Return the number of calls of an undisturbed attempt."""
     tale, calls = Tale(tight=tight, answer=answer, expire=expire), Calls({})

@@ -11,14 +11,15 @@ from delegation.operations.expiry.running.delete_steps import DeleteSteps
 from delegation.operations.expiry.running.looks import TableLooks
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import canonical
+from tests.effort import THOROUGH
 from tests.faults.expiry.events import EVENTS, Event, add_files, bring_file_back, clone, detach_policy, tag_old
 from tests.faults.expiry.matrix import Play, Tally, calls_of, pairs, perform, singles, unanswered
 from tests.faults.expiry.spark_matrix import selected
 from tests.unit.operations.expiry.spark.executors_here import expire_with_executors_here
 
-_STEP = 23
-_PAIRS = 60
-_ROUNDS = 12
+_STEP = 23 if THOROUGH else 53
+_PAIRS = 60 if THOROUGH else 30
+_ROUNDS = 12 if THOROUGH else 6
 
 
 def wrong_of(plays: Sequence[Play]) -> list[str]:

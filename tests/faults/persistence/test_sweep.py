@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.effort import examples
 from tests.faults.persistence.sweep import simulate
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(3)))
 def test_a_sweep_beside_commits_deletes_all_unneeded_objects_and_no_others(seed: int) -> None:
     world = simulate(seed, 1_500)
     assert world.committed > 1_200

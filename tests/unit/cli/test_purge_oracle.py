@@ -32,16 +32,17 @@ def left(s3: Any) -> set[str]:
 
 @pytest.mark.parametrize(
     ("scenario", "table"),
+    # The other tables differ for the engine alone: tests/unit/operations/purge/oracle purges each of them without S3.
     [
-        ("odd", "spaces"),
-        ("odd", "percent"),
+        pytest.param("odd", "spaces", marks=pytest.mark.long),
+        pytest.param("odd", "percent", marks=pytest.mark.long),
         ("odd", "unicode"),
-        ("odd", "values_v3"),
+        pytest.param("odd", "values_v3", marks=pytest.mark.long),
         ("schemes", "mixed"),
         ("row_deletes", "vectors"),
         ("clone", "original"),
-        ("nested", "outer"),
-        ("metadata", "log_gone"),
+        pytest.param("nested", "outer", marks=pytest.mark.long),
+        pytest.param("metadata", "log_gone", marks=pytest.mark.long),
     ],
 )
 def test_a_purge_deletes_what_iceberg_reaches(s3: Any, tmp_path: Path, scenario: str, table: str) -> None:

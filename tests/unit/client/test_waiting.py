@@ -193,13 +193,14 @@ def test_without_repeats_each_request_is_sent_once(service):
 )
 def test_no_repeat_begins_when_the_key_may_be_forgotten(window, asked, sent):
     """Whatever the service asks for and however long its answers take, each repeat begins within the window."""
-    elapsed, lifetime = timedelta(0), timedelta(seconds=window)
+    elapsed, lifetime, pauses = timedelta(0), timedelta(seconds=window), SameKeyPauses()
     for attempt, seconds in enumerate(asked, start=1):
         error = ServiceFailed(HttpError(503, "BUSY", "busy", retry_after_seconds=seconds))
         elapsed += timedelta(seconds=sent)
         try:
-            wait = same_key_wait(error, attempt, SameKeyPauses(), key="k", window=lifetime, elapsed=elapsed)
+            wait = same_key_wait(error, attempt, pauses, key="k", window=lifetime, elapsed=elapsed)
         except IdempotencyWindowExpired:
+            assert elapsed + timedelta(seconds=pauses.wait(attempt, seconds)) >= lifetime
             return
         assert wait >= (seconds or 0)
         elapsed += timedelta(seconds=wait)

@@ -17,6 +17,7 @@ from delegation.upkeep.rules.values import (
     whole,
     word,
 )
+from tests.kit.outcomes import outcome
 
 NO_NUMBERS: tuple[Any, ...] = (
     *(True, False, None, [], {}, -1, -0.5, 10**400, float("nan"), float("inf"), -(10**400), 2**63),
@@ -85,11 +86,11 @@ def test_a_word_is_one_of_a_list(value: Any) -> None:
 
 @given(st.one_of(st.integers(), st.floats(), st.text(), st.booleans()))
 def test_a_value_is_read_between_the_bounds_or_refused(value: Any) -> None:
-    try:
-        found = age_in_days(value)
-    except ValueError:
-        return
-    assert 0 <= found <= FOREVER_MS
+    found = outcome(lambda: age_in_days(value), ValueError)
+    if isinstance(found, ValueError):
+        assert str(found)
+    else:
+        assert 0 <= found <= FOREVER_MS
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def config(tmp_path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("layers", list(itertools.product([False, True], repeat=3)))
+@pytest.mark.parametrize("layers", list(itertools.product([False, True], repeat=3))[1:])
 def test_a_flag_precedes_the_environment_and_that_the_profile(run, service, config, stack, monkeypatch, layers):
     by_flag, by_environment, by_profile = layers
     if not by_profile:
@@ -54,9 +54,6 @@ def test_a_flag_precedes_the_environment_and_that_the_profile(run, service, conf
             "REALM": "R",
         }.items():
             monkeypatch.setenv(f"DELEGATION_{name}", value)
-    if not any(layers):
-        stack.rename(stack.parent / "elsewhere.json")
-        return
     url = Connection(stack if by_flag else None).client_settings().edge_url
     expected = "edge" if by_flag else "environment" if by_environment else "prod"
     assert url == f"https://{expected}.test/delegation-service/api"

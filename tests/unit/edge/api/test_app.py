@@ -3,6 +3,7 @@
 import base64
 import json
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from delegation.polaris.errors import PolarisUnavailable
 from delegation.tasks.errors import StoreUnavailable
 from delegation.wire.tasks import shown
 from infra.gateway_answers import ANSWERS
+from tests.effort import THOROUGH
 from tests.unit.edge.conftest import NOW, TASK_ID, Api, a_task, header
 from tests.unit.edge.gateway import Context, request
 from tests.unit.edge.requests import SECRET, changed, identity_only, loaded
@@ -419,10 +421,18 @@ SECRET_BEARING = [
 ]
 
 
-@pytest.mark.parametrize("body", SECRET_BEARING, ids=range(len(SECRET_BEARING)))
-@pytest.mark.parametrize("path", [EXECUTE, SUBMIT, "/v1/nowhere"])
-@pytest.mark.parametrize("outcome", [None, RuntimeError(f"bug with {SECRET}")], ids=["accepted", "bug"])
-@pytest.mark.parametrize("variables", [(), ("POWERTOOLS_DEV", "POWERTOOLS_LOGGER_LOG_EVENT", "POWERTOOLS_DEBUG")])
+OUTCOMES = (None, RuntimeError(f"bug with {SECRET}"))
+LOUD = ("POWERTOOLS_DEV", "POWERTOOLS_LOGGER_LOG_EVENT", "POWERTOOLS_DEBUG")
+SURROUNDINGS = list(product(OUTCOMES, [(), LOUD]))
+SECRET_REQUESTS = [
+    (body, path, *surroundings)
+    for number, (body, path) in enumerate(product(SECRET_BEARING, [EXECUTE, SUBMIT, "/v1/nowhere"]))
+    for surroundings in (SURROUNDINGS if THOROUGH else [SURROUNDINGS[number % len(SURROUNDINGS)]])
+]
+"""Every body to every path; a short run takes the outcomes and variables in turn, so that all pairs are there."""
+
+
+@pytest.mark.parametrize(("body", "path", "outcome", "variables"), SECRET_REQUESTS)
 def test_no_log_line_metric_or_answer_contains_a_credential_of_a_request(
     api: Api,
     monkeypatch: pytest.MonkeyPatch,

@@ -10,6 +10,7 @@ from delegation.tasks.life.model import Dispatches
 from delegation.tasks.life.policy import DispatchPolicy, InvalidProperty, LeasePolicy, Policies, RetryPolicy
 from delegation.timestamps import parse_duration
 from delegation.wiring.types import default_properties
+from tests.kit.outcomes import outcome
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, submitted
 
 LOST = "delegation.task.lease.lost-timeout-duration"
@@ -65,12 +66,12 @@ def test_a_text_that_is_no_duration_is_refused_and_quoted(text: str) -> None:
 
 @given(st.text(max_size=12) | st.from_regex(r"P?T?\d{1,40}[a-zA-Z]{1,2}", fullmatch=True))
 def test_any_text_is_a_positive_duration_or_refused(text: str) -> None:
-    try:
-        parsed = parse_duration(text)
-    except ValueError:
-        return
-    assert timedelta(0) < parsed
-    assert NOW + parsed > NOW
+    parsed = outcome(lambda: parse_duration(text), ValueError)
+    if isinstance(parsed, ValueError):
+        assert repr(text.strip()) in str(parsed)
+    else:
+        assert timedelta(0) < parsed
+        assert NOW + parsed > NOW
 
 
 def test_the_example_of_the_proposal() -> None:
