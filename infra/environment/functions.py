@@ -134,7 +134,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "run_inline",
             "Purges a table that needs no Spark, or maintains the task and idempotency tables",
             900,
-            (*_PURGE, *_ENDS, *_DROPS, "behaviors", "idempotency_table"),
+            (*_PURGE, *_ENDS, *_DROPS, "behaviors", "inline_max_files", "spark", "idempotency_table"),
             memory_mb=1769,
             disk_mb=2048,  # the sorted runs of a plan with as many files as are purged inline
         ),

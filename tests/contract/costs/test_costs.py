@@ -104,8 +104,8 @@ NOTIFIED = f"{UNLIMITED}, with an event and a callback"
 UNDERSTATED = {
     "TaskStore.create_all, two tasks",
     "Tasks.submit_all, two tasks",
-    "TaskStore.apply(Advance) to an end that owes a callback",
-    "TaskStore.apply(Expect) that owes a callback",
+    "TaskStore.apply(Advance) to an end with a callback",
+    "TaskStore.apply(Expect) with a callback",
     "NotificationStore.remove_notification",
     "Notifier.take, delivered",
     "TaskStore.apply(Advance) through another version",
