@@ -35,6 +35,7 @@ LATER: Final = (
     "functions/delegation/operations/orphans/",
     "functions/delegation/persistence/iceberg/updates/",
     "functions/delegation/storage/listing/",
+    "functions/delegation/tasks/testing/contract/",
     "functions/delegation/upkeep/",
     "functions/delegation/wiring/expiry/",
     "functions/delegation/wiring/orphans/",
@@ -45,7 +46,7 @@ LATER: Final = (
     "infra/site/",
 )
 """Snapshot expiry, orphan files, upkeep and audit; a probe of the front, gradual deployments, updates of tables that
-the persistence makes, and the site of the documentation."""
+the persistence makes, suites of stores that moved here from tests/, and the site of the documentation."""
 Sources = Mapping[str, str]
 """The text of each module by its path."""
 
