@@ -17,10 +17,10 @@ from delegation.iceberg.reach import Fetcher, Tolerance, read_limit, tolerated_e
 from delegation.storage.base import ObjectStore
 from delegation.worksets.chunks import Chunk, Phase, Total, add_totals
 from delegation.worksets.collection import collect_seldom
-from delegation.worksets.engines.resources import no_checkpoint
+from delegation.worksets.engines.resources import ExecutorResources, no_checkpoint
 from delegation.worksets.engines.shuffle import Gathered, Run, Spread, pack, unpack
 from delegation.worksets.engines.size import UNCOUNTED_ENTRIES
-from delegation.worksets.engines.spark_tasks import Result, encode_error
+from delegation.worksets.engines.spark_tasks import Result, encode_error, plans_of
 from delegation.worksets.index import SAMPLE, Finding
 from delegation.worksets.writing import PlanWriter
 
@@ -125,6 +125,11 @@ class WriteParts:
 def name_of(part: int) -> str:
     """Return what the names of a part's chunks begin with after their phase."""
     return f"p{part:05d}-"
+
+
+def part_writer(resources: ExecutorResources, plan_id: str, part: int, *, chunk_paths: int) -> PlanWriter:
+    """Return what writes the chunks of a part, under names of its own."""
+    return PlanWriter(plans_of(resources), plan_id, chunk_paths=chunk_paths, part=name_of(part))
 
 
 def written(writer: PlanWriter, kept: Iterable[tuple[str, Finding]]) -> Result:

@@ -19,12 +19,11 @@ from delegation.operations.expiry.planning.plan import write_candidates
 from delegation.operations.expiry.planning.reach import ANY_SPELLING, with_others_read
 from delegation.operations.expiry.reduction import AT_ANOTHER, REACHABLE_NOW, SHARED_NOW, OtherPlaces, write_rest
 from delegation.worksets.chunks import Chunk, read_chunk
-from delegation.worksets.engines.parts import ManifestToRead, entries_of, name_of, written
+from delegation.worksets.engines.parts import ManifestToRead, entries_of, part_writer, written
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import Gathered
 from delegation.worksets.engines.spark_tasks import Result, plans_of, store_of
 from delegation.worksets.sorting import common_of_two
-from delegation.worksets.writing import PlanWriter
 
 CANDIDATE, NEEDED, SHARED = range(3)
 """The marks of rows: what may be deleted, what the table itself needs, what other tables need."""
@@ -102,7 +101,7 @@ class WriteCandidates:
 
     def __call__(self, runs: Gathered, part: int) -> Result:
         guard = self.guard.fresh()
-        writer = PlanWriter(plans_of(self.resources), self.plan_id, chunk_paths=self.chunk_paths, part=name_of(part))
+        writer = part_writer(self.resources, self.plan_id, part, chunk_paths=self.chunk_paths)
         write_candidates(writer, runs.rows(part, CANDIDATE), runs.paths(part, NEEDED), guard, self.foreign)
         return written(writer, guard.counted())
 
@@ -128,7 +127,7 @@ class WriteRest:
     places: OtherPlaces
 
     def __call__(self, runs: Gathered, part: int) -> Result:
-        writer = PlanWriter(plans_of(self.resources), self.plan_id, chunk_paths=self.chunk_paths, part=name_of(part))
+        writer = part_writer(self.resources, self.plan_id, part, chunk_paths=self.chunk_paths)
         kept = write_rest(writer, _with_reasons(runs, part, self.places))
         return written(writer, kept)
 

@@ -19,13 +19,12 @@ from delegation.operations.purge.guards import kept_for
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.kept import kept_rows
 from delegation.worksets.chunks import Chunk, read_chunk
-from delegation.worksets.engines.parts import ManifestToRead, entries_of, name_of, written
+from delegation.worksets.engines.parts import ManifestToRead, entries_of, part_writer, written
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import Gathered
 from delegation.worksets.engines.spark_tasks import Result, plans_of, store_of
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.sorting import common_of_two, without
-from delegation.worksets.writing import PlanWriter
 
 # The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.
 TABLE, SHARED, EARLIER = 0, 1, 2
@@ -123,8 +122,7 @@ class WriteChunks:
     def __call__(self, runs: Gathered, part: int) -> Result:
         guard = self.guard.fresh()
         guard.damaged.update(_damaged(runs, part))
-        plans = plans_of(self.resources)
-        writer = PlanWriter(plans, self.plan_id, chunk_paths=self.chunk_paths, part=name_of(part))
+        writer = part_writer(self.resources, self.plan_id, part, chunk_paths=self.chunk_paths)
         fresh = without(runs.rows(part, TABLE), runs.paths(part, EARLIER))
         for rows, shared, taken in common_of_two(fresh, runs.paths(part, SHARED), runs.paths(part, TAKEN)):
             for verdict, group in guard.judge_all(rows, shared=shared, foreign=self.foreign, taken=taken):
