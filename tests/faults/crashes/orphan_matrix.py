@@ -1,4 +1,4 @@
-"""The crash matrix of removals of orphan files that Spark deletes, with real local Spark and executors as processes.
+"""The crash matrix of removals of orphan files with Spark, which lists, compares and deletes: executors are processes.
 
 Run it by hand, with a number to play every so many kill points:
 
