@@ -18,7 +18,7 @@ from tests.unit.operations.expiry.spark.executors_here import expire_with_execut
 
 _STEP = 23
 _PAIRS = 60
-_ROUNDS = 12
+_ROUNDS = 6
 
 
 def wrong_of(plays: Sequence[Play]) -> list[str]:
