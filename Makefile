@@ -56,7 +56,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
-demo: need-java $(STAMP) ## Purge two real tables and expire the snapshots of one through every part of the system, on this machine
+demo: need-java $(STAMP) ## Purge two real tables and have a policy expire the snapshots of one through every part of the system, on this machine
 	@$(BIN)/python -m infra.local.demo $(ARGS)
 
 up: need-java $(STAMP) ## Keep the whole system running on this machine until Ctrl-C

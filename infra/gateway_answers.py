@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delegation.edge.document import MAX_BODY_BYTES
-from delegation.edge.errors import PayloadTooLarge
+from delegation.edge.errors import payload_too_large
 from delegation.wire.responses import ERROR_PAGE
 
 
@@ -52,7 +52,7 @@ ANSWERS: Final[dict[str, GatewayAnswer]] = {
     "INVALID_SIGNATURE": GatewayAnswer("FORBIDDEN", 403),
     "MISSING_AUTHENTICATION_TOKEN": GatewayAnswer("NOT_FOUND", 404, "there is no such route"),
     "QUOTA_EXCEEDED": GatewayAnswer("THROTTLED", 429, "too many requests", 60),
-    "REQUEST_TOO_LARGE": GatewayAnswer("PAYLOAD_TOO_LARGE", 413, str(PayloadTooLarge(MAX_BODY_BYTES))),
+    "REQUEST_TOO_LARGE": GatewayAnswer("PAYLOAD_TOO_LARGE", 413, str(payload_too_large(MAX_BODY_BYTES))),
     "RESOURCE_NOT_FOUND": GatewayAnswer("NOT_FOUND", 404),
     "THROTTLED": GatewayAnswer("THROTTLED", 429, "too many requests", 2),
     "UNAUTHORIZED": GatewayAnswer("UNAUTHORIZED", 401, "a valid access token is needed"),

@@ -204,7 +204,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
 
     @property
     def notifies(self) -> bool:
-        """Whether ends of tasks owe notifications."""
+        """Whether ends of tasks are notified."""
         return notifies(self.properties)
 
     @property

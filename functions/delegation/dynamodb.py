@@ -92,7 +92,7 @@ class DynamoDbCalls:
     """Raised when nothing was read or written."""
     unknown: ClassVar[type[DelegationError]]
     """Raised when a write may or may not have been applied."""
-    refused: ClassVar[Mapping[CallOutcome, type[DelegationError]]] = MappingProxyType({})
+    refused: ClassVar[Mapping[CallOutcome, Callable[[str], DelegationError]]] = MappingProxyType({})
     """Raised instead of `unavailable` for these outcomes, which a repeat of the call has as well."""
 
     def __init__(

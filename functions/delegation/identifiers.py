@@ -1,6 +1,7 @@
-"""Identifiers of tables in a catalog."""
+"""Identifiers of tables in a catalog, and of writes."""
 
 import re
+import uuid
 from dataclasses import dataclass
 
 NAMESPACE_SEPARATOR = "\x1f"
@@ -39,3 +40,8 @@ def split_name(text: str) -> list[str]:
         parts.append(part[1] or part[2])
         at = part.end()
     return [] if at < len(text) or text.endswith(".") else parts
+
+
+def new_nonce() -> str:
+    """Return a new nonce for one write; it fits a DynamoDB ClientRequestToken (36 characters)."""
+    return str(uuid.uuid4())

@@ -123,7 +123,7 @@ TOMBSTONES_FAILED: Final = _count(
 TOMBSTONES_STUCK: Final = _count(
     "TombstonesStuck",
     Area.MACHINERY,
-    "Dropped tables that the recurring task could not look after three times in a row, or whose record cannot be read; "
+    "Dropped tables that the recurring task could not settle three times in a row, or whose record cannot be read; "
     "at most 1,000 are looked at.",
 )
 
@@ -132,6 +132,13 @@ POLICIES_INVALID: Final = _count(
     Area.MACHINERY,
     "Policies of one catalog that apply to tables and cannot be executed, and tables whose policies the service cannot "
     "read, at each pass over its policies.",
+)
+
+UPKEEP_WAIT_SECONDS: Final = _seconds(
+    "UpkeepWaitSeconds",
+    Area.BACKLOG,
+    "For how long the table of one catalog that has waited longest has been waiting for a run that a policy asks for, "
+    "at each pass over its policies.",
 )
 
 KEYS_UNAVAILABLE: Final = _count(

@@ -4,11 +4,12 @@ import re
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from operator import methodcaller
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, TypeAdapter, ValidationError
 
-Timestamp = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
+Timestamp = Annotated[AwareDatetime, AfterValidator(methodcaller("astimezone", UTC))]
 """An aware datetime, converted to UTC; a naive one is refused."""
 
 

@@ -12,7 +12,7 @@ STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers"
 _POLARIS: Final = ("realm", "polaris_url", "polaris_secret_arn", "polaris_scope", "polaris_token_url")
 _TASKS: Final = ("tasks_table", "properties")
 _ENDS: Final = ("notification_queue_url", "event_queue_url")
-"""What a function needs that may end tasks, so that it sends what their ends owe."""
+"""What a function needs that may end tasks, so that it sends what their ends announce."""
 _SPARK: Final = ("emr_application_id", "emr_former_application_ids")
 _KINDS: Final = (*_TASKS, "behaviors")
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
@@ -134,7 +134,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "run_inline",
             "Purges a table that needs no Spark, or maintains the task and idempotency tables",
             900,
-            (*_PURGE, *_ENDS, *_DROPS, "behaviors", "idempotency_table"),
+            (*_PURGE, *_ENDS, *_DROPS, "behaviors", "inline_max_files", "spark", "idempotency_table"),
             memory_mb=1769,
             disk_mb=2048,  # the sorted runs of a plan with as many files as are purged inline
         ),
@@ -166,7 +166,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
         ),
         Function(
             "notifier",
-            "Delivers the events and callbacks that ends of tasks owe",
+            "Delivers the events and callbacks that ends of tasks announce",
             60,
             (*_TASKS, "event_bus", "callback_keys_arn", "callback_authorities"),
         ),
@@ -211,7 +211,7 @@ PROBE: Final = Function(
 EVERY_FUNCTION: Final = {**FUNCTIONS, GATEWAY.name: GATEWAY, ROTATION.name: ROTATION, PROBE.name: PROBE}
 """All of them by name."""
 NOTIFYING: Final = frozenset({"notifier"})
-"""The functions of a deployment whose properties have ends of tasks owe notifications; others lack them."""
+"""The functions of a deployment whose properties have ends of tasks notified; others lack them."""
 
 
 def deployed_functions(properties: Mapping[str, str]) -> dict[str, Function]:
@@ -221,7 +221,7 @@ def deployed_functions(properties: Mapping[str, str]) -> dict[str, Function]:
 
 
 def notifies(properties: Mapping[str, str]) -> bool:
-    """Return whether ends of tasks owe notifications; raises InvalidProperty."""
+    """Return whether ends of tasks are notified; raises InvalidProperty."""
     return policies_of(properties).notifications.is_on
 
 

@@ -10,6 +10,7 @@ from delegation.polaris.tokens import DEFAULT_SCOPE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION, MotoAws
+from infra.local.aws.store_clock import StoreClock
 from infra.local.catalog.principals.access import ROOT_PRINCIPAL
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.warehouse import PURGE_VIEWS
@@ -74,11 +75,15 @@ def start_backends(
         local = DynamoDbLocal(log=logs / "dynamodb.log")
         cleanup.callback(local.stop)
         unavailable = None if options.dynamodb_endpoint else thread.submit(_start_dynamodb, local)
-        aws = MotoAws(lambdas).start()
+        # Another store has a clock of its own.
+        aws = MotoAws(lambdas, store_clock=None if options.s3_endpoint else StoreClock()).start()
         cleanup.callback(aws.stop)
         vended = VendedKeys()
         s3_url, s3_note = _start_s3(options, aws, vended, cleanup)
-        resources.create_buckets(client("s3", s3_url, keys), WAREHOUSE_BUCKET, resources.PLAN_BUCKET)
+        s3 = client("s3", s3_url, keys)
+        resources.create_buckets(s3, WAREHOUSE_BUCKET, resources.PLAN_BUCKET)
+        if options.versioned:
+            resources.keep_versions(s3, WAREHOUSE_BUCKET)
         polaris = _start_polaris(
             options, aws=aws, s3_url=s3_url, vended=vended, identities=identities, keys=keys, cleanup=cleanup
         )

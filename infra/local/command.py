@@ -17,18 +17,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
-from delegation.cli.options import JsonOption, StackOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.options import JsonOption
+from delegation.cli.output import open_output
 from delegation.cli.submit import parse_properties
-from delegation.identifiers import TableIdentifier
-from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
+from infra.local.demo.commands import plant_orphans_command, tables_command
 from infra.local.errors import LocalStackError, PolarisUnusable
 
 if TYPE_CHECKING:
-    from delegation.cli.connection import Stack
     from infra.local.options import StackOptions
     from infra.local.supervisor import LocalStack, Part
 
@@ -36,12 +32,6 @@ app = typer.Typer(help="Run the whole system on this machine.", no_args_is_help=
 _CHECK_SECONDS = 1.0
 _WIDE = 120
 """From so many columns on the note of a part is beside its address."""
-
-
-class LocalStackFailed(CommandError):
-    """The stack did not start, or one of its parts ended."""
-
-    code = "LOCAL_STACK_FAILED"
 
 
 @app.callback()
@@ -88,6 +78,9 @@ DynamoDbEndpoint = Annotated[
     str | None,
     typer.Option(show_default=False, help="DynamoDB endpoint instead of the stack's; keys from the AWS variables."),
 ]
+VersionedOption = Annotated[
+    bool, typer.Option("--versioned", help="Have the tables' bucket keep versions: what is deleted can be restored.")
+]
 InlineMaxFiles = Annotated[
     int | None, typer.Option(show_default=False, help="Spark purges the tables with more files than this.", min=0)
 ]
@@ -121,6 +114,7 @@ def up(
     dynamodb_endpoint: DynamoDbEndpoint = None,
     port: Annotated[int, typer.Option(help="Port of the HTTPS front; 0 picks a free one.", min=0, max=65535)] = 0,
     state_dir: Annotated[Path, typer.Option(help="Folder for stack.json, certificates and logs.")] = Path(".local"),
+    versioned: VersionedOption = False,
     inline_max_files: InlineMaxFiles = None,
     gateway: GatewayOption = False,
     polaris_public_key: PolarisPublicKey = None,
@@ -151,6 +145,7 @@ def up(
             warehouse=warehouse,
             s3_endpoint=s3_endpoint,
             dynamodb_endpoint=dynamodb_endpoint,
+            versioned=versioned,
             inline_max_files=inline_max_files,
             gateway=gateway,
             polaris_public_key=polaris_public_key,
@@ -160,53 +155,8 @@ def up(
         _run(options, as_json=as_json)
 
 
-@app.command()
-def tables(ctx: typer.Context, stack: StackOption = None, as_json: JsonOption = False) -> None:
-    """Write the tables of the demo to the running stack: shop.orders, shop.events, shop.customers.
-
-    A table that exists stays as it is; one whose files were purged is dropped
-    from the catalog and written again.
-    """
-    open_output(ctx, as_json=as_json)
-    connection = Connection.of(ctx, stack)
-    written, kept = _write_tables(connection.stack(), connection.catalog())
-    if as_json:
-        print_json({"written": written, "kept": kept})
-        return
-    for name in (*written, *kept):
-        sys.stdout.write(f"{name}  {'written' if name in written else 'is there already'}\n")
-    sys.stdout.write(f"Purge one: delegation submit {(written or kept)[0]} --wait\n")
-
-
-def _write_tables(stack: "Stack", polaris: PolarisClient) -> tuple[list[str], list[str]]:
-    """Return the dotted names of the tables that were written, and of those that exist."""
-    from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
-
-    catalog = sample.connect(stack)
-    catalog.create_namespace_if_not_exists(sample.NAMESPACE)
-    written: list[str] = []
-    kept: list[str] = []
-    for recipe in sample.RECIPES:
-        table = TableIdentifier(stack.warehouse, (sample.NAMESPACE,), recipe.name)
-        if _is_whole(polaris, table):
-            kept.append(str(table))
-            continue
-        with Console(stderr=True, highlight=False).status(f"Writing {table} …"):
-            sample.create(catalog, recipe, lambda _step: None)
-        written.append(str(table))
-    return written, kept
-
-
-def _is_whole(polaris: PolarisClient, table: TableIdentifier) -> bool:
-    """Return whether a table exists; drop the entry of one whose files were purged."""
-    try:
-        polaris.load_table(table)
-    except NoSuchTable:
-        return False
-    except TableMetadataMissing:
-        polaris.drop_table(table)
-        return False
-    return True
+app.command("tables")(tables_command)
+app.command("plant-orphans")(plant_orphans_command)
 
 
 def _secret(text: str | None) -> SecretStr | None:
@@ -221,10 +171,10 @@ def _reported(state_dir: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")
     except PolarisUnusable as exc:
-        raise LocalStackFailed(exc.problem, f"{exc.advice[0].upper()}{exc.advice[1:]}.") from exc
+        raise CommandError(exc.problem, f"{exc.advice[0].upper()}{exc.advice[1:]}.", code="LOCAL_STACK_FAILED") from exc
     except LocalStackError as exc:
         next_step = f"Read the logs in {state_dir / 'logs'}, then run the same command again."
-        raise LocalStackFailed(str(exc), next_step) from exc
+        raise CommandError(str(exc), next_step, code="LOCAL_STACK_FAILED") from exc
 
 
 def _run(options: "StackOptions", *, as_json: bool) -> None:

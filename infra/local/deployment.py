@@ -94,7 +94,7 @@ def deploy(
 
 
 def _create_notification_queues(options: StackOptions, sqs: Any) -> list[resources.Queue]:
-    """Create the queues of callbacks, of events and for receivers set apart, if ends of tasks owe notifications."""
+    """Create the queues of callbacks, of events and for receivers set apart, if ends of tasks are notified."""
     names = resources.NOTIFICATION_QUEUES if notifies(options.all_properties()) else ()
     return [resources.create_queue(sqs, name, visibility_seconds=NOTIFICATION_VISIBILITY_SECONDS) for name in names]
 

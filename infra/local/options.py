@@ -11,6 +11,8 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.context import default_properties
 from infra.local.errors import CannotStartError
@@ -29,6 +31,7 @@ class StackOptions:
       service, which is the owner's by default; their scopes; and the realm, which is the service's own too.
     - `warehouse`: the catalog's name in Polaris.
     - `s3_endpoint`, `dynamodb_endpoint`: services to use instead of the stack's, with the keys of the AWS variables.
+    - `versioned`: the bucket of the tables keeps versions, so what is deleted there can be restored.
     - `inline_max_files`: Spark purges the tables with more files.
     - `gateway`: put the gateway, and the rule that leads to it, in front of the catalog; `polaris_public_key`: the PEM
       file with which it verifies the tokens of a given Polaris, without which it honours no keys.
@@ -49,6 +52,7 @@ class StackOptions:
     warehouse: str = "lake"
     s3_endpoint: str | None = None
     dynamodb_endpoint: str | None = None
+    versioned: bool = False
     inline_max_files: int | None = None
     gateway: bool = False
     polaris_public_key: Path | None = None
@@ -74,6 +78,8 @@ class StackOptions:
             policies_of(self.all_properties())
             KeySettings.from_properties(self.all_properties())
             DropSettings.from_properties(self.all_properties())
+            UpkeepSettings.from_properties(self.all_properties())
+            UpkeepLimits.from_properties(self.all_properties())
             require_known_kinds(self.all_properties(), TYPES)
         except InvalidProperty as exc:
             # Checked before the start, because a function would report it only in its log.

@@ -128,6 +128,11 @@ def create_buckets(s3: Any, *names: str) -> None:
             s3.head_bucket(Bucket=name)
 
 
+def keep_versions(s3: Any, name: str) -> None:
+    """Have a bucket keep the versions of its objects, so that deletes write delete markers."""
+    s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+
+
 def create_queue(sqs: Any, name: str = QUEUE, *, visibility_seconds: int = DISPATCH_VISIBILITY_SECONDS) -> Queue:
     """Create a queue, by default that of dispatches, with its dead-letter queue."""
     dead = _queue(sqs, f"{name}-dead", {})

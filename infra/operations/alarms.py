@@ -132,7 +132,7 @@ WORK_ALARMS: Final = (
         "TombstonesStuck",
         _WORK,
         m.TOMBSTONES_STUCK,
-        "A table that was dropped through the gateway could not be looked after three times in a row.",
+        "A table that was dropped through the gateway could not be settled three times in a row.",
         statistic="Maximum",
         period=_QUARTER,
     ),
@@ -142,6 +142,15 @@ WORK_ALARMS: Final = (
         m.POLICIES_INVALID,
         "A policy that applies to tables cannot be executed, or not be read; the log line of the metric names it.",
         statistic="Maximum",
+        period=timedelta(hours=1),
+    ),
+    AlarmRule(
+        "UpkeepBehind",
+        _WORK,
+        m.UPKEEP_WAIT_SECONDS,
+        "A table has waited eight days for a run that a policy asks for; the log line of the metric names it.",
+        statistic="Maximum",
+        threshold=8 * 24 * _HOUR,
         period=timedelta(hours=1),
     ),
 )
@@ -357,7 +366,7 @@ NOTIFICATION_ALARMS: Final = (
         statistic="Maximum",
     ),
 )
-"""Only where ends of tasks owe notifications."""
+"""Only where ends of tasks are notified."""
 GATEWAY_ERRORS: Final = AlarmRule(
     "GatewayErrors",
     _MACHINE,

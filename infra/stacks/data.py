@@ -7,7 +7,7 @@ from delegation.idempotency.settings import KeySettings
 from infra.constructs.buckets import Buckets
 from infra.constructs.security.encryption import EncryptionKey
 from infra.constructs.security.grants import DataGrants
-from infra.constructs.security.secret import CallbackKeys, PolarisSecret
+from infra.constructs.security.secret import callback_keys, polaris_secret
 from infra.constructs.tables import GatewayTables, TaskTables
 from infra.settings import Settings
 
@@ -35,8 +35,8 @@ class DataStack(Stack):
             plan_retention_days=settings.plan_retention_days,
             load_balancer=settings.is_private,
         )
-        self.polaris_secret = PolarisSecret(self, "Polaris", key=key)
-        self.callback_keys = CallbackKeys(self, "Callbacks", key=key) if settings.has_callbacks else None
+        self.polaris_secret = polaris_secret(self, key=key)
+        self.callback_keys = callback_keys(self, key=key) if settings.has_callbacks else None
         self.grants = DataGrants(
             key=key,
             tasks_table=self.tables.tasks,

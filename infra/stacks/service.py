@@ -18,12 +18,11 @@ from delegation.operations.orphans.behavior.limits import inventory_places
 from infra.constructs.api import BASE_PATH, EdgeApi
 from infra.constructs.code import Code, StoredSettings
 from infra.constructs.dashboards import Dashboards
-from infra.constructs.dispatch import DispatchSqsQueue, SweepSchedule
 from infra.constructs.functions import FunctionLimits, FunctionNetwork, FunctionPlacement, Functions
 from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import Monitoring, WatchedResources
 from infra.constructs.network.probe import FrontProbeSchedule
-from infra.constructs.notifications import NotificationSqsQueues, event_bus_arn
+from infra.constructs.queues import SqsQueues, SweepSchedule, dispatch_queue, event_bus_arn, notification_queues
 from infra.constructs.rollout.gradual import GradualDeployments
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
@@ -63,7 +62,7 @@ class ServiceStack(Stack):
         )
         stored = StoredSettings(self, "Settings", variables=stored_settings(_given(settings)))
         queue_key = data.encryption.key if settings.has_customer_key_for(CustomerKeyUse.QUEUES) else None
-        self.dispatch = DispatchSqsQueue(self, "Dispatch", key=queue_key)
+        self.dispatch = dispatch_queue(self, key=queue_key)
         self.spark = SparkApplication(
             self,
             "Spark",
@@ -75,13 +74,13 @@ class ServiceStack(Stack):
             network=_network_of_jobs(settings, network),
         )
         machine_arn = state_machine_arn(self, settings.stage)
-        queues = NotificationSqsQueues(self, "Notifications", key=queue_key) if settings.notifies else None
-        self.notifications = queues
+        self.notifications = notification_queues(self, key=queue_key) if settings.notifies else None
+        queues = self.notifications.queues if self.notifications else {}
         self.resources = replace(
             _resources(settings, data, self.dispatch, self.spark, machine_arn),
-            notification_queue_url=queues.queue.queue_url if queues else None,
-            event_queue_url=queues.events.queue_url if queues else None,
-            apart_queue_url=queues.apart.queue_url if queues else None,
+            notification_queue_url=queues["Queue"].queue_url if queues else None,
+            event_queue_url=queues["Events"].queue_url if queues else None,
+            apart_queue_url=queues["Apart"].queue_url if queues else None,
             settings_object=stored.url,
             **_front_of(network),
         )
@@ -91,7 +90,7 @@ class ServiceStack(Stack):
             self.dispatch.queue.queue_arn,
             machine_arn,
             revocation_list_arns(self, settings, data.buckets.truststore),
-            queues.arns if queues else (),
+            tuple(queue.queue_arn for queue in queues.values()),
             event_bus_arn(self, settings.event_bus) if settings.has_events else None,
             queue_key,
             (settings.probe_secret_arn,) if settings.probe_secret_arn else (),
@@ -339,7 +338,7 @@ def _revocation(settings: Settings, data: DataStack) -> dict[str, Any]:
 
 
 def _resources(
-    settings: Settings, data: DataStack, dispatch: DispatchSqsQueue, spark: SparkApplication, machine_arn: str
+    settings: Settings, data: DataStack, dispatch: SqsQueues, spark: SparkApplication, machine_arn: str
 ) -> Resources:
     return Resources(
         service_name=service_name(settings.stage),

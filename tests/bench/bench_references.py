@@ -20,6 +20,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from delegation.identifiers import TableIdentifier
+from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
 from delegation.polaris.model import LoadedTable
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.model import CatalogPass, PassNeeded, TableEntry
@@ -80,7 +81,7 @@ class Service(IndexedWorld):
 
     def refresh(self) -> CatalogPass:
         """Make a pass, as the recurring task does."""
-        refresher = self.behavior._refresher(self.index, "recurring", lambda: None)
+        refresher = OtherTables(self.behavior).refresher(self.index, "recurring", lambda: None)
         return refresher.ensure_fresh("cat", timedelta(0))
 
     def purge(self, names: list[str]) -> datetime:

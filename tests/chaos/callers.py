@@ -22,7 +22,7 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NoSuchTable, PolarisError
 from delegation.wire.pauses import PauseRequest, ResumeRequest
 from delegation.wire.purges import PurgeRequest
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from tests.chaos.findings import Call
 from tests.chaos.load import Make, TableOfLoad, Way
 from tests.chaos.site import WholeSystem

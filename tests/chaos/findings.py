@@ -7,13 +7,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from delegation.keeping.errors import GcDisabled
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.pauses.lookout import READ_EVERY
 from tests.chaos.load import Make, TableOfLoad
 from tests.faults.shared.histories import broken_rules
 
-PROTECTED_CODE: Final = GcDisabled.code
+PROTECTED_CODE: Final = "GC_DISABLED"
 """With this the purge of a protected table fails."""
 PAUSE_SLACK: Final = timedelta(seconds=5)
 """How much later than READ_EVERY an attempt may still begin: it had been decided before the pause was read."""

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from delegation.idempotency import record as records
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.record import Record, State, StoredAnswer
-from delegation.idempotency.scope import Scope
+from delegation.idempotency.service import bind
 from delegation.idempotency.store import IdempotencyStore, RecordPage, RecordWrite, start_expiry
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
@@ -45,7 +46,7 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
 
 def bound(task: Task, **changes: Any) -> Record:
     values: dict[str, Any] = {"payload_hash": "a" * 64, "answer": None, "now": NOW, "nonce": nonce()}
-    return records.bind(SCOPE, task=task, **{**values, **changes})
+    return bind(SCOPE, task=task, **{**values, **changes})
 
 
 def test_a_key_and_its_task_appear_together(stores: Stores) -> None:
@@ -251,7 +252,7 @@ def test_records_that_cannot_be_read_hide_no_others(stores: Stores) -> None:
 
 
 def bound_to(scope: Scope, task: Task | None = None) -> Record:
-    return records.bind(scope, task=task or submitted(), payload_hash="a" * 64, answer=None, now=NOW, nonce=nonce())
+    return bind(scope, task=task or submitted(), payload_hash="a" * 64, answer=None, now=NOW, nonce=nonce())
 
 
 def unexpiring(idempotency: IdempotencyStore) -> list[Record]:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Submitted
-from tests.drill.observed import END, START, Done, Line, Piece
+from tests.drill.observed import END, START, Done, Line
 from tests.faults.shared.histories import broken_rules, rows_of
 
 
@@ -33,9 +33,7 @@ class Findings:
         )
 
 
-def examine(
-    tasks: TaskService, submitted: Sequence[Submitted[Piece, Done]], lines: Iterable[Line], *, kills: int
-) -> Findings:
+def examine(tasks: TaskService, submitted: Sequence[Submitted[Done]], lines: Iterable[Line], *, kills: int) -> Findings:
     """Check every submitted task against its history and the log; `kills` counts what was killed or stopped."""
     seen = list(lines)
     by_task: defaultdict[str, list[Line]] = defaultdict(list)
@@ -94,12 +92,12 @@ def _work(lines: Sequence[Line]) -> Iterator[str]:
         yield f"attempts overlap: {order}"
 
 
-def _result(head: Task, submitted: Submitted[Piece, Done], lines: Sequence[Line]) -> Iterator[str]:
+def _result(head: Task, submitted: Submitted[Done], lines: Sequence[Line]) -> Iterator[str]:
     """Check that the caller gets the result of the attempt in the record, and that this attempt did the work."""
-    if submitted.completion.poll() is None:
+    if submitted.handle.outcome() is None:
         yield "its completion has no outcome"
         return
-    done = submitted.completion.wait()
+    done = submitted.handle.wait()
     if done is None or done.attempt != head.attempt_count:
         yield f"the result {done} is not of attempt {head.attempt_count}"
     elif Line(head.task_id, done.attempt, done.pid, END) not in lines:

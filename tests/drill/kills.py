@@ -38,7 +38,7 @@ class Drill:
             for n in range(tasks)
         ]
         self._clients = (Tasks(store.tasks()), Tasks(machine.tasks()))
-        self._submitted: list[Submitted[Piece, Done]] = []
+        self._submitted: list[Submitted[Done]] = []
         self._pause = threading.Event()
         self._names = iter(range(1_000_000))
         self._workers: list[WorkerProcess] = []
@@ -72,7 +72,7 @@ class Drill:
         """Wait for the outcome of every task; raise RuntimeError after TIMEOUT_SECONDS."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         waiting = list(self._submitted)
-        while waiting := [each for each in waiting if each.completion.poll() is None]:
+        while waiting := [each for each in waiting if each.handle.outcome() is None]:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no outcome of {', '.join(each.task_id for each in waiting)}")
             self._pause.wait(0.2)

@@ -17,7 +17,7 @@ from delegation.references.store import MemoryReferenceStore
 from delegation.storage.locations import parse
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.upkeep.execution.submitting import UpkeepTasks
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from tests.golden.expiries import expire, sweep_and_drive, with_expiries
 from tests.unit.edge.world import REALM, World
 from tests.unit.operations.orphans.world import SMALL

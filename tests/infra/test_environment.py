@@ -110,6 +110,18 @@ def test_only_the_notifier_gets_the_keys_of_callbacks_and_what_ends_tasks_gets_t
     assert "DELEGATION_NOTIFICATION_QUEUE_URL" not in environment("api", Resources())
 
 
+def test_every_process_that_chooses_an_engine_has_the_operators_choice() -> None:
+    """An inline attempt hands the files of an expiry or a removal over to Spark, and must know if there is one."""
+    given = replace(DEPLOYMENT, inline_max_files=7, spark="off")
+    variables = {name: environment(name, given) for name in FUNCTIONS}
+    choosing = {name for name in FUNCTIONS if "DELEGATION_PLAN_BUCKET" in variables[name]} - {"start_job"}
+    assert choosing == {"api", "prepare", "run_inline"}
+    chosen = {
+        name: [variables[name].get(f"DELEGATION_{one}") for one in ("INLINE_MAX_FILES", "SPARK")] for name in choosing
+    }
+    assert chosen == {name: ["7", "off"] for name in choosing}
+
+
 def test_the_default_properties_are_those_of_the_proposal() -> None:
     policies = policies_of(default_properties())
     assert policies.lease.lost_timeout.total_seconds() == 3600

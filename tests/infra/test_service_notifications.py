@@ -1,4 +1,4 @@
-"""A deployment whose properties have ends of tasks owe events and callbacks; one without has none of it."""
+"""A deployment whose properties have the ends of tasks announced; one without has none of it."""
 
 import json
 from collections.abc import Callable

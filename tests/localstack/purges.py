@@ -36,7 +36,8 @@ def run_demo(stack_file: Path, console: Console) -> list[str]:
 
     A call whose time is over hands its task to another process. That is as it must be, and happens on a busy machine.
     """
-    report = Demo(stack_file, console).run(time.monotonic())
+    # The deployment there executes no policies.
+    report = Demo(stack_file, console, by_policy=False).run(time.monotonic())
     tables = [replace(table, history=last_attempt(table.history)) for table in report.tables]
     return replace(report, tables=tables).problems()
 

@@ -246,7 +246,7 @@ REPORTED: Final = (
     Mutant(
         "a report with a member of one's own is taken",
         f"{TASKS}work/attempt_context.py",
-        '            raise BadReport(f"{name}: is not a member of a report; put it into the map `details`")',
+        '            raise bad_report(f"{name}: is not a member of a report; put it into the map `details`")',
         "            pass",
         (f"{REPORTS}::test_a_report_that_cannot_be_stored_is_refused_at_the_first_call",),
     ),
@@ -283,14 +283,14 @@ REPORTED: Final = (
 SIZED: Final = (
     Mutant(
         "a payload of any size is accepted",
-        f"{TASKS}life/sizes.py",
+        f"{TASKS}work/parts/submission.py",
         "    if size > MOST_PAYLOAD:\n",
         "    if size > 2**40:\n",
         (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),
     ),
     Mutant(
         "a size is counted in characters",
-        f"{TASKS}life/sizes.py",
+        f"{TASKS}work/parts/submission.py",
         "    size = len(payload.encode())\n",
         "    size = len(payload)\n",
         (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),

@@ -238,15 +238,15 @@ DRIVING: Final = (
 STORED: Final = (
     Mutant(
         "codec: each row has the errors of all attempts",
-        f"{TASKS}stores/base.py",
-        '**({} if task.is_terminal else {"result_extended": None})',
+        f"{TASKS}life/model.py",
+        '**({} if self.is_terminal else {"result_extended": None})',
         "**{}",
         ("tests/unit/tasks/stores/test_row_sizes.py::test_a_thousand_retries_store_their_errors_once",),
     ),
     Mutant(
         "codec: an end loses its result",
-        f"{TASKS}stores/base.py",
-        '**({} if task.is_terminal else {"result_extended": None})',
+        f"{TASKS}life/model.py",
+        '**({} if self.is_terminal else {"result_extended": None})',
         "result_extended=None",
         ("tests/unit/tasks/stores/test_row_sizes.py::test_each_row_says_its_own_error_and_the_end_all_of_them",),
     ),

@@ -22,7 +22,6 @@ HARMLESS: Final = frozenset(
         "doctor",
         "estimate",
         "history",
-        "kinds",
         "list",
         "persistence",
         "polaris",
@@ -30,6 +29,7 @@ HARMLESS: Final = frozenset(
         "refs",
         "show",
         "tasks",
+        "types",
         "watch",
         "why",
     ]

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from delegation.cli.problems import next_step
 from delegation.cli.screens.layout import Rows
-from delegation.cli.screens.watching import TaskWatch, size_text, status_text
+from delegation.cli.screens.watching import TaskWatch, plain, size_text, status_text
 from delegation.cli.tasks.bulk import Change
 from delegation.cli.tasks.columns import lines, table
 from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
@@ -64,8 +64,10 @@ class JsonOutput:
             {word: sum(change.error is None for change in changes), "tasks": [one.document() for one in changes]}
         )
 
-    def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
-        print_json({"kinds": {kind: dict(counts) for kind, counts in kinds.items()}, "unreadable": unreadable})
+    def task_types(self, found: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
+        types = {name: dict(counts) for name, counts in found.items()}
+        # `kinds` is a former name of `types`.
+        print_json({"types": types, "kinds": types, "unreadable": unreadable})
 
     def created(self, table: str, *, is_new: bool) -> None:
         print_json({"table": table, "created": is_new})
@@ -165,11 +167,11 @@ class TextOutput:
         done = sum(change.error is None for change in changes)
         self._out.print(f"{done:,} of {counted(len(changes), 'task')} {word}.")
 
-    def kinds(self, kinds: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
+    def task_types(self, found: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
         shown = Rows("task type", "tasks")
-        for kind, counts in kinds.items():
-            shown.add(kind, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
-        self._out.print(shown if kinds else "No tasks.", crop=False)
+        for name, counts in found.items():
+            shown.add(name, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
+        self._out.print(shown if found else "No tasks.", crop=False)
         if unreadable:
             self._out.print(f"{counted(unreadable, 'more record')} cannot be read by this release.", style="yellow")
 
@@ -206,6 +208,8 @@ class TextOutput:
             if line.plain != last:
                 last = line.plain
                 self._out.print(line, soft_wrap=True)
+                if view.is_terminal and view.result_summary:
+                    self._out.print(Text(plain(view.result_summary)), soft_wrap=True)
 
         return show
 

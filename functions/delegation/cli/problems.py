@@ -1,13 +1,12 @@
-"""What a person should do next about each class of error."""
+"""What a person should do next about each error, by its code or its class."""
 
 import re
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Final
 
 from delegation.cli.interruption import Interrupted
 from delegation.client import errors as client
 from delegation.errors import DelegationError, GuardRefused
-from delegation.keeping import errors as keeping
 from delegation.persistence import errors as persistence
 from delegation.polaris import errors as polaris
 from delegation.tasks import errors as tasks
@@ -20,6 +19,18 @@ _LIST: Final = "`delegation tasks list` shows all tasks."
 _REFS: Final = "`delegation persistence refs list` shows the references and which of their recent heads are complete."
 _REPEAT: Final = "Run the same command again with the same --key: it attaches to the running task"
 
+_OF_CODES: Final[Mapping[str, str]] = {
+    "HEAD_NOT_LISTED": _REFS,
+    "HEAD_INCOMPLETE": f"Choose another head. {_REFS}",
+    "PLAN_OF_ANOTHER_TABLE": "Give --plan the place of this table's plan, or an empty place.",
+    "NO_SUCH_POLICY": "Check the name CATALOG.NAMESPACE.POLICY; `delegation policy list` shows a namespace's.",
+    "POLICY_ALREADY_EXISTS": "Choose another name, or attach the policy that exists.",
+    "POLICY_IN_USE": "Detach it first; `delegation policy show` names what applies to a table.",
+    "POLICY_REFUSED": "Correct the content; docs/upkeep.md has what each type may contain.",
+    "POLICY_TYPE_ATTACHED": "Detach the policy of this type that is attached there; one of a type applies.",
+    "POLICY_NOT_ATTACHED": "Check the names; `delegation policy show` names what applies.",
+}
+"""Of codes that errors have without a class of their own."""
 # The first matching class counts, so a subclass precedes its base class.
 _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (client.ClientMisconfigured, "Correct the setting that the message names (docs/command.md lists all)."),
@@ -49,11 +60,8 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (client.ServiceFailed, f"Try again in a moment. {_REPEAT}."),
     (client.DelegationClientError, "Check the service's address, with its base path /delegation-service/api."),
     (persistence.ReferenceNotFound, _REFS),
-    (persistence.HeadNotListed, _REFS),
-    (persistence.HeadIncomplete, f"Choose another head. {_REFS}"),
     (persistence.StaleObject, f"Another process committed meanwhile; check the heads and reset again. {_REFS}"),
     (persistence.BackendUnavailable, "Check the tables' names, the region and your AWS credentials."),
-    (keeping.PlanOfAnotherTable, "Give --plan the place of this table's plan, or an empty place."),
     (GuardRefused, "Nothing was deleted; docs/architecture/guards.md has the setting of each guard."),
     (Interrupted, "Repeat the command with the same options; it continues where this one stopped."),
     (FilesNotDeleted, "The full list is beside the plan, under `failed`; remove the cause, then rerun the command."),
@@ -66,12 +74,6 @@ _NEXT_STEPS: Final[tuple[tuple[type[DelegationError], str], ...]] = (
     (polaris.NoSuchTable, "Check the name CATALOG.NAMESPACE.TABLE; put `backquotes` around a part with a dot."),
     (polaris.NoSuchNamespace, "Check the namespace; dots separate its levels."),
     (polaris.NoSuchCatalog, "Check the catalog, the first part of the name."),
-    (polaris.NoSuchPolicy, "Check the name CATALOG.NAMESPACE.POLICY; `delegation policy list` shows a namespace's."),
-    (polaris.PolicyAlreadyExists, "Choose another name, or attach the policy that exists."),
-    (polaris.PolicyInUse, "Detach it first; `delegation policy show` names what applies to a table."),
-    (polaris.PolicyRefused, "Correct the content; docs/upkeep.md has what each type may contain."),
-    (polaris.PolicyTypeAttached, "Detach the policy of this type that is attached there; one of a type applies."),
-    (polaris.PolicyNotAttached, "Check the names; `delegation policy show` names what applies."),
     (polaris.PoliciesNotSupported, "Give the policies in a file, with --policy-file (docs/upkeep.md)."),
     (polaris.TableMetadataMissing, "The table's files are already deleted; drop it from the catalog without purge."),
     (polaris.PolarisForbidden, "Have the privilege granted in Polaris (docs/architecture/trust.md)."),
@@ -100,7 +102,8 @@ def next_step(error: DelegationError, options: Set[str] | None = None) -> str:
     missing = getattr(error, "error_code", None) if isinstance(error, client.NotFound) else None
     if missing in _OF_POLARIS:
         return _OF_POLARIS[missing]
-    step = next((step for kind, step in _NEXT_STEPS if isinstance(error, kind)), _OTHERWISE)
+    of_class = next((step for kind, step in _NEXT_STEPS if isinstance(error, kind)), _OTHERWISE)
+    step = _OF_CODES.get(error.code, of_class)
     if options is not None:
         step = _of_command(step, options)
     task_id = getattr(error, "delegation_task_id", None)

@@ -55,7 +55,7 @@ class DelegatedPurge:
 
     def submit(
         self, tasks: "Tasks", identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None
-    ) -> "Submitted[PurgeOrder, PurgeOutcome]":
+    ) -> "Submitted[PurgeOutcome]":
         """Store a task that purges the table as it is now and drops it; a repeat attaches to the same task.
 
         Raises NotAuthorised, ClientMisconfigured for a dry run, PolarisError if the table cannot be loaded, and the

@@ -14,8 +14,8 @@ from delegation.client.errors import ClientMisconfigured, NothingPurged
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
 from delegation.wire.purges import PurgeRequest
+from delegation.wire.requests import TableState
 from delegation.wire.responses import TaskSuccessResponse
-from delegation.wire.tables import TableState
 
 DRY_RUN: Final = "dry-run"
 

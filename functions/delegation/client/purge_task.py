@@ -36,7 +36,7 @@ from delegation.tasks.life.declared.recurrence import CURSOR
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.wire.purges import PurgeRequest
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from delegation.wire.tasks import TaskRecord
 
 KIND: Final = "polaris.delegated_purge"

@@ -9,7 +9,7 @@ from delegation.errors import DelegationError
 from delegation.idempotency.record import StoredAnswer
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.task_type import TaskTypes
-from delegation.wire.responses import ErrorResponse, TaskAccepted, TaskSuccessResponse, render
+from delegation.wire.responses import ErrorResponse, TaskAccepted, TaskSuccessResponse
 
 if TYPE_CHECKING:
     from delegation.edge.codes import CodeMeaning
@@ -73,4 +73,4 @@ def _meaning(error_code: str) -> "CodeMeaning | None":
 
 
 def _answer(status: int, model: BaseModel) -> StoredAnswer:
-    return StoredAnswer(status, render(model).decode())
+    return StoredAnswer(status, model.model_dump_json(exclude_none=True))

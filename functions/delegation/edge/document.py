@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any, Final, Never
 
-from delegation.edge.errors import InvalidJson, PayloadTooLarge
+from delegation.edge.errors import InvalidJson, payload_too_large
 
 MAX_BODY_BYTES: Final = 4_000_000
 """AWS Lambda accepts an event of 6 MB, in which the body is an escaped string: JSON can be half as long again there."""
@@ -33,11 +33,11 @@ class Document(dict[str, Any]):
 
 
 def read_body(body: str | None, *, is_base64: bool = False, limit_bytes: int = MAX_BODY_BYTES) -> Document:
-    """Return the JSON object in an API Gateway event's body; raises InvalidJson or PayloadTooLarge."""
+    """Return the JSON object in an API Gateway event's body; raises InvalidJson or EdgeError (PAYLOAD_TOO_LARGE)."""
     if body is None or not body.strip():
         raise InvalidJson("is required and must be a JSON object")
     if len(body) > (limit_bytes * 4 // 3 + 4 if is_base64 else limit_bytes):
-        raise PayloadTooLarge(limit_bytes)
+        raise payload_too_large(limit_bytes)
     try:
         raw = base64.b64decode(body, validate=True) if is_base64 else body.encode()
         text = raw.decode()
@@ -46,7 +46,7 @@ def read_body(body: str | None, *, is_base64: bool = False, limit_bytes: int = M
     except UnicodeError:
         raise InvalidJson("is not valid UTF-8") from None
     if len(raw) > limit_bytes:
-        raise PayloadTooLarge(limit_bytes)
+        raise payload_too_large(limit_bytes)
     return _parse(text)
 
 

@@ -30,16 +30,13 @@ class InvalidJson(BadRequest):
         super().__init__(field, reason)
 
 
-class PayloadTooLarge(EdgeError):
-    """The body exceeds `limit_bytes`."""
-
-    code = "PAYLOAD_TOO_LARGE"
-
-    def __init__(self, limit_bytes: int) -> None:
-        super().__init__(
-            f"body: must not be larger than {limit_bytes} bytes; of the table's metadata send only location, "
-            "table-uuid and format-version"
-        )
+def payload_too_large(limit_bytes: int) -> EdgeError:
+    """Return the error: the body exceeds `limit_bytes`."""
+    return EdgeError(
+        f"body: must not be larger than {limit_bytes} bytes; of the table's metadata send only location, "
+        "table-uuid and format-version",
+        code="PAYLOAD_TOO_LARGE",
+    )
 
 
 def unsupported_media_type() -> EdgeError:

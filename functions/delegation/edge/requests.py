@@ -1,6 +1,6 @@
-"""Validation of request bodies and idempotency keys; no error quotes a value of the request."""
+"""Validation of request bodies; no error quotes a value of the request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +10,6 @@ from pydantic_core import ErrorDetails
 from delegation.edge.document import path_of
 from delegation.edge.errors import BadRequest
 from delegation.tasks.submission.form import RequestForm
-from delegation.wire.keys import KEY_RULE, is_key
 from delegation.wire.requests import OPERATIONS
 
 _MAX_ERRORS_SHOWN: Final = 20
@@ -24,19 +23,18 @@ class ReadPayload:
     body: Any
 
 
-def read_payload(document: Mapping[str, Any], forms: Sequence[RequestForm], *, identity_only: bool) -> ReadPayload:
-    """Validate a parsed body; raises BadRequest, which names the first invalid field by its JSON path.
+def read_payload(document: Mapping[str, Any], forms: Mapping[str, RequestForm], *, identity_only: bool) -> ReadPayload:
+    """Validate a parsed body by the form of its operation; raises BadRequest with the JSON path of the first violation.
 
     `identity_only` accepts one that only names what it is about, as the asynchronous endpoint does. A body without a
     valid operation is read as one of the first form, so that its other errors are found as well.
     """
-    by_operation = {name: form for form in forms for name in form.operations}
-    form = by_operation.get(_operation_of(document), forms[0])
+    form = forms.get(_operation_of(document)) or next(iter(forms.values()))
     try:
-        body = form.body.model_validate(document, context={OPERATIONS: tuple(by_operation)})
+        body = form.body.model_validate(document, context={OPERATIONS: tuple(forms)})
     except ValidationError as error:
         raise bad_request(error) from None
-    places = form.missing(body, identity_only=identity_only)
+    places = body.missing(identity_only=identity_only)
     if places:
         raise BadRequest(places[0], "is required", others=[f"{place}: is required" for place in places[1:]])
     return ReadPayload(form, body)
@@ -46,21 +44,6 @@ def _operation_of(document: Mapping[str, Any]) -> str:
     common = document.get("common_payload")
     found = common.get("operation_type") if isinstance(common, Mapping) else None
     return found if isinstance(found, str) else ""
-
-
-def read_idempotency_key(values: list[str]) -> str | None:
-    """Return the idempotency key, None without the header; raises BadRequest if it is repeated or malformed.
-
-    Blanks around it are no part of it (RFC 9110, Section 5.5).
-    """
-    if not values:
-        return None
-    if len(values) > 1:
-        raise BadRequest("Idempotency-Key", "must not be repeated")
-    key = values[0].strip(" \t")
-    if not is_key(key):
-        raise BadRequest("Idempotency-Key", f"must be {KEY_RULE}")
-    return key
 
 
 _REASONS: Final[Mapping[str, str]] = {

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delegation.backoff import pauses
 from delegation.edge import answers
-from delegation.idempotency.canonical import payload_hashes
+from delegation.edge.wanted import SubmittedWork
+from delegation.idempotency.canonical import Scope, payload_hashes
 from delegation.idempotency.errors import RequestInProgress
 from delegation.idempotency.record import StoredAnswer
-from delegation.idempotency.scope import Scope
-from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
+from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Replayed
 from delegation.tasks.errors import LeaseLost, TaskError
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.submission.form import Asked, RequestForm, RequestSources
+from delegation.tasks.submission.form import RequestForm, RequestSources
 from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.service import TaskService
 
@@ -81,11 +81,12 @@ class Submissions:
 
     def submit(self, submission: Submission) -> SubmissionAnswer:
         """Accept a task for background processing; the answer is 202 whether or not the task existed."""
-        accepted = self._accept(submission, synchronous=False)
+        work = self._work(submission, synchronous=False)
+        accepted = self._accept(submission, work)
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
-            self.tasks.messages.send(accepted.task)
+            self.tasks.messages.send(accepted.task, labels=work.asked.labels)
         kind = "accepted" if accepted.submitted else "attached"
         return _as_answer(answers.accepted(accepted.task), accepted.task.task_id, kind)
 
@@ -99,7 +100,7 @@ class Submissions:
         """
         submission.form.refuse_waiting(submission.payload)
         until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
-        accepted = self._accept(submission, synchronous=True)
+        accepted = self._accept(submission, self._work(submission, synchronous=True))
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
@@ -113,52 +114,31 @@ class Submissions:
         answer = self.acceptance.conclude(accepted, outcome, self._outcome)
         return _as_answer(answer, outcome.task_id, "completed" if answer.status == 200 else "failed")
 
-    def _accept(self, submission: Submission, *, synchronous: bool) -> Accepted | Replayed:
-        scope = self._scope(submission)
-        hashes = payload_hashes(submission.document)
-        known = self.acceptance.known(scope, hashes, self._outcome)
-        if known is not None:
-            return known
-        asked = submission.form.asked(submission.payload, submission.document, self.sources)
-        asked_by = Caller(client_id=submission.caller, subject=submission.subject)
-        first = self.tasks.submission.first(
-            task_id=asked.task_id,
-            task_type=asked.task_type,
-            payload=asked.payload,
-            payload_version=asked.payload_version,
+    def _work(self, submission: Submission, *, synchronous: bool) -> SubmittedWork:
+        return SubmittedWork(
+            submission.form,
+            submission.payload,
+            submission.document,
+            self.sources,
+            self.tasks.submission,
             synchronous=synchronous,
-            requested_by=asked_by,
-            traits=asked.traits,
-            callback=asked.callback,
-            deadline=asked.deadline,
+            requested_by=Caller(client_id=submission.caller, subject=submission.subject),
         )
+
+    def _accept(self, submission: Submission, work: SubmittedWork) -> Accepted | Replayed:
+        scope = None
+        if submission.key is not None:
+            realm = self.sources.realm
+            scope = Scope(submission.caller, realm, submission.method, submission.path, submission.key)
         return self.acceptance.accept(
             IdempotentRequest(
                 scope=scope,
-                payload_hash=hashes,
-                first=first,
-                relate=lambda task: _relate(task, asked),
-                conflict=lambda task: asked.obstacle(task) or "is for another purpose",
-                again=lambda task, now: self.tasks.submission.resubmitted(
-                    task,
-                    now,
-                    payload=asked.payload,
-                    payload_version=asked.payload_version,
-                    synchronous=synchronous,
-                    resumes=asked.resumes(task),
-                    requested_by=asked_by,
-                    traits=asked.traits,
-                    callback=asked.callback,
-                ),
-                answer_now=None if synchronous else answers.accepted,
+                payload_hash=payload_hashes(submission.document),
+                wanted=work,
+                answer_now=None if work.synchronous else answers.accepted,
                 answer_of=self._outcome,
             )
         )
-
-    def _scope(self, submission: Submission) -> Scope | None:
-        if submission.key is None:
-            return None
-        return Scope(submission.caller, self.sources.realm, submission.method, submission.path, submission.key)
 
     def _outcome(self, task: Task) -> StoredAnswer:
         return answers.outcome(task, self.tasks.types)
@@ -196,14 +176,6 @@ class Submissions:
                 return None
             self.sleep(min(pause, left))
         return None
-
-
-def _relate(task: Task, asked: Asked) -> Relation:
-    if asked.obstacle(task) is not None:
-        return Relation.CONFLICT
-    if not task.is_terminal:
-        return Relation.ATTACH
-    return Relation.REPLAY if asked.replays(task) else Relation.RESUBMIT
 
 
 def _as_answer(answer: StoredAnswer, task_id: str, kind: str) -> SubmissionAnswer:

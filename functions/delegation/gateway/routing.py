@@ -192,11 +192,6 @@ def query_of(query: str) -> Mapping[str, str]:
     return dict(reversed(parse_qsl(query, keep_blank_values=True)))
 
 
-def target_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Target | None:
-    """Return the mutation that a request asks for, None for any other request."""
-    return _target_of(request.method, canonical_path(request.path).split("/"), paths)
-
-
 def _target_of(method: str, path: Sequence[str], paths: CatalogPaths) -> Target | None:
     if path[0] != "v1":
         return None

@@ -1,4 +1,4 @@
-"""Delivers the events and callbacks that ends of tasks owe; SQS delivers only failed messages again."""
+"""Delivers the events and callbacks that ends of tasks announce; SQS delivers only failed messages again."""
 
 from collections import Counter
 from collections.abc import Mapping

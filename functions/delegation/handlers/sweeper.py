@@ -103,7 +103,7 @@ def _wake(deployed: DeployedTasks) -> None:
 
 
 def _send_owed(deployed: DeployedTasks) -> None:
-    """Send the notifications that ends of tasks owe and that are due; after an error the next sweep tries again."""
+    """Send the notifications of ended tasks that are due; after an error the next sweep tries again."""
     if notification_queue() is None:
         return
     from delegation.wiring.notifications.notifier import send_owed  # noqa: PLC0415

@@ -43,12 +43,6 @@ class MalformedError(Exception):
         self.reason = reason
 
 
-class UnsupportedFormat(GuardRefused):
-    """The table has an Iceberg format version that this release does not support."""
-
-    code = "UNSUPPORTED_FORMAT_VERSION"
-
-
 class EncryptedMetadataFile(GuardRefused):
     """A manifest list or manifest is encrypted (Iceberg Table Spec, version 3), so the files it names are unknown."""
 

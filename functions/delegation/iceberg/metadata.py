@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from delegation.iceberg.errors import CorruptMetadata, UnsupportedFormat
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import CorruptMetadata
 
 FORMAT_VERSIONS = frozenset({1, 2, 3})
 # Enough for millions of snapshots; a larger file is refused as hostile.
@@ -104,14 +105,16 @@ def _of(files: tuple[SizedFile, ...], wanted: Callable[[int], bool]) -> tuple[Si
 
 
 def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> ParsedMetadata:
-    """Read the parsed current metadata; raise CorruptMetadata or UnsupportedFormat.
+    """Read the parsed current metadata; raise CorruptMetadata or GuardRefused (UNSUPPORTED_FORMAT_VERSION).
 
     `experimental` accepts format versions beyond 3.
     """
     fields = _Fields(path, metadata)
     version = fields.integer("format-version")
     if version not in FORMAT_VERSIONS and not (experimental and version > max(FORMAT_VERSIONS)):
-        raise UnsupportedFormat(f"Iceberg format version {version} is not supported; versions 1 to 3 are")
+        raise GuardRefused(
+            f"Iceberg format version {version} is not supported; versions 1 to 3 are", code="UNSUPPORTED_FORMAT_VERSION"
+        )
     table_uuid = fields.text("table-uuid").lower()
     if not _UUID.fullmatch(table_uuid):
         raise CorruptMetadata(path, "table-uuid", "it is not a UUID")

@@ -1,7 +1,11 @@
-"""The hash of a payload: SHA-256 over RFC 8785 canonical JSON (Idempotency-Key proposal, Canonicalization)."""
+"""What identifies a request: the scope of its key, and the hash of its payload.
+
+Both are SHA-256 over RFC 8785 canonical JSON (Idempotency-Key proposal, Canonicalization).
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -57,6 +61,26 @@ def canonical_json(value: Any, *, rule: int = RULE) -> bytes:
         return rfc8785.dumps(exact_integers(value, rule=rule))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
         raise NotCanonicalizable(f"the document has no canonical JSON form: {type(error).__name__}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The scope of a key: who sent it, and to which method of which resource.
+
+    `caller` is the client's name, not its certificate, which is replaced.
+    """
+
+    caller: str
+    realm_id: str
+    method: str
+    resource_path: str
+    idempotency_key: str
+
+    @property
+    def id(self) -> str:
+        """The key of the record: a SHA-256 of the scope."""
+        parts = [self.caller, self.realm_id, self.method, self.resource_path, self.idempotency_key]
+        return hashlib.sha256(canonical_json(parts)).hexdigest()
 
 
 def payload_hash(document: Mapping[str, Any], *, rule: int = RULE) -> str:

@@ -1,7 +1,6 @@
-"""Idempotency records, and how a record decides a repeated request."""
+"""Idempotency records, and how often a repeated request may run a task again."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -10,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.backoff import exponential
 from delegation.idempotency.canonical import RULE
-from delegation.idempotency.scope import Scope
-from delegation.tasks.life.model import Task
 from delegation.timestamps import Timestamp
 
 FORMAT: Final = 1
@@ -97,38 +94,6 @@ class Record(BaseModel):
         return self.expires_at is not None and self.expires_at <= now
 
 
-def bind(
-    scope: Scope,
-    *,
-    payload_hash: str,
-    task: Task,
-    answer: StoredAnswer | None,
-    now: datetime,
-    nonce: str,
-    created_at: datetime | None = None,
-    resubmits: int | None = None,
-) -> Record:
-    """Return a record that binds a key to a task's version; FINALIZED if its answer is known.
-
-    `payload_hash` is the hash under the present rule.
-    """
-    return Record(
-        scope=scope.id,
-        **asdict(scope),
-        payload_hash=payload_hash,
-        state=State.FINALIZED if answer else State.IN_PROGRESS,
-        task_id=task.task_id,
-        bound_version=task.version,
-        resubmits=resubmits,
-        http_status=answer.status if answer else None,
-        response_body=answer.body if answer else None,
-        created_at=created_at or now,
-        updated_at=now,
-        nonce=nonce,
-        identity_rule=RULE,
-    )
-
-
 def finalize(record: Record, answer: StoredAnswer, now: datetime, *, lifetime: timedelta, nonce: str) -> Record:
     """Return the record with its final answer, to be kept for `lifetime`."""
     return record.model_copy(
@@ -141,40 +106,3 @@ def finalize(record: Record, answer: StoredAnswer, now: datetime, *, lifetime: t
             "nonce": nonce,
         }
     )
-
-
-class KeyState(StrEnum):
-    """What to do with a request, given the record of its key."""
-
-    FRESH = "fresh"
-    CONFLICT = "conflict"
-    REPLAY = "replay"
-    IN_PROGRESS = "in-progress"
-    FINALIZE = "finalize"
-    TAKE_OVER = "take-over"
-
-
-def judge(
-    record: Record | None, payload_hash: Callable[[int], str], outcome: StoredAnswer | None, now: datetime
-) -> KeyState:
-    """Decide what to do with a request (Idempotency-Key proposal, Request Flow; FINALIZE is its R1, TAKE_OVER its R2).
-
-    `payload_hash` returns the payload's hash under a rule: a record is compared by its own, so that a release with a
-    new rule takes no repeat for another payload. `outcome` is the answer of the first terminal version of the task
-    since it was bound, None while there is none. A 5xx outcome is not stored: the next request runs the task again.
-    """
-    if record is None or record.is_expired(now):
-        return KeyState.FRESH
-    if not _is_same_payload(record, payload_hash):
-        return KeyState.CONFLICT
-    if record.state is State.FINALIZED:
-        return KeyState.REPLAY
-    if outcome is None:
-        return KeyState.IN_PROGRESS
-    return KeyState.FINALIZE if outcome.is_final else KeyState.TAKE_OVER
-
-
-def _is_same_payload(record: Record, payload_hash: Callable[[int], str]) -> bool:
-    """Compare by the record's rule; one without a number may be a new record that an older release wrote again."""
-    rules = range(1, RULE + 1) if record.identity_rule is None else (record.identity_rule,)
-    return any(record.payload_hash == payload_hash(rule) for rule in rules)

@@ -1,13 +1,12 @@
 """Accepting a request (docs/architecture/requests.md)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
-from delegation.idempotency import record as records
-from delegation.idempotency.canonical import RULE
+from delegation.idempotency.canonical import RULE, Scope
 from delegation.idempotency.errors import (
     KeyConflict,
     RecordConflict,
@@ -16,14 +15,13 @@ from delegation.idempotency.errors import (
     ResubmittedTooSoon,
     task_conflict,
 )
-from delegation.idempotency.record import KeyState, Record, ResubmitPolicy, StoredAnswer
-from delegation.idempotency.scope import Scope
+from delegation.idempotency.record import Record, ResubmitPolicy, State, StoredAnswer, finalize
 from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications.owed import joined
 from delegation.tasks.life.transitions import REST
-from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore, after_of
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore
 from delegation.tasks.work.parts.reads import first_outcome
 
 _RACES: Final = 20
@@ -39,22 +37,44 @@ class Relation(StrEnum):
     CONFLICT = "conflict"
 
 
+class KeyState(StrEnum):
+    """What to do with a request, given the record of its key."""
+
+    FRESH = "fresh"
+    CONFLICT = "conflict"
+    REPLAY = "replay"
+    IN_PROGRESS = "in-progress"
+    FINALIZE = "finalize"
+    TAKE_OVER = "take-over"
+
+
+class RequestedTask(Protocol):
+    """The task that a request asks for; it is called only for a request that is not answered from its key's record."""
+
+    def first(self) -> Task:
+        """Return version 1 of the task."""
+
+    def relate(self, task: Task) -> Relation:
+        """Compare the request with the stored task of its id."""
+
+    def conflict(self, task: Task) -> str:
+        """Return the reason of a conflict with the stored task."""
+
+    def again(self, task: Task, now: datetime) -> Task:
+        """Return the next version of the stored task, which is terminal."""
+
+
 @dataclass(frozen=True, slots=True)
 class IdempotentRequest:
     """A request to be accepted at most once.
 
-    `payload_hash` returns the payload's hash under an identity rule. `first` is version 1 of its task. For a stored
-    task, `relate` compares it with the request, `conflict` is the reason of a conflict, and `again` makes the next
-    version of a terminal one. `answer_now` makes the answer at acceptance (202); it is None for a synchronous request,
-    which is answered with `answer_of` the outcome.
+    `payload_hash` returns the payload's hash under an identity rule. `answer_now` makes the answer at acceptance (202);
+    it is None for a synchronous request, which is answered with `answer_of` the outcome.
     """
 
     scope: Scope | None
     payload_hash: Callable[[int], str]
-    first: Task
-    relate: Callable[[Task], Relation]
-    conflict: Callable[[Task], str]
-    again: Callable[[Task, datetime], Task]
+    wanted: RequestedTask
     answer_now: Callable[[Task], StoredAnswer] | None
     answer_of: Callable[[Task], StoredAnswer]
 
@@ -98,24 +118,21 @@ class Acceptance:
         self._clock = clock
         self._nonce = nonce
 
-    def known(
-        self, scope: Scope | None, payload_hash: Callable[[int], str], answer_of: Callable[[Task], StoredAnswer]
-    ) -> Replayed | None:
-        """Return the stored answer of a repeated request, else None. Raises KeyConflict and RequestInProgress."""
-        settled = self._settle(scope, payload_hash, answer_of)
-        return settled if isinstance(settled, Replayed) else None
-
     def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
         """Accept, attach or replay a request.
 
-        Raises KeyConflict, RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS)
-        and the errors of the stores; key and task are written together or not at all.
+        Raises KeyConflict, RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS),
+        what `wanted` raises and the errors of the stores; key and task are written together or not at all.
         """
+        known = self._settle(request)
+        if isinstance(known, Replayed):
+            return known
+        first = request.wanted.first()
         for _ in range(_RACES):
-            replaces = self._settle(request.scope, request.payload_hash, request.answer_of)
+            replaces = self._settle(request)  # again: the task may have taken its time, a table was loaded
             if isinstance(replaces, Replayed):
                 return replaces
-            change, submitted = self._change(request)
+            change, submitted = self._change(request.wanted, first)
             if isinstance(change, Advance):
                 self._check_resubmit(replaces, change.before)
                 self._check_repeat(change)
@@ -123,7 +140,7 @@ class Acceptance:
                 return self._write(request, change, replaces, submitted=submitted)
             except (TaskExists, StaleTask, RevisionConflict, RecordConflict):
                 continue
-        raise StoreUnavailable(f"task {request.first.task_id} kept changing; nothing was written, repeat the request")
+        raise StoreUnavailable(f"task {first.task_id} kept changing; nothing was written, repeat the request")
 
     def outcome(self, task_id: str, bound_version: int) -> Task | None:
         """Return the first terminal version of a task from `bound_version` on, None while there is none."""
@@ -136,16 +153,16 @@ class Acceptance:
             return answer
         return self._finalize(accepted.record, answer)
 
-    def _settle(
-        self, scope: Scope | None, payload_hash: Callable[[int], str], answer_of: Callable[[Task], StoredAnswer]
-    ) -> Replayed | Record | None:
+    def _settle(self, request: IdempotentRequest) -> Replayed | Record | None:
         """Return the replay, or the record that the request may replace, None if there is none."""
-        record = self._store.get(scope.id) if scope else None
+        if request.scope is None:
+            return None
+        record = self._store.get(request.scope.id)
         outcome: StoredAnswer | None = None
-        if record is not None and record.state is records.State.IN_PROGRESS:
+        if record is not None and record.state is State.IN_PROGRESS:
             terminal = self.outcome(record.task_id, record.bound_version)
-            outcome = answer_of(terminal) if terminal else None
-        match records.judge(record, payload_hash, outcome, self._clock()):
+            outcome = request.answer_of(terminal) if terminal else None
+        match judge(record, request.payload_hash, outcome, self._clock()):
             case KeyState.CONFLICT:
                 raise KeyConflict
             case KeyState.IN_PROGRESS if record:
@@ -159,7 +176,7 @@ class Acceptance:
                 return record
 
     def _finalize(self, record: Record, answer: StoredAnswer) -> StoredAnswer:
-        final = records.finalize(record, answer, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
+        final = finalize(record, answer, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
         try:
             return self._store.put(RecordWrite(final, replaces=record)).answer or answer
         except RecordConflict as conflict:
@@ -170,22 +187,22 @@ class Acceptance:
         if record.expires_at is None and self.outcome(record.task_id, record.bound_version) is not None:
             start_expiry(self._store, record, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
 
-    def _change(self, request: IdempotentRequest) -> tuple[TaskChange, bool]:
-        head = self._tasks.get(request.first.task_id)
+    def _change(self, wanted: RequestedTask, first: Task) -> tuple[TaskChange, bool]:
+        head = self._tasks.get(first.task_id)
         if head is None:
-            return Create(request.first), True
-        match request.relate(head):
+            return Create(first), True
+        match wanted.relate(head):
             case Relation.CONFLICT:
-                raise task_conflict(head.task_id, request.conflict(head))
+                raise task_conflict(head.task_id, wanted.conflict(head))
             case Relation.RESUBMIT:
-                again = request.again(head, self._clock())
+                again = wanted.again(head, self._clock())
                 return Advance(head, again.evolve(revision=head.revision + 1, nonce=self._nonce())), True
             case Relation.ATTACH | Relation.REPLAY:
-                return self._attached(head, request.first), False
+                return self._attached(head, first), False
 
-    def _attached(self, head: Task, wanted: Task) -> TaskChange:
+    def _attached(self, head: Task, first: Task) -> TaskChange:
         """Return the change for a request that gets the outcome of an existing task, notified on its own channels."""
-        after, owed = joined(head, wanted.notify)
+        after, owed = joined(head, first.notify)
         if after is head:
             return Expect(head, owed)
         return Revise(head, after.evolve(revision=head.revision + 1, nonce=self._nonce()))
@@ -218,13 +235,13 @@ class Acceptance:
     def _write(
         self, request: IdempotentRequest, change: TaskChange, replaces: Record | None, *, submitted: bool
     ) -> Accepted:
-        target = after_of(change)
+        target = change.after
         if request.scope is None:
             is_unchanged = isinstance(change, Expect) and not change.owed
             task = target if is_unchanged else self._tasks.apply(change)
             return Accepted(task, submitted, target.version, None)
         live = None if replaces is None or replaces.is_expired(self._clock()) else replaces
-        record = records.bind(
+        record = bind(
             request.scope,
             payload_hash=request.payload_hash(RULE),
             task=target,
@@ -243,3 +260,61 @@ def _resubmits(replaced: Record | None, *, submitted: bool) -> int | None:
     if replaced is None:
         return None
     return (replaced.resubmits or 0) + 1 if submitted else replaced.resubmits
+
+
+def judge(
+    record: Record | None, payload_hash: Callable[[int], str], outcome: StoredAnswer | None, now: datetime
+) -> KeyState:
+    """Decide what to do with a request (Idempotency-Key proposal, Request Flow; FINALIZE is its R1, TAKE_OVER its R2).
+
+    `payload_hash` returns the payload's hash under a rule: a record is compared by its own, so that a release with a
+    new rule takes no repeat for another payload. `outcome` is the answer of the first terminal version of the task
+    since it was bound, None while there is none. A 5xx outcome is not stored: the next request runs the task again.
+    """
+    if record is None or record.is_expired(now):
+        return KeyState.FRESH
+    if not _is_same_payload(record, payload_hash):
+        return KeyState.CONFLICT
+    if record.state is State.FINALIZED:
+        return KeyState.REPLAY
+    if outcome is None:
+        return KeyState.IN_PROGRESS
+    return KeyState.FINALIZE if outcome.is_final else KeyState.TAKE_OVER
+
+
+def _is_same_payload(record: Record, payload_hash: Callable[[int], str]) -> bool:
+    """Compare by the record's rule; one without a number may be a new record that an older release wrote again."""
+    rules = range(1, RULE + 1) if record.identity_rule is None else (record.identity_rule,)
+    return any(record.payload_hash == payload_hash(rule) for rule in rules)
+
+
+def bind(
+    scope: Scope,
+    *,
+    payload_hash: str,
+    task: Task,
+    answer: StoredAnswer | None,
+    now: datetime,
+    nonce: str,
+    created_at: datetime | None = None,
+    resubmits: int | None = None,
+) -> Record:
+    """Return a record that binds a key to a task's version; FINALIZED if its answer is known.
+
+    `payload_hash` is the hash under the present rule.
+    """
+    return Record(
+        scope=scope.id,
+        **asdict(scope),
+        payload_hash=payload_hash,
+        state=State.FINALIZED if answer else State.IN_PROGRESS,
+        task_id=task.task_id,
+        bound_version=task.version,
+        resubmits=resubmits,
+        http_status=answer.status if answer else None,
+        response_body=answer.body if answer else None,
+        created_at=created_at or now,
+        updated_at=now,
+        nonce=nonce,
+        identity_rule=RULE,
+    )

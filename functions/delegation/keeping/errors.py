@@ -4,56 +4,35 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from delegation.errors import DelegationError, GuardRefused, printable
-from delegation.identifiers import TableIdentifier
 
 if TYPE_CHECKING:
     from delegation.references.blocking.model import Subject
 
 
-class GcDisabled(GuardRefused):
-    """The table's property gc.enabled is false: other tables may own its files."""
+def gc_disabled(message: str) -> GuardRefused:
+    """Return the error: the table's property gc.enabled is false: other tables may own its files."""
+    return GuardRefused(message, code="GC_DISABLED")
 
-    code = "GC_DISABLED"
 
-
-class TableProtected(GuardRefused):
-    """The table's property delegation.protected is set, so its owner wants no purge of it; no setting overrules it.
+def table_protected(
+    value: str, *, work: str = "purge", otherwise: str = ", or drop the table without purge"
+) -> GuardRefused:
+    """Return the error: the table's property delegation.protected is set; no setting overrules it.
 
     `work` is what is refused, `otherwise` what can be done instead.
     """
-
-    code = "TABLE_PROTECTED"
-
-    def __init__(
-        self, value: str, *, work: str = "purge", otherwise: str = ", or drop the table without purge"
-    ) -> None:
-        super().__init__(
-            f"the table's property delegation.protected is {printable(value)}, so no {work} deletes its files; "
-            f"set it to false or remove it, then send the {work} again{otherwise}"
-        )
+    return GuardRefused(
+        f"the table's property delegation.protected is {printable(value)}, so no {work} deletes its files; "
+        f"set it to false or remove it, then send the {work} again{otherwise}",
+        code="TABLE_PROTECTED",
+    )
 
 
-class TableUuidMismatch(GuardRefused):
-    """The catalog has another table under this name than the one that the `work` is for."""
-
-    code = "TABLE_UUID_MISMATCH"
-
-    def __init__(self, expected: str, found: str, *, work: str = "purge") -> None:
-        super().__init__(f"the table has table-uuid {found}, the {work} is for {expected}; send a new {work}")
-        self.expected = expected
-        self.found = found
-
-
-class CredentialsCannotDelete(GuardRefused):
-    """A delete of a key that never existed was denied: the service's principal may lack TABLE_WRITE_DATA."""
-
-    code = "CREDENTIALS_CANNOT_DELETE"
-
-    def __init__(self, prefix: str, reason: str) -> None:
-        super().__init__(
-            f"the vended credentials cannot delete below {printable(prefix)} ({reason}): "
-            "grant TABLE_WRITE_DATA to the service's principal"
-        )
+def table_uuid_mismatch(expected: str, found: str, *, work: str = "purge") -> GuardRefused:
+    """Return the error: the catalog has another table under this name than the one that the `work` is for."""
+    return GuardRefused(
+        f"the table has table-uuid {found}, the {work} is for {expected}; send a new {work}", code="TABLE_UUID_MISMATCH"
+    )
 
 
 class NeighbourUnreadable(GuardRefused):
@@ -119,33 +98,14 @@ class NeighbourChanged(DelegationError):
         super().__init__(f"{printable(who)} changed while its files were read: {printable(what)} no longer exists")
 
 
-class TooManyLostRefs(GuardRefused):
-    """So much is kept for lost refs that nothing could be kept for further ones; nothing was changed."""
-
-    code = "TOO_MANY_LOST_REFS"
-
-    def __init__(self, table: TableIdentifier, own: int, all_of_them: int) -> None:
-        super().__init__(
-            f"{own} metadata files with lost refs of {table} are kept, and {all_of_them} of all tables of the catalog: "
-            "restore or dismiss some before its snapshots are expired again; `delegation references lost "
-            f"{table.catalog}` lists them with the commands for both"
-        )
-        self.own = own
-        self.all_of_them = all_of_them
+def plan_of_another_table(message: str) -> GuardRefused:
+    """Return the error: the plan was made for another table or for another identifier of the table."""
+    return GuardRefused(message, code="PLAN_OF_ANOTHER_TABLE")
 
 
-class PlanOfAnotherTable(GuardRefused):
-    """The plan was made for another table or for another identifier of the table."""
-
-    code = "PLAN_OF_ANOTHER_TABLE"
-
-
-class PlanNotFound(GuardRefused):
-    """The request names a plan that no task published; nothing was deleted."""
-
-    code = "PLAN_NOT_FOUND"
-
-    def __init__(self, plan_id: str) -> None:
-        super().__init__(
-            f"no task published the plan {plan_id}; name one of the `plan_segments` of a dry run, or make a new dry run"
-        )
+def plan_not_found(plan_id: str) -> GuardRefused:
+    """Return the error: the request names a plan that no task published; nothing was deleted."""
+    return GuardRefused(
+        f"no task published the plan {plan_id}; name one of the `plan_segments` of a dry run, or make a new dry run",
+        code="PLAN_NOT_FOUND",
+    )

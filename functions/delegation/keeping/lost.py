@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourUnreadable, TooManyLostRefs
+from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
 from delegation.polaris.model import LoadedTable
 from delegation.references.kinds import LOST_REFS
@@ -87,7 +88,7 @@ class LostRefsKeeper:
     clock: Callable[[], datetime]
 
     def check(self) -> None:
-        """Raise TooManyLostRefs if no further ones could be kept; those whose time is over are forgotten."""
+        """Raise GuardRefused (TOO_MANY_LOST_REFS) if no more could be kept; those whose time is over are forgotten."""
         now, own, all_of_them = self.clock(), 0, 0
         for one in self.lost.lost_refs(self.identifier.catalog):
             if one.until <= now:
@@ -96,7 +97,13 @@ class LostRefsKeeper:
             all_of_them += 1
             own += one.table_uuid == self.table_uuid
         if own >= MOST_OF_TABLE or all_of_them >= MOST_OF_CATALOG:
-            raise TooManyLostRefs(self.identifier, own, all_of_them)
+            table = self.identifier
+            raise GuardRefused(
+                f"{own} metadata files with lost refs of {table} are kept, and {all_of_them} of all tables of the "
+                "catalog: restore or dismiss some before its snapshots are expired again; `delegation references lost "
+                f"{table.catalog}` lists them with the commands for both",
+                code="TOO_MANY_LOST_REFS",
+            )
 
     def keep(self, refs: Mapping[str, int], metadata_file: str, data: bytes) -> datetime:
         """Keep what a metadata file with lost refs reaches, with a copy of the file; return until when.

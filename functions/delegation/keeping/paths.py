@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, Literal
 
-from delegation.errors import GuardRefused
+from delegation.errors import GuardRefused, printable
 from delegation.iceberg.errors import (
     CorruptManifestError,
     EncryptedMetadataFile,
@@ -15,7 +15,6 @@ from delegation.iceberg.errors import (
 from delegation.iceberg.files import Row
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import MARKS, as_written, is_marked
-from delegation.keeping.errors import CredentialsCannotDelete
 from delegation.keeping.options import STRICT_PATHS, PathRules
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import FileTooLarge, ObjectStore
@@ -169,6 +168,13 @@ class PathGuard:
         self._options = options
         self._tallies: dict[str, _Tally] = {}
 
+    def fresh(self) -> "PathGuard":
+        """Return a guard that decides the same and has counted nothing, for one part of a plan."""
+        roots, covered, options = self.roots, self.covered, self._options
+        guard = PathGuard(roots, covered, options, own=self.own, others=self.others, last_known=self.last_known)
+        guard.damaged = dict(self.damaged)
+        return guard
+
     def covers(self, path: str) -> bool:
         return self.covered is None or self.covered.contains(path)
 
@@ -254,11 +260,15 @@ class PathGuard:
 
 
 def check_can_delete(store: ObjectStore, prefixes: Iterable[str]) -> None:
-    """Delete a key that never existed below each prefix; raise CredentialsCannotDelete.
+    """Delete a key that never existed below each prefix; raise GuardRefused (CREDENTIALS_CANNOT_DELETE).
 
     Credentials that Polaris vends without TABLE_WRITE_DATA look like any others, so a delete has to be tried.
     """
     for prefix in prefixes:
         code = store.probe_delete(prefix)
         if code is not None:
-            raise CredentialsCannotDelete(prefix, code)
+            raise GuardRefused(
+                f"the vended credentials cannot delete below {printable(prefix)} ({code}): "
+                "grant TABLE_WRITE_DATA to the service's principal",
+                code="CREDENTIALS_CANNOT_DELETE",
+            )

@@ -13,7 +13,7 @@ from delegation.keeping.model import Neighbour
 from delegation.polaris.errors import NoSuchCatalog, PolarisError, PolarisForbidden
 from delegation.references.areas import overlap
 from delegation.references.blocking.model import Blocking, Exemption, LocatedTable, Subject
-from delegation.references.errors import RecordedProblem, ReferencesNotKnown
+from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.references.model import CatalogPass, PassNeeded, TableEntry
 from delegation.references.reading import problem_of
 from delegation.references.refresh import Refresher
@@ -342,7 +342,7 @@ class Exempt:
 
 def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:
     """Return a table of another format: it holds back no purge but one whose metadata file is at its location."""
-    problem = RecordedProblem(
+    problem = recorded_problem(
         "UNSUPPORTED: it is a table of another format, so all files at its location may be its own"
     )
     return NeighbourUnreadable(str(table.subject), problem, areas=(table.area,), exempt=True, is_other_format=True)
@@ -351,5 +351,5 @@ def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:
 def _unreadable(blocking: Blocking, *, exempt: bool, areas: Sequence[str] = ()) -> NeighbourUnreadable:
     subject = blocking.subject
     return NeighbourUnreadable(
-        str(subject), RecordedProblem(blocking.problem), areas=areas, exempt=exempt, subject=subject
+        str(subject), recorded_problem(blocking.problem), areas=areas, exempt=exempt, subject=subject
     )

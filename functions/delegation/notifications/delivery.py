@@ -1,4 +1,4 @@
-"""Delivering what ends of tasks owe: at least once, with one Idempotency-Key and one body however often it is tried.
+"""Delivering what ends of tasks announce: at least once, with one Idempotency-Key and one body for all tries.
 
 A notification is deleted after its delivery succeeded. A process that dies in between leaves it to the sweeper, and
 its receiver gets it again with the same key. One whose receiver is set apart is parked instead, so that nothing waits
@@ -14,12 +14,7 @@ from itertools import zip_longest
 from typing import Final
 
 from delegation.metrics import NOTIFICATIONS_DEAD, NOTIFICATIONS_DELIVERED, NOTIFICATIONS_FAILED, Metric
-from delegation.notifications.errors import (
-    CallbackKeysUnavailable,
-    CallbackUnknown,
-    NotificationError,
-    ReceiverSetApart,
-)
+from delegation.notifications.errors import CallbackKeysUnavailable, CallbackUnknown, NotificationError
 from delegation.notifications.events import EventBus
 from delegation.notifications.https import Post
 from delegation.notifications.keys import Keys
@@ -119,8 +114,9 @@ class Notifier:
             return Delivered(DeliveryOutcome.SKIPPED, owed)
         if not (after.is_dead or receiver.is_failing):
             return Delivered(DeliveryOutcome.PARKED, after)
-        error = ReceiverSetApart(
-            f"its receiver failed {receiver.failures} times in a row; one delivery at a time tries it"
+        error = NotificationError(
+            f"its receiver failed {receiver.failures} times in a row; one delivery at a time tries it",
+            code="RECEIVER_SET_APART",
         )
         return Delivered(DeliveryOutcome.DEAD if after.is_dead else DeliveryOutcome.FAILED, after, error)
 

@@ -40,9 +40,3 @@ def callback_unreachable(message: str) -> NotificationError:
 def event_not_accepted(message: str) -> NotificationError:
     """Return the error: EventBridge did not accept an event."""
     return NotificationError(message, code="EVENT_NOT_ACCEPTED")
-
-
-class ReceiverSetApart(NotificationError):
-    """The last deliveries to the receiver failed, so this one was not begun; one at a time tries it."""
-
-    code = "RECEIVER_SET_APART"

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 
 from delegation.orchestration.dispatch import Dispatcher, parse
-from delegation.tasks.admission import Admission, unsaid
+from delegation.tasks.admission import Admission, unannounced
 
-__all__ = ["Admission", "Inbox", "unsaid"]
+__all__ = ["Admission", "Inbox", "unannounced"]
 
 
 @dataclass(slots=True)

@@ -26,8 +26,6 @@ READS: Final = (
     "secretsmanager:GetSecretValue",
 )
 """The actions that a run has as far as the role allows them; the policy names no resource that the role would not."""
-MOST_CHARACTERS: Final = 2_048
-"""EMR Serverless API reference, "JobRunExecutionIamPolicy"."""
 
 
 def folders_of(task: Task, more: Sequence[str] = ()) -> tuple[str, ...]:

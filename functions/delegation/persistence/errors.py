@@ -15,16 +15,9 @@ class BackendUnavailable(PersistenceError):
     code, retryable = "PERSISTENCE_UNAVAILABLE", True
 
 
-class BackendRefused(BackendUnavailable):
-    """The store refused the call and will refuse it again: a missing table or permission, or an invalid request."""
-
-    code, retryable = "PERSISTENCE_REFUSED", False
-
-
-class NameTooLong(PersistenceError):
-    """The names of a realm, catalog, type or reference make a key that no row can have; nothing was written."""
-
-    code = "NAME_TOO_LONG"
+def backend_refused(message: str) -> BackendUnavailable:
+    """Return the error: the store refuses the call again, for a missing table or permission, or an invalid request."""
+    return BackendUnavailable(message, code="PERSISTENCE_REFUSED", retryable=False)
 
 
 class CommitOutcomeUnknown(PersistenceError):
@@ -74,18 +67,6 @@ class ReferenceExists(PersistenceError):
     """The catalog already has a reference of that name."""
 
     code = "REFERENCE_EXISTS"
-
-
-class HeadNotListed(PersistenceError):
-    """A reference can only be reset to one of its recent heads."""
-
-    code = "HEAD_NOT_LISTED"
-
-
-class HeadIncomplete(PersistenceError):
-    """Objects that a head needs are missing; the message names the first."""
-
-    code = "HEAD_INCOMPLETE"
 
 
 class EntityNotFound(PersistenceError):
@@ -182,23 +163,22 @@ class CorruptIndexError(CorruptObject):
         super().__init__(f"corrupt index at byte {offset}: {reason}" if offset >= 0 else f"corrupt index: {reason}")
 
 
-class InvalidPageToken(PersistenceError):
-    """A page token was altered, or belongs to another listing; start the listing again."""
-
-    code = "INVALID_PAGE_TOKEN"
-
-
-class FeedExpired(PersistenceError):
-    """Commits after the cursor of a change feed are no longer kept, or the reference was reset; list everything anew,
-    and follow the feed from the position before."""
-
-    code = "FEED_EXPIRED"
+def invalid_page_token(message: str) -> PersistenceError:
+    """Return the error: a page token was altered, or belongs to another listing; start the listing again."""
+    return PersistenceError(message, code="INVALID_PAGE_TOKEN")
 
 
-class InvalidLocation(PersistenceError):
-    """A text is no storage location, or one that clients take differently; nothing was changed."""
+def feed_expired(message: str) -> PersistenceError:
+    """Return the error: commits after the cursor of a change feed are no longer kept, or the reference was reset.
 
-    code = "INVALID_LOCATION"
+    List everything anew, and follow the feed from the position before.
+    """
+    return PersistenceError(message, code="FEED_EXPIRED")
+
+
+def invalid_location(message: str) -> PersistenceError:
+    """Return the error: a text is no storage location, or one that clients take differently; nothing was changed."""
+    return PersistenceError(message, code="INVALID_LOCATION")
 
 
 class LocationTaken(PersistenceError):

@@ -7,8 +7,8 @@ not do (PolarisAuthorizerImpl), and a catalog without an STS, an IllegalArgument
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import httpx
 
@@ -18,7 +18,6 @@ from delegation.polaris.errors import (
     NamespaceNotEmpty,
     NoSuchCatalog,
     NoSuchNamespace,
-    NoSuchPolicy,
     NoSuchTable,
     PolarisError,
     PolarisForbidden,
@@ -27,12 +26,6 @@ from delegation.polaris.errors import (
     PolarisUnauthorized,
     PolarisUnavailable,
     PolarisUnexpectedAnswer,
-    PolicyChanged,
-    PolicyInUse,
-    PolicyNotAttachable,
-    PolicyNotAttached,
-    PolicyRefused,
-    PolicyTypeAttached,
     TableAlreadyExists,
     TableMetadataMissing,
 )
@@ -51,17 +44,20 @@ _BY_TYPE: dict[str, type[PolarisError]] = {
     "ForbiddenException": PolarisForbidden,
     "NotAuthorizedException": PolarisUnauthorized,
     "MissingOrInvalidRealm": PolarisMisconfigured,
-    "NoSuchPolicyException": NoSuchPolicy,
-    "PolicyVersionMismatchException": PolicyChanged,
-    "PolicyInUseException": PolicyInUse,
-    "InvalidPolicyException": PolicyRefused,
-    # The second name of each pair is that of the specification, policy-apis.yaml.
-    "PolicyMappingAlreadyExistsException": PolicyTypeAttached,
-    "ConflictPolicyAttachmentException": PolicyTypeAttached,
-    "PolicyAttachException": PolicyNotAttachable,
     "NoSuchTargetException": NoSuchTable,
-    "NoSuchMappingException": PolicyNotAttached,
 }
+POLICY_CODES: Final[Mapping[str, str]] = {
+    "NoSuchPolicyException": "NO_SUCH_POLICY",
+    "PolicyVersionMismatchException": "POLICY_CHANGED",
+    "PolicyInUseException": "POLICY_IN_USE",
+    "InvalidPolicyException": "POLICY_REFUSED",
+    # The second name of each pair is that of the specification, policy-apis.yaml.
+    "PolicyMappingAlreadyExistsException": "POLICY_TYPE_ATTACHED",
+    "ConflictPolicyAttachmentException": "POLICY_TYPE_ATTACHED",
+    "PolicyAttachException": "POLICY_NOT_ATTACHABLE",
+    "NoSuchMappingException": "POLICY_NOT_ATTACHED",
+}
+"""The code of a PolarisError by the type of an answer about policies."""
 _NOT_AUTHORIZED = re.compile(r"is not authorized for op ([A-Z_]+)")
 _NO_STS = "Credential vending was requested"
 _STS_HINT = "the catalog's storage has no STS that issues credentials; set one up in its storage configuration"
@@ -117,11 +113,20 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
         kind: type[PolarisError] = NoSuchCatalog if status == 404 else TableMetadataMissing
     elif hint == _STS_HINT:
         kind = CredentialVendingFailed
+    elif error_type in POLICY_CODES:
+        kind = PolarisError
     else:
         kind = _BY_TYPE.get(error_type or "") or _BY_STATUS.get(status) or PolarisUnexpectedAnswer
     if kind is PolarisUnexpectedAnswer and is_transient(status):
         kind = PolarisOutcomeUnknown if write and status not in NOT_APPLIED else PolarisUnavailable
-    return kind(text, status=status, error_type=error_type, retry_after=retry_after(response), answered=answered)
+    return kind(
+        text,
+        status=status,
+        error_type=error_type,
+        retry_after=retry_after(response),
+        answered=answered,
+        code=POLICY_CODES.get(error_type or ""),
+    )
 
 
 def _hint(error_type: str | None, message: str | None) -> str:

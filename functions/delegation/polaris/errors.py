@@ -20,8 +20,9 @@ class PolarisError(DelegationError):
         error_type: str | None = None,
         retry_after: float | None = None,
         answered: str | None = None,
+        code: str | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, code=code)
         self.status = status
         self.error_type = error_type
         self.retry_after = retry_after
@@ -68,54 +69,6 @@ class TableMetadataMissing(PolarisError):
     """NotFoundException other than 404 (Polaris: 400): the table exists, its current metadata file does not."""
 
     code = "TABLE_METADATA_MISSING"
-
-
-class NoSuchPolicy(PolarisError):
-    """404 NoSuchPolicyException."""
-
-    code = "NO_SUCH_POLICY"
-
-
-class PolicyAlreadyExists(PolarisError):
-    """409 AlreadyExistsException for a policy that is to be created."""
-
-    code = "POLICY_ALREADY_EXISTS"
-
-
-class PolicyChanged(PolarisError):
-    """409 PolicyVersionMismatchException: the policy has another version than the update was made for."""
-
-    code = "POLICY_CHANGED"
-
-
-class PolicyInUse(PolarisError):
-    """400 PolicyInUseException: the policy that is to be deleted is attached."""
-
-    code = "POLICY_IN_USE"
-
-
-class PolicyRefused(PolarisError):
-    """400 InvalidPolicyException: Polaris does not accept the content for the policy's type."""
-
-    code = "POLICY_REFUSED"
-
-
-class PolicyTypeAttached(PolarisError):
-    """409 PolicyMappingAlreadyExistsException: another policy of the type is attached there."""
-
-    code = "POLICY_TYPE_ATTACHED"
-
-
-class PolicyNotAttachable(PolarisError):
-    """400 PolicyAttachException: a policy of this type cannot be attached there, to a view for example."""
-
-    code = "POLICY_NOT_ATTACHABLE"
-
-
-class PolicyNotAttached(PolarisError):
-    """The policy that is to be detached is not attached there."""
-
-    code = "POLICY_NOT_ATTACHED"
 
 
 class PoliciesNotSupported(PolarisError):

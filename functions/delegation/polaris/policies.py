@@ -20,8 +20,6 @@ from delegation.polaris.errors import (
     PolarisOutcomeUnknown,
     PolarisUnexpectedAnswer,
     PoliciesNotSupported,
-    PolicyAlreadyExists,
-    PolicyNotAttached,
     TableAlreadyExists,
 )
 from delegation.polaris.requests import CatalogRequests, error_in
@@ -119,16 +117,21 @@ class PolicyClient:
             yield PolicyIdentifier(catalog, namespace, name)
 
     def create(self, identifier: PolicyIdentifier, type_: str, content: str, description: str = "") -> StoredPolicy:
-        """Create a policy of one of Polaris' types; raises NoSuchNamespace, PolicyAlreadyExists, PolicyRefused."""
+        """Create a policy of one of Polaris' types.
+
+        Raises NoSuchNamespace, PolarisError (POLICY_ALREADY_EXISTS, POLICY_REFUSED).
+        """
         path = f"polaris/{self._requests.catalog(identifier.catalog).namespace_path(identifier.namespace)}/policies"
         document = {"name": identifier.name, "type": type_, "description": description, "content": content}
         try:
             return _policy_in(self._send("POST", path, document))
         except TableAlreadyExists as error:
-            raise PolicyAlreadyExists(str(error), status=409, error_type=error.error_type) from error
+            raise PolarisError(
+                str(error), status=409, error_type=error.error_type, code="POLICY_ALREADY_EXISTS"
+            ) from error
 
     def load(self, identifier: PolicyIdentifier) -> StoredPolicy:
-        """Return a policy; raises NoSuchPolicy, NoSuchNamespace."""
+        """Return a policy; raises PolarisError (NO_SUCH_POLICY), NoSuchNamespace."""
         return _policy_in(self._send("GET", self._path(identifier)))
 
     def update(
@@ -136,13 +139,16 @@ class PolicyClient:
     ) -> StoredPolicy:
         """Replace the content of a policy that still has `version`, and return its next version.
 
-        Raises NoSuchPolicy, PolicyChanged, PolicyRefused.
+        Raises PolarisError (NO_SUCH_POLICY, POLICY_CHANGED, POLICY_REFUSED).
         """
         document = {"description": description, "content": content, "current-policy-version": version}
         return _policy_in(self._send("PUT", self._path(identifier), document))
 
     def delete(self, identifier: PolicyIdentifier, *, detach_all: bool = False) -> None:
-        """Delete a policy, which is attached nowhere unless `detach_all`; raises NoSuchPolicy, PolicyInUse."""
+        """Delete a policy, which is attached nowhere unless `detach_all`.
+
+        Raises PolarisError (NO_SUCH_POLICY, POLICY_IN_USE).
+        """
         self._send("DELETE", self._path(identifier), params={"detach-all": str(detach_all).lower()})
 
     def attach(
@@ -150,18 +156,23 @@ class PolicyClient:
     ) -> None:
         """Attach a policy; to repeat it changes nothing but the parameters.
 
-        Raises NoSuchPolicy, NoSuchNamespace, NoSuchTable, PolicyTypeAttached, PolicyNotAttachable.
+        Raises NoSuchNamespace, NoSuchTable, PolarisError (NO_SUCH_POLICY, POLICY_TYPE_ATTACHED, POLICY_NOT_ATTACHABLE).
         """
         document = {"target": target.document(), "parameters": dict(parameters or {})}
         self._send("PUT", f"{self._path(identifier)}/mappings", document)
 
     def detach(self, identifier: PolicyIdentifier, target: PolicyTarget) -> None:
-        """Detach a policy; raises NoSuchPolicy, NoSuchNamespace, NoSuchTable, PolicyNotAttached."""
+        """Detach a policy.
+
+        Raises NoSuchNamespace, NoSuchTable, PolarisError (NO_SUCH_POLICY, POLICY_NOT_ATTACHED).
+        """
         try:
             self._send("POST", f"{self._path(identifier)}/mappings", {"target": target.document()})
         except PolarisOutcomeUnknown as error:
             if _NOT_MAPPED in (error.answered or ""):
-                raise PolicyNotAttached(str(error), status=error.status, error_type=error.error_type) from error
+                raise PolarisError(
+                    str(error), status=error.status, error_type=error.error_type, code="POLICY_NOT_ATTACHED"
+                ) from error
             raise
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:

@@ -45,13 +45,10 @@ class ReferencesNotKnown(ReferencesError):
         self.wait = wait
 
 
-class RecordedProblem(ReferencesError):
-    """The reason why a table could not be read when the index was refreshed, with the code of that error."""
-
-    def __init__(self, problem: str) -> None:
-        code, _, text = problem.partition(": ")
-        super().__init__(text)
-        self.code = code
+def recorded_problem(problem: str) -> ReferencesError:
+    """Return the reason why a table could not be read when the index was refreshed, with the code of that error."""
+    code, _, text = problem.partition(": ")
+    return ReferencesError(text, code=code)
 
 
 class PassLost(ReferencesError):

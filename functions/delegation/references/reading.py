@@ -60,8 +60,9 @@ def read_references(
     """A table's entry from its present metadata; only manifests that `known` has not seen are read.
 
     What cannot be read is the entry's problem, the first error that a repeat would meet again; all the rest is read.
-    Raises CorruptMetadata and UnsupportedFormat, NoSuchTable, NoSuchNamespace and TableMetadataMissing, the retryable
-    errors of the store, and what `checkpoint` raises before each read and each batch of entries.
+    Raises CorruptMetadata and GuardRefused (UNSUPPORTED_FORMAT_VERSION), NoSuchTable, NoSuchNamespace and
+    TableMetadataMissing, the retryable errors of the store, and what `checkpoint` raises before each read and each
+    batch of entries.
     """
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
     known = known_of(known, metadata.table_uuid)
@@ -175,7 +176,7 @@ class _Problems:
 
 
 def problem_of(error: DelegationError) -> str:
-    """An error as entries record it, bounded; RecordedProblem reads it."""
+    """An error as entries record it, bounded; `recorded_problem` reads it."""
     return f"{error.code}: {error}"[:LONGEST_TEXT]
 
 

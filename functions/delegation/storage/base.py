@@ -48,19 +48,6 @@ class ObjectStoreUnavailable(ObjectStoreError):
     retryable = True
 
 
-class AnswerTooLarge(ObjectStoreUnavailable):
-    """The store's answer is larger than any that S3 sends for the call; the rest of it was not read."""
-
-    code = "STORAGE_ANSWER_TOO_LARGE"
-
-
-class StorageFull(ObjectStoreError):
-    """The disk has no space for an object; the same call may succeed once there is some."""
-
-    code = "STORAGE_FULL"
-    retryable = True
-
-
 @dataclass(frozen=True, slots=True)
 class KeyFailure:
     """A key that was not deleted, and the store's error code for it.

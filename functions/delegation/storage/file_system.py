@@ -17,7 +17,6 @@ from delegation.storage.base import (
     ObjectStoreDenied,
     ObjectStoreError,
     ObjectStoreUnavailable,
-    StorageFull,
 )
 from delegation.storage.listing import files
 from delegation.storage.listing.model import CHANGED, ListedFolder, ListedObject, ListedPage, UnchangedResult
@@ -164,8 +163,10 @@ class FilePlanStore:
             self._sync_directories(path)
         except OSError as error:
             if error.errno in _FULL:
-                raise StorageFull(
-                    f"cannot write {path}: {error.strerror}; free space there and run it again"
+                raise ObjectStoreError(
+                    f"cannot write {path}: {error.strerror}; free space there and run it again",
+                    code="STORAGE_FULL",
+                    retryable=True,
                 ) from error
             raise ObjectStoreError(f"cannot write {path}: {error.strerror}") from error
 

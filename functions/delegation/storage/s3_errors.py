@@ -8,7 +8,6 @@ from botocore.exceptions import ConnectionError as EndpointError
 from botocore.parsers import ResponseParserError
 
 from delegation.storage.base import (
-    AnswerTooLarge,
     BucketNotFound,
     ObjectNotFound,
     ObjectStoreDenied,
@@ -102,7 +101,9 @@ def translate(uri: str, error: _Failure) -> NoReturn:
             raise ObjectStoreUnavailable(f"the object store answered {code} for {uri}") from error
         raise ObjectStoreError(f"the object store answered {code} for {uri}") from error
     if isinstance(error, AnswerNotRead):
-        raise AnswerTooLarge(f"{error} for {uri}; check the endpoint") from error
+        raise ObjectStoreUnavailable(
+            f"{error} for {uri}; check the endpoint", code="STORAGE_ANSWER_TOO_LARGE"
+        ) from error
     if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError, ResponseParserError, ValueError)):
         raise ObjectStoreUnavailable(f"the call for {uri} failed: {type(error).__name__}") from error
     raise ObjectStoreError(f"the call for {uri} failed: {type(error).__name__}") from error

@@ -40,7 +40,7 @@ _WRITTEN_WITHIN: Final = timedelta(seconds=5)
 """A process that was paused for longer after its entry in the register admits nothing."""
 
 
-def unsaid(_task_id: str, _n: int, _correlation_id: str | None) -> None:
+def unannounced(_task_id: str, _n: int, _correlation_id: str | None) -> None:
     """Say nothing of an admitted task."""
 
 
@@ -56,7 +56,7 @@ class Admission:
         *,
         limits: Caps | None,
         threads: int = 1,
-        admitted: Callable[[str, int, str | None], None] = unsaid,
+        admitted: Callable[[str, int, str | None], None] = unannounced,
     ) -> None:
         """`start` sends a dispatch, or starts its execution; tasks of other `kinds` are left to a newer deployment.
 

@@ -21,19 +21,14 @@ LOOK_EVERY: Final = timedelta(seconds=1)
 """How often it is checked whether a coroutine may continue while it waits."""
 
 
-class BadBehavior(DelegationError):
-    """A function cannot be declared as a behavior; correct its signature or the declaration's options."""
-
-    code = "BAD_BEHAVIOR"
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"behavior {name}: {reason}")
+def bad_behavior(name: str, reason: str) -> DelegationError:
+    """Return the error: a function cannot be a behavior; correct its signature or the declaration's options."""
+    return DelegationError(f"behavior {name}: {reason}", code="BAD_BEHAVIOR")
 
 
-class IllegalResult(DelegationError):
-    """Work returned nothing though its behavior declares a result, something of another type, or a generator."""
-
-    code = ILLEGAL_RESULT
+def illegal_result(message: str) -> DelegationError:
+    """Return the error: work returned nothing though it declares a result, or another type, or a generator."""
+    return DelegationError(message, code=ILLEGAL_RESULT)
 
 
 class WorkCancelledItself(RuntimeError):
@@ -41,9 +36,11 @@ class WorkCancelledItself(RuntimeError):
 
 
 def require_work(kind: str, work: Callable[..., Any]) -> None:
-    """Raise BadBehavior for a generator function: to call one runs nothing of it."""
+    """Raise DelegationError (BAD_BEHAVIOR) for a generator function: to call one runs nothing of it."""
     if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _forms(work)):
-        raise BadBehavior(kind, "the function is a generator, which nothing would run: return a value instead of yield")
+        raise bad_behavior(
+            kind, "the function is a generator, which nothing would run: return a value instead of yield"
+        )
 
 
 def is_coroutine_function(work: Callable[..., Any]) -> bool:
@@ -54,8 +51,9 @@ def is_coroutine_function(work: Callable[..., Any]) -> bool:
 def outcome_of(kind: str, call: Callable[[], Any], run: "AttemptContext") -> Any:
     """Return the outcome of the work that `call` begins: what it returned, or what the coroutine returned that it made.
 
-    A coroutine that waits is cancelled when its attempt must not continue. Raises what the work raises, IllegalResult,
-    and WorkCancelledItself: asyncio's CancelledError, raised further, would end the process of the worker.
+    A coroutine that waits is cancelled when its attempt must not continue. Raises what the work raises, DelegationError
+    (ILLEGAL_RESULT), and WorkCancelledItself: asyncio's CancelledError, raised further, would end the process of the
+    worker.
     """
     stops: list[BaseException] = []
     try:
@@ -68,7 +66,7 @@ def outcome_of(kind: str, call: Callable[[], Any], run: "AttemptContext") -> Any
             raise
         raise ended_by from error
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        raise IllegalResult(f"{kind} returned a generator, whose code was not run: return a value")
+        raise illegal_result(f"{kind} returned a generator, whose code was not run: return a value")
     return returned
 
 

@@ -104,57 +104,20 @@ class RunPostponed(TaskError):
         self.wait = wait
 
 
-class NoOutcomeYet(TaskError):
-    """The task has not ended, so it has no result; wait for it, or read it again later."""
-
-    code = "NO_OUTCOME_YET"
-    retryable = True
-
-    def __init__(self, task_id: str, status: str) -> None:
-        super().__init__(f"task {task_id} is {status} and has no outcome yet; wait for it")
-        self.task_id = task_id
-
-
 class StoreRefused(TaskError):
     """The store can never make this call, however often it is repeated: an item too large, for example."""
 
     code = "STORE_REFUSED"
 
 
-class TaskPayloadTooLarge(DelegationError):
-    """A payload would not fit into the task's record beside what is recorded later; nothing was stored."""
-
-    code = "TASK_PAYLOAD_TOO_LARGE"
-
-    def __init__(self, task_type: str, size: int, most: int) -> None:
-        super().__init__(
-            f"the payload of a {task_type} has {size:,} bytes of at most {most:,}; store what is large elsewhere and "
-            "pass its name"
-        )
-
-
-class ResultTooLarge(DelegationError):
-    """A result does not fit into the task's record, and this process knows no record bucket."""
-
-    code = "RESULT_TOO_LARGE"
-
-    def __init__(self, task_id: str, size: int, most: int) -> None:
-        super().__init__(
-            f"the result has {size:,} bytes of at most {most:,} in the task table; set DELEGATION_PLAN_BUCKET in the "
-            "process that runs the task, or return less, and retry the task"
-        )
-        self.task_id = task_id
-
-
-class WaitsForItself(DelegationError):
-    """A task adopted itself or a task that awaits it as its child: none of them would ever end."""
-
-    code = "WAITS_FOR_ITSELF"
-
-    def __init__(self, task_id: str, child_id: str) -> None:
-        which = "itself" if task_id == child_id else f"task {child_id}, which awaits it"
-        super().__init__(f"task {task_id} cannot await {which}; submit that task without a parent")
-        self.task_id = task_id
+def waits_for_itself(task_id: str, child_id: str) -> DelegationError:
+    """Return the error: a task adopted itself or a task that awaits it as its child: none of them would ever end."""
+    which = "itself" if task_id == child_id else f"task {child_id}, which awaits it"
+    return DelegationError(
+        f"task {task_id} cannot await {which}; submit that task without a parent",
+        code="WAITS_FOR_ITSELF",
+        task_id=task_id,
+    )
 
 
 class DeadlineExceeded(DelegationError):

@@ -9,7 +9,7 @@ queued/{place}/{task_id}    the current copy again, while the task waits for its
 running/{place}/{task_id}   the current copy again, while the task is admitted
 admissions                  the register of recent admissions
 pauses                      the record of pauses
-notification/{task_id}/{id} what an end of a task owes
+notification/{task_id}/{id} what an end of a task announces
 owed/{due_at}/{task_id}/{id}, dead/{due_at}/{task_id}/{id}
                             the same, to find what is to be delivered, and what was not
 received/{time}/{task_id}   the current copy again, by the time at which the task was received, the newest first

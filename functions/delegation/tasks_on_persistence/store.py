@@ -53,7 +53,6 @@ from delegation.tasks.stores.base import (
     TaskChange,
     TaskHeads,
     Unreadable,
-    after_of,
     require_terminal,
     require_unmoved,
     require_version,
@@ -137,7 +136,7 @@ class PersistenceTaskStore:
 
     def apply(self, change: TaskChange) -> Task:
         """See TaskStore.apply."""
-        after = after_of(change)
+        after = change.after
         try:
             with translated():
                 return self.committer.commit(lambda attempt: _applied(attempt, change), operation=after.task_id).result
@@ -350,7 +349,7 @@ class PersistenceTaskStore:
 def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[EntityHead, Task]:
     """Apply one change to the present state; raise a refusal, write nothing when the change is already applied."""
     entities = EntityChanges(attempt)
-    after = after_of(change)
+    after = change.after
     head = head_of(entities, after.task_id)
     match change:
         case Expect(task):

@@ -6,7 +6,7 @@ Source: Delegation Service proposal, Persistence, and Appendix.
 from typing import ClassVar, Final
 
 from delegation.wire.identified import IdentifiedRequest, IdentityParameters
-from delegation.wire.requests import CommonPayload, ReceivedPart
+from delegation.wire.requests import ReceivedBody
 
 OPERATION: Final = "TABLE_EXPIRE_SNAPSHOTS"
 
@@ -15,10 +15,9 @@ class ExpireSnapshotsParameters(IdentityParameters):
     """The table whose snapshots are expired, and which of them are kept (docs/expiry.md); the service loads it."""
 
 
-class ExpireSnapshotsPayload(ReceivedPart):
+class ExpireSnapshotsPayload(ReceivedBody):
     """The payload of an expiry."""
 
-    common_payload: CommonPayload
     operation_parameters: ExpireSnapshotsParameters
 
 

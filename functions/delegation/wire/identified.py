@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Final, Protocol, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from delegation.identifiers import TableIdentifier
-from delegation.wire.requests import CommonPayload, Properties, ReceivedPart, TableIdentity, refuse
-from delegation.wire.tables import TableRequest
+from delegation.wire.requests import CommonPayload, Properties, ReceivedPart, TableIdentity, TableRequest, refuse
 
 _LOADED: Final = ("config", "metadata", "metadata-location", "metadata_location", "storage-credentials")
 """The members of a LoadTableResult: what a caller loaded may be old, and no credentials of callers are wanted."""

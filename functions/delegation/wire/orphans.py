@@ -3,7 +3,7 @@
 from typing import ClassVar, Final
 
 from delegation.wire.identified import IdentifiedRequest, IdentityParameters
-from delegation.wire.requests import CommonPayload, ReceivedPart
+from delegation.wire.requests import ReceivedBody
 
 OPERATION: Final = "ORPHAN_FILES"
 
@@ -12,10 +12,9 @@ class OrphanFilesParameters(IdentityParameters):
     """The table whose orphan files are removed, and which files may be some (docs/orphans.md); the service loads it."""
 
 
-class OrphanFilesPayload(ReceivedPart):
+class OrphanFilesPayload(ReceivedBody):
     """The payload of a removal of orphan files."""
 
-    common_payload: CommonPayload
     operation_parameters: OrphanFilesParameters
 
 

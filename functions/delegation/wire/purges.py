@@ -11,17 +11,18 @@ from pydantic import AliasChoices, Field, model_validator
 from delegation.identifiers import TableIdentifier
 from delegation.wire.requests import (
     MAX_STORAGE_CREDENTIALS,
-    CommonPayload,
     Properties,
+    ReceivedBody,
     ReceivedPart,
     Secrets,
     StorageCredential,
     TableIdentity,
     TableMetadata,
+    TableRequest,
+    TableState,
     Uri,
     refuse,
 )
-from delegation.wire.tables import TableRequest, TableState
 
 _SYNCHRONOUS: Final = "SYNCHRONOUS_TABLE_PURGE"
 _ASYNCHRONOUS: Final = "TABLE_PURGE"
@@ -68,11 +69,17 @@ class PurgeTableOperationParameters(ReceivedPart):
         return tuple(name for name, value in needed.items() if value is None)
 
 
-class PurgePayload(ReceivedPart):
+class PurgePayload(ReceivedBody):
     """The complete payload of a task, required for synchronous execution."""
 
-    common_payload: CommonPayload
     operation_parameters: PurgeTableOperationParameters
+
+    def missing(self, *, identity_only: bool) -> tuple[str, ...]:
+        """See ReceivedBody.missing: the members of a LoadTableResult are given together, or none where that may be."""
+        parameters = self.operation_parameters
+        missing = parameters.missing()
+        bare = len(missing) == 3 and parameters.storage_credentials is None
+        return () if bare and identity_only else tuple(f"operation_parameters.{name}" for name in missing)
 
 
 class PurgeRequest(TableRequest):

@@ -12,11 +12,11 @@ from delegation.edge.api.routes import Dependencies
 from delegation.edge.submission import Submissions
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
+from delegation.identifiers import new_nonce
 from delegation.metrics import MetricLines
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.submission.form import RequestSources
-from delegation.tasks.work.parts.hooks import new_nonce
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.settings import (

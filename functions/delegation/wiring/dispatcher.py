@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from delegation.orchestration.admission import Admission, Inbox, unsaid
+from delegation.orchestration.admission import Admission, Inbox, unannounced
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.wiring.clients import aws
 from delegation.wiring.deployment import deployment
@@ -13,7 +13,7 @@ _THREADS: Final = 10
 """Tasks admitted at once, as many as a client has connections."""
 
 
-def dispatcher(admitted: Callable[[str, int, str | None], None] = unsaid) -> Inbox:
+def dispatcher(admitted: Callable[[str, int, str | None], None] = unannounced) -> Inbox:
     """Return what starts executions for queue messages, and admits tasks, of which it informs `admitted`."""
     dispatcher = Dispatcher(aws("stepfunctions"), DispatcherSettings.read().state_machine_arn)
     deployed = deployment()

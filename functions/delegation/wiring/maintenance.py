@@ -5,11 +5,12 @@ from typing import Any
 
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.upkeep import RecordUpkeep
+from delegation.identifiers import new_nonce
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
-from delegation.tasks.work.parts.hooks import NoExternalJobs, new_nonce
+from delegation.tasks.work.parts.hooks import NoExternalJobs
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.jobs import application_is_named, ended_by, watched_jobs
 from delegation.wiring.settings import IdempotencySettings

@@ -1,6 +1,6 @@
 """How often Python looks for garbage while millions of rows pass through a process.
 
-It looks after every 700 containers that are new, and a row is one: that took a fifth of a purge's CPU time and found
+It looks once for 700 new containers, and a row is one: that took a fifth of a purge's CPU time and found
 nothing, because rows are in no cycle and are freed without it.
 """
 

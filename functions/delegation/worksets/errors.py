@@ -25,16 +25,16 @@ class PlanLost(PlanTampered):
     """A stored object of the plan is missing. What is left of a half deleted table can be planned again."""
 
 
-class SortingFailed(WorksetError):
-    """The rows of a plan could not be written to or read from a temporary directory; a retry starts the plan again."""
+def sorting_failed(place: str, reason: str) -> WorksetError:
+    """Return the error: the rows of a plan could not be written to or read from a temporary directory.
 
-    code = "SORTING_FAILED"
-    retryable = True
-
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(
-            f"cannot sort the plan in {place}: {reason}; free space there, or set TMPDIR to a directory with more"
-        )
+    A retry starts the plan again.
+    """
+    return WorksetError(
+        f"cannot sort the plan in {place}: {reason}; free space there, or set TMPDIR to a directory with more",
+        code="SORTING_FAILED",
+        retryable=True,
+    )
 
 
 class EngineFailed(WorksetError):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from delegation.iceberg.files import Row, TableFile
-from delegation.worksets.errors import SortingFailed
+from delegation.worksets.errors import sorting_failed
 
 T = TypeVar("T", Row, str)
 
@@ -210,8 +210,8 @@ def _read(path: Path) -> Iterator[list[Row]]:
 
 @contextmanager
 def _disk(place: str | None) -> Iterator[None]:
-    """Raise SortingFailed for an error of the disk on which runs are written and read."""
+    """Raise WorksetError (SORTING_FAILED) for an error of the disk on which runs are written and read."""
     try:
         yield
     except OSError as error:
-        raise SortingFailed(place or "the temporary directory", error.strerror or type(error).__name__) from error
+        raise sorting_failed(place or "the temporary directory", error.strerror or type(error).__name__) from error

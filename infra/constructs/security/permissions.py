@@ -24,7 +24,7 @@ class Grants:
     state_machine_arn: str
     revocation_list_arns: tuple[str, ...] = ()
     notification_queue_arns: tuple[str, ...] = ()
-    """The queues of callbacks, of events and for receivers set apart, where ends of tasks owe notifications."""
+    """The queues of callbacks, of events and for receivers set apart, where ends of tasks are notified."""
     event_bus_arn: str | None = None
     queue_key: kms.IKey | None = None
     """The customer's key of the queues, where they have one."""

@@ -1,4 +1,4 @@
-"""The secrets for the service's credentials in Polaris, and for the keys that sign callbacks."""
+"""The secrets that the operator fills: credentials in Polaris, and keys that sign callbacks."""
 
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_secretsmanager as secretsmanager
@@ -8,22 +8,17 @@ from infra.constructs.logs import KEPT
 from infra.constructs.security.nag import acknowledge
 
 
-class PolarisSecret(Construct):
-    """An empty secret; the operator stores `{"client_id", "client_secret"}`, so that no template contains a value."""
+class EmptySecret(Construct):
+    """A secret that the operator fills after it is deployed, so that no template contains a value."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, name: str, description: str, not_rotated: str, key: kms.IKey
+    ) -> None:
+        """`name` is the construct id of the secret itself; `not_rotated` says why it has no rotation of its own."""
         super().__init__(scope, construct_id)
-        self.secret = secretsmanager.CfnSecret(
-            self,
-            "Principal",
-            description="Polaris principal of the delegation service: {client_id, client_secret}",
-            kms_key_id=key.key_arn,
-        )
+        self.secret = secretsmanager.CfnSecret(self, name, description=description, kms_key_id=key.key_arn)
         self.secret.apply_removal_policy(KEPT)
-        acknowledge(
-            self.secret,
-            SMG4="At first it is empty; delegation:polaris-secret-rotation-days rotates it from the service stack.",
-        )
+        acknowledge(self.secret, SMG4=not_rotated)
 
     @property
     def arn(self) -> str:
@@ -31,24 +26,25 @@ class PolarisSecret(Construct):
         return self.secret.ref
 
 
-class CallbackKeys(Construct):
-    """An empty secret; the operator stores `{"NAME": ["key"]}`, and two keys of a callback while one is replaced."""
+def polaris_secret(scope: Construct, *, key: kms.IKey) -> EmptySecret:
+    """Return the secret for `{"client_id", "client_secret"}` of the service's principal in Polaris."""
+    return EmptySecret(
+        scope,
+        "Polaris",
+        name="Principal",
+        description="Polaris principal of the delegation service: {client_id, client_secret}",
+        not_rotated="At first it is empty; delegation:polaris-secret-rotation-days rotates it from the service stack.",
+        key=key,
+    )
 
-    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
-        super().__init__(scope, construct_id)
-        self.secret = secretsmanager.CfnSecret(
-            self,
-            "Keys",
-            description="Keys that sign the callbacks of the delegation service, by the names of the callbacks",
-            kms_key_id=key.key_arn,
-        )
-        self.secret.apply_removal_policy(KEPT)
-        acknowledge(
-            self.secret,
-            SMG4="A key is shared with a receiver, so only the operator can replace it, on both sides.",
-        )
 
-    @property
-    def arn(self) -> str:
-        """The secret's ARN, the only part of it in variables and templates."""
-        return self.secret.ref
+def callback_keys(scope: Construct, *, key: kms.IKey) -> EmptySecret:
+    """Return the secret for `{"NAME": ["key"]}` of callbacks, with two keys while one is replaced."""
+    return EmptySecret(
+        scope,
+        "Callbacks",
+        name="Keys",
+        description="Keys that sign the callbacks of the delegation service, by the names of the callbacks",
+        not_rotated="A key is shared with a receiver, so only the operator can replace it, on both sides.",
+        key=key,
+    )

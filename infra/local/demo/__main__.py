@@ -2,9 +2,9 @@
 
     python -m infra.local.demo [--state-dir .local]
 
-It starts a stack, purges one table in a synchronous call (inline engine) and one in the background (Spark engine),
-removes old snapshots of another one, then lists the bucket. It writes STATE_DIR/demo.json; the exit status is 1 if a
-result is unexpected.
+It starts a stack, purges one table in a synchronous call (inline engine) and one in the background (Spark engine), has
+a policy of Polaris expire old snapshots of another one, then lists the bucket. It writes STATE_DIR/demo.json; the exit
+status is 1 if a result is unexpected.
 """
 
 import argparse
@@ -14,9 +14,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.catalog.rest import RestCatalog
@@ -28,16 +29,17 @@ from rich.text import Text
 from delegation.cli.connection import Connection, Stack
 from delegation.cli.errors import task_not_done
 from delegation.cli.problems import next_step
-from delegation.cli.screens.watching import TaskWatch, duration_text
+from delegation.cli.screens.watching import TaskWatch, duration_text, size_text
 from delegation.cli.tasks.direct import versions_of
 from delegation.cli.tasks.screens import history_table
 from delegation.client.client import DelegationClient
 from delegation.client.executor import DelegatedTaskExecutor
 from delegation.client.protocol.requests import Payload
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, counted
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.limits import NOW, OLDER_THAN
 from delegation.polaris.client import PolarisClient
+from delegation.polaris.policies import PolicyClient
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.wire.expiries import ExpiryRequest
@@ -46,6 +48,7 @@ from delegation.wire.tasks import TaskRecord
 from infra.local.demo import tables as demo_tables
 from infra.local.demo.report import ExpiredTable, Purged, Report
 from infra.local.demo.tables import CUSTOMERS, EVENTS, NAMESPACE, ORDERS, TAG, VISITS, Bucket, Recipe
+from infra.local.demo.upkeep import OPTED_OUT, SWEEP_SECONDS, DemoPolicy, started_task, trial_properties
 from infra.local.options import StackOptions
 from infra.local.supervisor import LocalStack
 
@@ -55,11 +58,11 @@ _TIMEOUT_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
-    """A table before the purges: its name, its location and its objects."""
+    """A table before the purges: its name, its location and its objects, by key with their bytes."""
 
     name: str
     location: str
-    objects: frozenset[str]
+    objects: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,15 @@ class Contents:
 class Demo:
     """The demo on a running stack, with its progress on the console."""
 
-    def __init__(self, stack_file: Path, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        stack_file: Path,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        by_policy: bool = True,
+    ) -> None:
+        """Connect; without `by_policy` the expiry is a request, as a stack that executes no policies needs it."""
         connection = Connection(stack_file)
         self._console = console
         self._clock = clock
@@ -84,12 +95,15 @@ class Demo:
         self._tasks: TaskStore = connection.task_store(None)
         self._catalog: RestCatalog = demo_tables.connect(self._stack)
         self._bucket = Bucket(self._stack)
+        self._policy = DemoPolicy(PolicyClient(self._polaris.requests), self._stack.warehouse, NAMESPACE)
+        self._by_policy = by_policy
 
     def run(self, started: float) -> Report:
         """Write the tables, purge two of them, expire a third one's snapshots and return the report; raises
         DelegationError if a task fails."""
         self._catalog.create_namespace(NAMESPACE)
-        orders, events, visits, customers = (self._create(recipe) for recipe in (ORDERS, EVENTS, VISITS, CUSTOMERS))
+        orders, events, visits = (self._create(recipe) for recipe in (ORDERS, EVENTS, VISITS))
+        customers = self._create(CUSTOMERS, OPTED_OUT)
         rows = demo_tables.rows_of(self._catalog, customers.name)
         self._console.print()
         first = self._purge_synchronously(orders)
@@ -99,18 +113,20 @@ class Demo:
             expired=self._expire(visits),
             sibling=customers.name,
             sibling_rows_same=demo_tables.rows_of(self._catalog, customers.name) == rows,
-            sibling_objects_same=self._bucket.keys(customers.location) == customers.objects,
+            sibling_objects_same=self._bucket.sizes(customers.location) == customers.objects,
             catalog=sorted(name for *_, name in self._catalog.list_tables(NAMESPACE)),
             seconds=self._clock() - started,
         )
         self._show(report, customers)
         return report
 
-    def _create(self, recipe: Recipe) -> WrittenTable:
+    def _create(self, recipe: Recipe, properties: Mapping[str, str] = MappingProxyType({})) -> WrittenTable:
         name = f"{NAMESPACE}.{recipe.name}"
         with self._console.status(f"Writing {name} …") as status:
-            table = demo_tables.create(self._catalog, recipe, lambda step: status.update(f"Writing {name}: {step} …"))
-            written = WrittenTable(recipe.name, table.location(), self._bucket.keys(table.location()))
+            table = demo_tables.create(
+                self._catalog, recipe, lambda step: status.update(f"Writing {name}: {step} …"), properties
+            )
+            written = WrittenTable(recipe.name, table.location(), self._bucket.sizes(table.location()))
         rows = f"{table.scan().count():,} rows"
         counts = f"{rows}, {len(table.snapshots())} snapshots, tag {demo_tables.TAG}, {len(written.objects)} objects"
         self._done(Text.assemble((name, "bold"), f": {counts}"))
@@ -144,33 +160,55 @@ class Demo:
         return purged
 
     def _expire(self, table: WrittenTable) -> ExpiredTable:
-        """Submit an expiry of every snapshot but the newest one, and follow its task; the tag keeps its own."""
+        """Have every snapshot but the newest one expired, and follow the task; the tag keeps its own."""
         started = self._clock()
         before = self._contents(table)
+        task_id = self._by_attached_policy(table) if self._by_policy else self._by_request(table)
+        seconds = self._clock() - started
+        after = self._contents(table)
+        objects = self._bucket.sizes(table.location)
+        lost = table.objects.keys() - objects.keys()
+        expired = ExpiredTable(
+            name=table.name,
+            policy=str(self._policy.identifier) if self._by_policy else None,
+            snapshots_before=before.snapshots,
+            snapshots_left=after.snapshots,
+            objects_before=len(table.objects),
+            lost=len(lost),
+            bytes_lost=sum(table.objects[key] for key in lost),
+            added=len(objects.keys() - table.objects.keys()),
+            rows_same=after.rows == before.rows and after.tagged == before.tagged,
+            seconds=seconds,
+            history=versions_of(self._tasks, task_id),
+        )
+        counts = f"{before.snapshots - after.snapshots} snapshots expired, {counted(expired.lost, 'file')} deleted"
+        freed = f"{size_text(expired.bytes_lost)} freed, {duration_text(seconds)}"
+        self._done(Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), f": {counts}, {freed}"))
+        return expired
+
+    def _by_attached_policy(self, table: WrittenTable) -> str:
+        """Attach a policy to the table's namespace until an expiry by it has ended; return the task's id."""
+        name = f"{NAMESPACE}.{table.name}"
+        self._policy.attach()
+        self._done(
+            Text.assemble("policy ", (str(self._policy.identifier), "bold"), f" attached to {self._policy.target}")
+        )
+        try:
+            with self._console.status(f"Waiting for a pass over the policies, which finds {name} …"):
+                task_id = started_task(self._service, self._identifier(table), timeout_seconds=_TIMEOUT_SECONDS)
+            self._follow(task_id)
+        finally:
+            self._policy.detach()
+        return task_id
+
+    def _by_request(self, table: WrittenTable) -> str:
         expiry = ExpiryRequest(
             realm=self._stack.realm,
             identifier=self._identifier(table),
             properties={OLDER_THAN: NOW},
             requested_at=datetime.now(UTC),
         )
-        task_id = self._followed(expiry.request()).task_id
-        seconds = self._clock() - started
-        after = self._contents(table)
-        objects = self._bucket.keys(table.location)
-        expired = ExpiredTable(
-            name=table.name,
-            snapshots_before=before.snapshots,
-            snapshots_left=after.snapshots,
-            objects_before=len(table.objects),
-            lost=len(table.objects - objects),
-            added=len(objects - table.objects),
-            rows_same=after.rows == before.rows and after.tagged == before.tagged,
-            seconds=seconds,
-            history=versions_of(self._tasks, task_id),
-        )
-        counts = f"{before.snapshots - after.snapshots} snapshots expired, {expired.lost} files deleted"
-        self._done(Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), f": {counts}, {duration_text(seconds)}"))
-        return expired
+        return self._followed(expiry.request()).task_id
 
     def _contents(self, table: WrittenTable) -> Contents:
         rows, tagged = (demo_tables.rows_of(self._catalog, table.name, tag) for tag in (None, TAG))
@@ -178,7 +216,9 @@ class Demo:
 
     def _followed(self, payload: Payload) -> TaskRecord:
         """Submit a task and show it until it has ended; raises DelegationError if it takes too long."""
-        task_id = self._service.submit(payload).delegation_task_id
+        return self._follow(self._service.submit(payload).delegation_task_id)
+
+    def _follow(self, task_id: str) -> TaskRecord:
         watch = TaskWatch()
         # `transient`, because the history below shows the same once the task has ended.
         with Live(watch, console=self._console, refresh_per_second=10, transient=True):
@@ -227,7 +267,9 @@ def running_stack(
     logs = state_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=logs / "stack.log", format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    stack = LocalStack(StackOptions(state_dir=state_dir, inline_max_files=demo_tables.INLINE_MAX_FILES))
+    options = StackOptions(state_dir=state_dir, inline_max_files=demo_tables.INLINE_MAX_FILES)
+    options = replace(options, sweep_seconds=SWEEP_SECONDS, properties=trial_properties(options.warehouse))
+    stack = LocalStack(options)
     started = clock()
     with console.status("Starting the delegation service on this machine …"):
         stack.start()

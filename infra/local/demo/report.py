@@ -12,6 +12,7 @@ from rich.text import Text
 from delegation.cli.screens.watching import duration_text
 from delegation.references.errors import ReferencesNotKnown
 from delegation.wire.tasks import TaskRecord
+from infra.local.demo.upkeep import policy_of
 
 LIFE: Final = ("SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS")
 """The statuses of a task without a failure."""
@@ -79,13 +80,18 @@ class Purged:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredTable:
-    """A table whose snapshots were expired; `lost` and `added` count objects, `rows_same` is of `main` and the tag."""
+    """A table whose snapshots were expired, by a policy or by request (None).
+
+    `lost` and `added` count objects, `bytes_lost` are those of the lost ones; `rows_same` is of `main` and the tag.
+    """
 
     name: str
+    policy: str | None
     snapshots_before: int
     snapshots_left: int
     objects_before: int
     lost: int
+    bytes_lost: int
     added: int
     rows_same: bool
     seconds: float
@@ -105,10 +111,12 @@ class ExpiredTable:
             "name": self.name,
             "task_id": self.last.task_id,
             "status": self.last.status,
+            "policy": self.policy,
             "snapshots_before": self.snapshots_before,
             "snapshots_left": self.snapshots_left,
             "objects_before": self.objects_before,
             "files_deleted": self.last.files_deleted,
+            "bytes_freed": self.bytes_lost,
             "objects_left": self.objects_left,
             "rows_same": self.rows_same,
             "seconds": round(self.seconds, 1),
@@ -123,6 +131,14 @@ class ExpiredTable:
             )
         if self.last.files_deleted != self.lost or not self.lost:
             found.append(f"{self.name}: {self.last.files_deleted} files reported deleted of {self.lost} that are gone")
+        if self.last.bytes_deleted != self.bytes_lost:
+            found.append(
+                f"{self.name}: {self.last.bytes_deleted} bytes reported deleted of {self.bytes_lost} that are gone"
+            )
+        if (asked := policy_of(self.last)) != self.policy:
+            found.append(
+                f"{self.name}: {asked or 'a request'} asked for its expiry instead of {self.policy or 'a request'}"
+            )
         if self.added != 1:
             found.append(f"{self.name}: the expiry wrote {self.added} objects instead of one metadata file")
         if not self.rows_same:

@@ -1,9 +1,11 @@
 """The demo's four Iceberg tables, which pyiceberg writes through the catalog to the stack's S3."""
 
+import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -44,6 +46,16 @@ class Recipe:
     rows_per_file: int = 20
 
 
+@dataclass(frozen=True, slots=True)
+class SampleState:
+    """What a reader sees of a table: its rows, their checksum, its snapshots; and the objects at its location."""
+
+    rows: int
+    snapshots: int
+    objects: int
+    checksum: str
+
+
 ORDERS: Final = Recipe("orders", appends=3, days=2)
 EVENTS: Final = Recipe("events", appends=4, days=12)
 CUSTOMERS: Final = Recipe("customers", appends=2, days=2)
@@ -73,13 +85,18 @@ def connect(stack: Stack) -> RestCatalog:
         )
 
 
-def create(catalog: RestCatalog, recipe: Recipe, progress: Callable[[str], None]) -> Table:
+def create(
+    catalog: RestCatalog,
+    recipe: Recipe,
+    progress: Callable[[str], None],
+    properties: Mapping[str, str] = MappingProxyType({}),
+) -> Table:
     """Create a partitioned table with several snapshots, a tag on the first, and a delete that rewrote files."""
     spec = PartitionSpec(
         PartitionField(source_id=2, field_id=1000, transform=IdentityTransform(), name="region"),
         PartitionField(source_id=3, field_id=1001, transform=IdentityTransform(), name="day"),
     )
-    table = catalog.create_table((NAMESPACE, recipe.name), _SCHEMA, partition_spec=spec)
+    table = catalog.create_table((NAMESPACE, recipe.name), _SCHEMA, partition_spec=spec, properties=dict(properties))
     for append in range(recipe.appends):
         table.append(_rows(recipe, append))
         progress(f"snapshot {append + 1} of {recipe.appends + 1}")
@@ -122,6 +139,14 @@ def rows_of(catalog: RestCatalog, name: str, tag: str | None = None) -> list[dic
     return sorted(table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist(), key=lambda row: row["id"])
 
 
+def state_of(catalog: RestCatalog, bucket: "Bucket", name: str) -> SampleState:
+    """Read a table and list its location; the checksum is of every row, ordered by id."""
+    table = catalog.load_table((NAMESPACE, name))
+    rows = rows_of(catalog, name)
+    checksum = hashlib.sha256(repr(rows).encode()).hexdigest()[:12]
+    return SampleState(len(rows), len(table.snapshots()), len(bucket.keys(table.location())), checksum)
+
+
 class Bucket:
     """The object store, listed with an administrator's keys."""
 
@@ -136,8 +161,12 @@ class Bucket:
 
     def keys(self, location: str) -> frozenset[str]:
         """Return the keys of all objects below a table's location."""
+        return frozenset(self.sizes(location))
+
+    def sizes(self, location: str) -> dict[str, int]:
+        """Return the bytes of all objects below a table's location, by key."""
         where = urlsplit(location)
         pages = self._s3.get_paginator("list_objects_v2").paginate(
             Bucket=where.netloc, Prefix=f"{where.path.strip('/')}/"
         )
-        return frozenset(item["Key"] for page in pages for item in page.get("Contents", ()))
+        return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", ())}

@@ -117,13 +117,13 @@ def _context(tls: TlsFiles) -> ssl.SSLContext:
 class _HttpsHandler(HttpHandler):
     """One connection with a client certificate."""
 
-    connection: ssl.SSLSocket
+    request: ssl.SSLSocket
 
     def client_certificate(self) -> bytes:
-        return self.connection.getpeercert(binary_form=True) or b""
+        return self.request.getpeercert(binary_form=True) or b""
 
     def plain_connection(self) -> socket.socket:
-        return self.connection.unwrap()
+        return self.request.unwrap()
 
 
 class _TlsServer(ConnectionServer):

@@ -33,20 +33,26 @@ class Given:
     kept_since: int
 
 
-def ours(given: Given) -> Figures:
-    """Expire with the inline engine, bound to one core; the plan is written to the same store."""
+@dataclass(frozen=True)
+class Ours:
+    """What an expiry of ours needs; `planned` has when its plan was published."""
+
+    context: Any
+    resources: Any
+    planned: list[float]
+
+
+def _ours(given: Given) -> Ours:
     from delegation.identifiers import TableIdentifier
     from delegation.operations.expiry.context import ExpiryContext, ExpirySettings
-    from delegation.operations.expiry.phases import expire_snapshots
     from delegation.operations.expiry.retention import Retention
     from delegation.operations.purge.direct import DirectResources, MetadataFile
     from delegation.persistence.iceberg.updates.tables import updated_table
     from delegation.polaris.model import LoadedTable
     from delegation.storage.credentials import S3Settings
     from delegation.storage.locations import parse
-    from delegation.worksets.attempt import MemoryAttempt
+    from delegation.worksets.attempt import MemoryAttempt, PlanSegment
 
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     resources = DirectResources("s3://plans/bench", S3Settings(endpoint=given.url, region="us-east-1", path_style=True))
     identifier = TableIdentifier(CATALOG, ("sales",), "orders")
     store, plans = resources.store(identifier), resources.plans()
@@ -78,9 +84,18 @@ def ours(given: Given) -> Figures:
             client.put_object(Bucket=where.bucket, Key=where.key, Body=json.dumps(changed).encode())
             return self.load()
 
+    planned: list[float] = []
+
+    class Attempt(MemoryAttempt):
+        """Notes when the plan is published."""
+
+        def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+            planned.append(time.monotonic())
+            return super().publish(segment, files_planned=files_planned)
+
     catalog = Catalog()
     context = ExpiryContext(
-        attempt=MemoryAttempt("bench"),
+        attempt=Attempt("bench"),
         identifier=identifier,
         table_uuid=str(catalog.load().metadata["table-uuid"]),
         tables=catalog,
@@ -90,17 +105,45 @@ def ours(given: Given) -> Figures:
         retention=Retention(older_than_ms=given.kept_since, retain_last=1),
         settings=ExpirySettings(vended=False),
     )
+    return Ours(context, resources, planned)
+
+
+def _measured(run: Ours, expire: Callable[[], Any]) -> Figures:
     before = memory_of("VmRSS")
     started, cpu = time.monotonic(), time.process_time()
-    result = expire_snapshots(context)
+    result = expire()
     return {
         "files": result.files_deleted,
         "snapshots": len(result.snapshot_ids),
         "seconds": time.monotonic() - started,
+        "planning": run.planned[0] - started,
         "cpu": time.process_time() - cpu,
         "before_mb": before,
         "peak_mb": memory_of("VmHWM"),
     }
+
+
+def ours(given: Given) -> Figures:
+    """Expire with the inline engine, bound to one core; the plan is written to the same store."""
+    from delegation.operations.expiry.phases import expire_snapshots
+
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    run = _ours(given)
+    return _measured(run, lambda: expire_snapshots(run.context))
+
+
+def ours_on_spark(given: Given) -> Figures:
+    """Expire with the Spark engine; `cpu` and `peak_mb` are of the driver's Python alone."""
+    from pyspark.sql import SparkSession
+
+    from delegation.operations.expiry.engines.spark import expire_with_spark
+
+    builder = SparkSession.builder
+    for name, value in spark_settings(given.memory).items():
+        builder = builder.config(name, value)
+    context = builder.getOrCreate().sparkContext
+    run = _ours(given)
+    return _measured(run, lambda: expire_with_spark(context, run.context, run.resources)) | held(context)
 
 
 @contextmanager
@@ -149,6 +192,7 @@ def action(given: Given, properties: Mapping[str, str]) -> Figures:
 
 CONTENDERS: dict[str, Callable[[Given], Figures]] = {
     "ours": ours,
+    "ours on Spark": ours_on_spark,
     "action": lambda given: action(given, {}),
     "action tuned": lambda given: action(given, TUNED),
 }

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.planning import spark_tasks as planning
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.worksets.engines import shuffle, spark_tasks
+from delegation.worksets.engines import parts, shuffle, spark_tasks
 from delegation.worksets.engines.resources import ExecutorResources
 
 STARTING, READING, SORTING, WRITING, DELETING = PARTS = ("starting", "reading", "sorting", "writing", "deleting")
@@ -68,15 +67,15 @@ def _timed(clock: _Clock, what: str, generator: Callable[..., Iterator[Any]]) ->
 @functools.cache
 def _install(folder: str) -> None:
     clock = _Clock()
-    parts = (
-        (planning.ReadSources, "__call__", READING),
-        (planning.WriteChunks, "__call__", WRITING),
+    timed = (
+        (parts.SpreadSources, "__call__", READING),
+        (parts.WriteParts, "__call__", WRITING),
         (spark_tasks.DeleteChunks, "__call__", DELETING),
         (shuffle.Spread, "add", SORTING),
         (shuffle.Spread, "flush", SORTING),
         (shuffle, "merged", SORTING),
     )
-    for owner, name, what in parts:
+    for owner, name, what in timed:
         generator = _timed(clock, what, getattr(owner, name))
         setattr(owner, name, _noted(clock, folder, generator) if name == "__call__" else generator)
 

@@ -126,7 +126,7 @@ def by_a_worker(store: DynamoDbTaskStore) -> Callable[[], None]:
     def live() -> None:
         submitted = Tasks(harness.service).submit(harness.singleton, Nothing())
         worker.run_once()
-        outcome = submitted.completion.poll()
+        outcome = submitted.handle.outcome()
         assert outcome is not None
         assert outcome.status is Status.SUCCESS
 

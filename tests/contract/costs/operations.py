@@ -1,19 +1,18 @@
 """Every operation that calls DynamoDB, uncontended, on small items: one function prepares it, another runs it."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel
 
-from delegation.idempotency import record as records
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
 from delegation.idempotency.mutations.reservation import Reservation
 from delegation.idempotency.record import Record, StoredAnswer
-from delegation.idempotency.scope import Scope
-from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation
+from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation, bind
 from delegation.idempotency.store import RecordWrite
 from delegation.notifications.delivery import Notifier
 from delegation.notifications.queue import Message
@@ -70,6 +69,25 @@ class Nothing(BaseModel):
     """No parameters."""
 
 
+@dataclass(frozen=True)
+class Requested:
+    """The task of every request, which relates to the stored one by `relation`."""
+
+    relation: Relation
+
+    def first(self) -> Task:
+        return submitted("00000000-0000-4000-8000-000000000001")
+
+    def relate(self, _task: Task) -> Relation:
+        return self.relation
+
+    def conflict(self, _task: Task) -> str:
+        return ""
+
+    def again(self, task: Task, now: datetime) -> Task:
+        return resubmitted(task, now)
+
+
 class Harness:
     """Tasks and records in DynamoDB, a queue in memory, and a clock that does not move."""
 
@@ -99,7 +117,7 @@ class Harness:
 
     def record(self, task: Task, **changes: Any) -> Record:
         values: dict[str, Any] = {"payload_hash": "a" * 64, "answer": ANSWER, "now": NOW, "nonce": nonce()}
-        return records.bind(SCOPE, task=task, **{**values, **changes})
+        return bind(SCOPE, task=task, **{**values, **changes})
 
     def request(
         self, *, keyed: bool, synchronous: bool = False, relation: Relation = Relation.ATTACH
@@ -107,10 +125,7 @@ class Harness:
         return IdempotentRequest(
             scope=SCOPE if keyed else None,
             payload_hash=payload_hash,
-            first=submitted("00000000-0000-4000-8000-000000000001"),
-            relate=lambda _task: relation,
-            conflict=lambda _task: "",
-            again=resubmitted,
+            wanted=Requested(relation),
             answer_now=None if synchronous else (lambda _task: ANSWER),
             answer_of=lambda _task: StoredAnswer(200, "{}"),
         )
@@ -174,18 +189,18 @@ def revise_due(harness: Harness) -> Act:
     return lambda: harness.store.apply(Revise(task, touched(task, due_at=NOW + 2 * HOUR)))
 
 
-def owe(harness: Harness) -> Act:
+def announce(harness: Harness) -> Act:
     task = harness.put(Status.RUNNING, notify=("callback:catalog",))
     return lambda: harness.store.apply(Advance(task, succeeded(task)))
 
 
-def owe_late(harness: Harness) -> Act:
+def announce_late(harness: Harness) -> Act:
     task = harness.put(Status.SUCCESS)
     return lambda: harness.store.apply(Expect(task, joined(task, ("callback:catalog",))[1]))
 
 
 def owed(harness: Harness, act: Callable[[DynamoDbNotificationStore, Notification], object]) -> Act:
-    """Return an operation on a notification that a task owes."""
+    """Return an operation on a notification that a task announces."""
     task = harness.put(Status.SUCCESS, notify=("callback:catalog",))
     (one,) = owed_by([task])
     store = DynamoDbNotificationStore(harness.store)
@@ -313,15 +328,15 @@ def poll(harness: Harness, *, ended: bool) -> Act:
     submission = harness.tasks.submit(harness.behavior, Nothing())
     if ended:
         harness.service.operators.cancel(submission.task_id)
-    return submission.completion.poll
+    return submission.handle.outcome
 
 
 def replay(harness: Harness, *, ended: bool) -> Act:
     accepted = harness.acceptance.accept(harness.request(keyed=True))
     if ended:
         harness.service.operators.cancel(accepted.task.task_id)  # type: ignore[union-attr]
-        harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER)  # its lifetime begins
-    return lambda: harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER)
+        harness.acceptance.accept(harness.request(keyed=True))  # its lifetime begins
+    return lambda: harness.acceptance.accept(harness.request(keyed=True))
 
 
 def attached(harness: Harness) -> Act:
@@ -432,8 +447,8 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.apply(Revise)": revise,
     "TaskStore.apply(Revise) that moves `due_at`": revise_due,
     "TaskStore.apply(Expect)": expect,
-    "TaskStore.apply(Advance) to an end that owes a callback": owe,
-    "TaskStore.apply(Expect) that owes a callback": owe_late,
+    "TaskStore.apply(Advance) to an end with a callback": announce,
+    "TaskStore.apply(Expect) with a callback": announce_late,
     "NotificationStore.notification": lambda harness: owed(
         harness, lambda store, one: store.notification(one.task_id, one.notification_id)
     ),
@@ -518,15 +533,14 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "Tasks.submit, attached": attach,
     "Tasks.submit, a child": child,
     "Tasks.submit, a second child": second_child,
-    "Completion.poll, before the outcome": lambda harness: poll(harness, ended=False),
-    "Completion.poll, after the outcome": lambda harness: poll(harness, ended=True),
+    "Handle.outcome, before the outcome": lambda harness: poll(harness, ended=False),
+    "Handle.outcome, after the outcome": lambda harness: poll(harness, ended=True),
     "Acceptance.accept": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=False)),
     "Acceptance.accept with a key": lambda harness: lambda: harness.acceptance.accept(harness.request(keyed=True)),
     "Acceptance.accept with a key, attached": attached,
     "Acceptance.accept with a key, submitted again": again,
-    "Acceptance.known": lambda harness: lambda: harness.acceptance.known(SCOPE, payload_hash, lambda _task: ANSWER),
-    "Acceptance.known, replayed while it runs": lambda harness: replay(harness, ended=False),
-    "Acceptance.known, replayed": lambda harness: replay(harness, ended=True),
+    "Acceptance.accept, replayed while it runs": lambda harness: replay(harness, ended=False),
+    "Acceptance.accept, replayed": lambda harness: replay(harness, ended=True),
     "Acceptance.outcome, before it": outcome,
     "Acceptance.conclude": conclude,
 }

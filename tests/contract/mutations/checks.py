@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import pytest
 
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import IdempotencyError
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.errors import ReservationConflict
 from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationState
 from delegation.idempotency.mutations.store import ReservationStore
-from delegation.idempotency.scope import Scope
 from tests.kit.errors import coded
 
 Check = Callable[[ReservationStore], None]

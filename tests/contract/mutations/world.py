@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.errors import MutationInProgress, RecordOutcomeUnknown, RecordsUnavailable
 from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
 from delegation.idempotency.mutations.store import ReservationStore
-from delegation.idempotency.scope import Scope
 from tests.contract.mutations.checks import NOW, nonce
 from tests.kit.clocks import Clock
 

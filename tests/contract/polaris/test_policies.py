@@ -18,6 +18,7 @@ from delegation.timestamps import utc_now
 from delegation.upkeep.rules.content import PolicyInvalid, content_of
 from delegation.upkeep.rules.types import PolicyType
 from tests.contract.polaris.world import ALL_ROLES, TLS, PolarisView, encoded, table
+from tests.kit.errors import coded
 
 EXPIRY, ORPHANS = "system.snapshot-expiry", "system.orphan-file-removal"
 ENABLED = json.dumps({"version": "2025-02-03", "enable": True, "config": {"max_snapshot_age_days": 7}})
@@ -97,9 +98,9 @@ def test_a_policy_is_created_loaded_listed_and_deleted(world: PolarisView, conne
     ]
     assert list(client.list_policies(identifier.catalog, identifier.namespace, ORPHANS)) == [named(world, "orphans")]
     client.delete(identifier)
-    with pytest.raises(errors.NoSuchPolicy):
+    with pytest.raises(errors.PolarisError, check=coded("NO_SUCH_POLICY")):
         client.load(identifier)
-    with pytest.raises(errors.NoSuchPolicy):
+    with pytest.raises(errors.PolarisError, check=coded("NO_SUCH_POLICY")):
         client.delete(identifier)
 
 
@@ -107,7 +108,7 @@ def test_a_name_is_taken_once(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     identifier = made(world, client, "keep")
-    with pytest.raises(errors.PolicyAlreadyExists):
+    with pytest.raises(errors.PolarisError, check=coded("POLICY_ALREADY_EXISTS")):
         client.create(identifier, EXPIRY, ENABLED)
 
 
@@ -118,7 +119,7 @@ def test_an_update_needs_the_current_version_and_makes_the_next(world: PolarisVi
     first = client.load(identifier).version
     changed = client.update(identifier, DISABLED, version=first, description="off")
     assert (changed.version, changed.content, changed.description) == (first + 1, DISABLED, "off")
-    with pytest.raises(errors.PolicyChanged):
+    with pytest.raises(errors.PolarisError, check=coded("POLICY_CHANGED")):
         client.update(identifier, ENABLED, version=first)
     assert client.load(identifier).content == DISABLED
 
@@ -139,7 +140,7 @@ def test_an_update_needs_the_current_version_and_makes_the_next(world: PolarisVi
 def test_polaris_refuses_what_its_type_does_not_know(world: PolarisView, connect: Connect, content: str) -> None:
     world.namespace()
     client = connect()
-    with pytest.raises(errors.PolicyRefused):
+    with pytest.raises(errors.PolarisError, check=coded("POLICY_REFUSED")):
         client.create(named(world, "keep"), EXPIRY, content)
 
 
@@ -156,7 +157,7 @@ def test_polaris_stores_a_text_for_enable_with_which_the_service_executes_nothin
 def test_an_age_below_zero_is_refused(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
-    with pytest.raises(errors.PolicyRefused):
+    with pytest.raises(errors.PolarisError, check=coded("POLICY_REFUSED")):
         client.create(named(world, "o"), ORPHANS, '{"enable": true, "max_orphan_file_age_in_days": -1}')
 
 
@@ -179,11 +180,11 @@ def test_a_policy_applies_from_where_it_is_attached_until_it_is_detached(world: 
     assert applied(client, place(world)) == []
     assert applied(client, target, ORPHANS) == []
     assert applied(client, target, "no-such-type") == []
-    with pytest.raises(errors.PolicyInUse):
+    with pytest.raises(errors.PolarisError, check=coded("POLICY_IN_USE")):
         client.delete(identifier)
     client.detach(identifier, target)
     assert applied(client, target) == []
-    with pytest.raises(errors.PolicyNotAttached):
+    with pytest.raises(errors.PolarisError, check=coded("POLICY_NOT_ATTACHED")):
         client.detach(identifier, target)
 
 
@@ -228,7 +229,7 @@ def test_one_policy_of_a_type_is_attached_to_a_place(world: PolarisView, connect
     client = connect()
     first, second = made(world, client, "first"), made(world, client, "second")
     client.attach(first, place(world))
-    with pytest.raises(errors.PolicyTypeAttached):
+    with pytest.raises(errors.PolarisError, check=coded("POLICY_TYPE_ATTACHED")):
         client.attach(second, place(world))
     client.delete(first, detach_all=True)
     client.attach(second, place(world))
@@ -255,7 +256,7 @@ def test_each_thing_that_does_not_exist_has_its_error(world: PolarisView, connec
     world.namespace()
     client = connect()
     identifier = made(world, client, "keep")
-    with pytest.raises(errors.NoSuchPolicy):
+    with pytest.raises(errors.PolarisError, check=coded("NO_SUCH_POLICY")):
         client.attach(named(world, "none"), place(world))
     with pytest.raises(errors.NoSuchTable):
         client.attach(identifier, place(world, table="none"))

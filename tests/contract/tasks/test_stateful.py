@@ -23,7 +23,7 @@ from delegation.persistence.backends.memory import MemoryBackend
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskError, TaskExists
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore, row_of
+from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
 from tests.contract.task_tables import moto, task_store
@@ -62,7 +62,7 @@ class Model:
 
     def expected(self, change: TaskChange) -> Task | type[TaskError]:
         """Return what a change that was not applied before must lead to, without applying it."""
-        task_id = (change.after if isinstance(change, Advance | Revise) else change.task).task_id
+        task_id = change.after.task_id
         head = self.heads.get(task_id)
         match change:
             case Create(task):
@@ -77,11 +77,11 @@ class Model:
     def apply(self, change: TaskChange) -> None:
         if isinstance(change, Expect):
             return
-        after = change.task if isinstance(change, Create) else change.after
+        after = change.after
         self.heads[after.task_id] = after
         steps = change.rows if isinstance(change, Advance) else (after,)
         if not isinstance(change, Revise):
-            self.rows.setdefault(after.task_id, []).extend(row_of(step) for step in steps)
+            self.rows.setdefault(after.task_id, []).extend(step.row for step in steps)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -109,7 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.applied.append(change)
                 self.seen.append(expected)
             return
-        task_id = (change.after if isinstance(change, Advance | Revise) else change.task).task_id
+        task_id = change.after.task_id
         with pytest.raises(expected) as refusal:
             self.store.apply(change)
         assert refusal.type is expected
@@ -159,7 +159,7 @@ class StoreMachine(RuleBasedStateMachine):
     def repeat(self, data: st.DataObject) -> None:
         """The same change again, as after a lost answer: it returns and changes nothing."""
         change = data.draw(st.sampled_from(self.applied[-4:]))
-        after = change.task if isinstance(change, Create) else change.after  # type: ignore[union-attr]
+        after = change.after
         head = self.model.heads[after.task_id]
         if isinstance(change, Revise) and head.nonce != after.nonce:
             expected = StaleTask if head.version != change.before.version else RevisionConflict

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from unittest import mock
 
 from delegation.operations.orphans.context import OrphanContext, OrphanResult
+from delegation.storage import memory
 from delegation.storage.memory import Faults
 from delegation.worksets.engines import spark as spark_jobs
 from tests.faults.crashes.kills import POLL_SECONDS, KilledRuns, main
@@ -69,7 +70,9 @@ class OrphanExecutors(KilledRuns[OrphanStory]):
 
             ctx.store.delete_unchanged = delete  # type: ignore[assignment,method-assign]
 
-        result = self.remove(story.world, story.table, switch, prepare=take_at_first_delete)
+        # Executors list the pages after the first one of each part.
+        with mock.patch.object(memory, "PAGE", 3):
+            result = self.remove(story.world, story.table, switch, prepare=take_at_first_delete)
         story.deleted = result.files_deleted
         return result
 
@@ -106,7 +109,11 @@ class OrphanExecutors(KilledRuns[OrphanStory]):
         # The same names in each run, by which the switch knows a call again.
         ctx = replace(ctx, nonce=lambda: f"{next(numbers):04x}")
         prepare(ctx)
-        with mock.patch.object(spark_jobs, "POLL_SECONDS", POLL_SECONDS):
+        # Few rows are spread over several parts.
+        with (
+            mock.patch.object(spark_jobs, "POLL_SECONDS", POLL_SECONDS),
+            mock.patch.object(spark_jobs, "_ROWS_PER_TASK", 8),
+        ):
             return remove_with_spark(self.spark, ctx, self.server.resources(ctx))  # type: ignore[arg-type]
 
 

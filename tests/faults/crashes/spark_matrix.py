@@ -87,7 +87,7 @@ class SparkMatrix:
     def _purge(self, point: Point, switch: Switch) -> None:
         ctx = point.attempt(switch)
         with (
-            mock.patch.object(spark_engine, "_ROWS_PER_TASK", _ROWS_A_TASK),
+            mock.patch.object(spark_jobs, "_ROWS_PER_TASK", _ROWS_A_TASK),
             mock.patch.object(spark_jobs, "POLL_SECONDS", _POLL_SECONDS),
         ):
             spark_engine.purge_with_spark(self.spark, ctx, self._resources(ctx))

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from delegation.errors import DelegationError, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.storage.base import BatchResult, ObjectStore, PlanStore
-from delegation.storage.listing.model import ListedObject, UnchangedResult
+from delegation.storage.listing.model import ListedObject, ListedPage, UnchangedResult
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import Attempt
@@ -254,6 +254,10 @@ class RemoteStore:
     def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
         result: UnchangedResult = self.resources.request("store", "delete_unchanged", bucket, listed)
         return result
+
+    def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
+        page: ListedPage = self.resources.request("store", "page", bucket, prefix, after=after)
+        return page
 
     def probe_delete(self, prefix: str) -> str | None:
         code: str | None = self.resources.request("store", "probe_delete", prefix)

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from delegation.operations.expiry.phases import expire_snapshots
 from tests.faults.expiry.events import EVENTS, Event, commit_arrives
-from tests.faults.expiry.tale import Answer, Calls, Tale
+from tests.faults.expiry.tale import Answer, Calls, Expire, Tale
 
 ANSWERS: Sequence[Answer] = ("at once", "lost", "late")
 
@@ -49,18 +50,18 @@ class Tally:
     ends: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def add(self, play: Play) -> None:
-        """Play and count."""
-        tale, found = perform(play)
+    def add(self, play: Play, expire: Expire = expire_snapshots) -> None:
+        """Play with an engine and count."""
+        tale, found = perform(play, expire)
         self.plays += 1
         self.windows += bool(tale.windows())
         self.ends[getattr(tale.ended, "code", "") or getattr(tale.ended, "status", "none")] += 1
         self.wrong += [f"{play}: {one}" for one in found]
 
 
-def perform(play: Play) -> tuple[Tale, list[str]]:
-    """Play; return the state at the end and what is wrong."""
-    tale = Tale(tight=play.tight, answer=play.answer)
+def perform(play: Play, expire: Expire = expire_snapshots) -> tuple[Tale, list[str]]:
+    """Play with an engine; return the state at the end and what is wrong."""
+    tale = Tale(tight=play.tight, answer=play.answer, expire=expire)
     acts = _acts(tale, play.events)
     ended = tale.attempt(Calls(acts, kill_at=play.kill_at, after=play.after))
     found = tale.wrong_files()
@@ -94,9 +95,9 @@ class Acts:
 
 
 @cache
-def calls_of(*, tight: bool, answer: Answer = "at once") -> int:
+def calls_of(*, tight: bool, answer: Answer = "at once", expire: Expire = expire_snapshots) -> int:
     """Return the number of calls of an undisturbed attempt."""
-    tale, calls = Tale(tight=tight, answer=answer), Calls({})
+    tale, calls = Tale(tight=tight, answer=answer, expire=expire), Calls({})
     tale.attempt(calls)
     return calls.calls
 

@@ -5,6 +5,7 @@ of the table, a pass over the other tables, a look at the policy. What happens b
 follow it cannot be seen, by Iceberg's own action neither: such a case is a window, counted and not judged.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,8 @@ Look = Literal["load", "neighbours", "policy", "renewal"]
 Answer = Literal["at once", "lost", "late"]
 """Of the first commit: it is made and answered, made and not answered, or neither until an event has it arrive."""
 Ended = ExpiryResult | DelegationError
+Expire = Callable[[ExpiryContext], ExpiryResult]
+"""One attempt by an engine."""
 FOREVER: Final = 2**62
 ASKED: Final = Retention(older_than_ms=FOREVER, retain_last=1, max_ref_age_ms=3 * MINUTE)
 """What the expiry is asked for: whatever no ref is at, and refs whose snapshots are older than three minutes."""
@@ -54,16 +57,19 @@ class Calls(Faults):
     ) -> None:
         super().__init__(kill_at=kill_at, after=after)
         self._before = dict(before)
+        self._one_at_a_time = threading.RLock()
         self.done: list[str] = []
 
     @contextmanager
     def call(self, name: str) -> Iterator[None]:
-        act = self._before.pop(self.calls + 1, None)
-        if act is not None:
-            act()
-        with super().call(name):
-            self.done.append(name)
-            yield
+        # Executors call beside the driver: what happens before a call happens before all that follow.
+        with self._one_at_a_time:
+            act = self._before.pop(self.calls + 1, None)
+            if act is not None:
+                act()
+            with super().call(name):
+                self.done.append(name)
+                yield
 
 
 class Vending:
@@ -144,6 +150,7 @@ class Tale:
     pointer_moved: bool = False
     plan_lost: bool = False
     deleted_by_others: set[str] = field(default_factory=set)
+    expire: Expire = expire_snapshots
 
     def __post_init__(self) -> None:
         self.is_answered = self.answer == "at once"
@@ -248,7 +255,7 @@ class Tale:
     def attempt(self, calls: Calls) -> Ended | None:
         """Run one attempt; return how the task ends, None if it is tried again."""
         try:
-            self.ended = expire_snapshots(self.context(calls))
+            self.ended = self.expire(self.context(calls))
         except Killed:
             return None
         except DelegationError as error:

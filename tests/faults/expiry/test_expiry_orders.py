@@ -14,9 +14,12 @@ from delegation.storage.locations import canonical
 from tests.effort import THOROUGH
 from tests.faults.expiry.events import EVENTS, Event, add_files, bring_file_back, clone, detach_policy, tag_old
 from tests.faults.expiry.matrix import Play, Tally, calls_of, pairs, perform, singles, unanswered
+from tests.faults.expiry.spark_matrix import selected
+from tests.unit.operations.expiry.spark.executors_here import expire_with_executors_here
 
 _STEP = 23 if THOROUGH else 53
 _PAIRS = 60 if THOROUGH else 30
+_ROUNDS = 12 if THOROUGH else 6
 
 
 def wrong_of(plays: Sequence[Play]) -> list[str]:
@@ -39,7 +42,18 @@ def test_pairs_of_events_delete_nothing_that_anyone_reads() -> None:
     assert wrong_of(list(pairs(_PAIRS, seed=30))) == []
 
 
-def _takes_nothing_out(_steps: DeleteSteps, _needed: object, table: LoadedTable) -> tuple[str, frozenset[str]]:
+@pytest.mark.parametrize("event", EVENTS, ids=[event.__name__ for event in EVENTS])
+def test_nor_is_it_deleted_by_executors(event: Event) -> None:
+    tally = Tally()
+    for play in selected(expire_with_executors_here, _ROUNDS, [event]):
+        tally.add(play, expire_with_executors_here)
+    assert (tally.plays, tally.wrong) == (_ROUNDS, [])
+
+
+def _takes_nothing_out(
+    _steps: DeleteSteps, _needed: object, table: LoadedTable, known: object = None
+) -> tuple[str, frozenset[str]]:
+    del known
     return canonical(table.metadata_location), frozenset()
 
 

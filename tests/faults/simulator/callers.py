@@ -2,14 +2,15 @@
 
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon
 from delegation.idempotency.record import StoredAnswer
-from delegation.idempotency.scope import Scope
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
 from delegation.tasks.errors import (
     LeaseLost,
@@ -175,10 +176,7 @@ class Callers:
         return IdempotentRequest(
             scope=scope,
             payload_hash=lambda _rule: "a" * 64,
-            first=first_version(task_id, actor, synchronous=synchronous),
-            relate=relation,
-            conflict=lambda _task: "nothing",
-            again=lambda task, now: resubmitted(task, now, synchronous=synchronous),
+            wanted=KeyedWork(task_id, actor, synchronous),
             answer_now=None if synchronous else (lambda task: StoredAnswer(202, task.task_id)),
             answer_of=answer_of,
         )
@@ -206,7 +204,7 @@ class Callers:
         for _ in range(2000):
             actor.sleep(self.world.seconds(1, 60))
             try:
-                outcome = submitted.completion.poll()
+                outcome = submitted.handle.outcome()
             except PASSING:
                 continue
             except TaskNotFound:
@@ -230,10 +228,27 @@ class Callers:
                 attempted(lambda task_id=task_id: service.writes.change(task_id, retried_by_hand))
 
 
-def relation(task: Task) -> Relation:
-    if not task.is_terminal:
-        return Relation.ATTACH
-    return Relation.REPLAY if task.status is Status.SUCCESS else Relation.RESUBMIT
+@dataclass(frozen=True)
+class KeyedWork:
+    """The task of a request with a key."""
+
+    task_id: str
+    actor: Actor
+    synchronous: bool
+
+    def first(self) -> Task:
+        return first_version(self.task_id, self.actor, synchronous=self.synchronous)
+
+    def relate(self, task: Task) -> Relation:
+        if not task.is_terminal:
+            return Relation.ATTACH
+        return Relation.REPLAY if task.status is Status.SUCCESS else Relation.RESUBMIT
+
+    def conflict(self, _task: Task) -> str:
+        return "nothing"
+
+    def again(self, task: Task, now: datetime) -> Task:
+        return resubmitted(task, now, synchronous=self.synchronous)
 
 
 def first_version(task_id: str, actor: Actor, *, synchronous: bool) -> Task:

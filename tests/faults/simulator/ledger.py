@@ -9,7 +9,7 @@ from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses.lookout import PAUSED
-from delegation.tasks.stores.base import Adopt, Advance, Create, Expect, Revise, TaskChange, row_of
+from delegation.tasks.stores.base import Adopt, Advance, Expect, Revise, TaskChange
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.attempt_context import CHECK_EVERY
 from delegation.tasks.work.maintenance import MaintenanceReport
@@ -66,7 +66,7 @@ class Ledger:
         """Check a change that was applied, unless it is a repetition."""
         if isinstance(change, Expect):
             return
-        task = change.task if isinstance(change, Create) else change.after
+        task = change.after
         if task.nonce in self.nonces:
             return
         self.nonces.add(task.nonce)
@@ -78,7 +78,7 @@ class Ledger:
         steps = change.rows if isinstance(change, Advance) else (task,)
         if not isinstance(change, Revise | Adopt):
             self.moved_at[task.task_id] = now
-            self.rows[task.task_id] += [row_of(step) for step in steps]
+            self.rows[task.task_id] += [step.row for step in steps]
         for step in steps:
             self._check_step(before, step)
             self._check_jobs(step)
@@ -92,7 +92,7 @@ class Ledger:
 
     def refused(self, change: TaskChange, error: Exception) -> None:
         """Check a change that was refused."""
-        task = change.after if hasattr(change, "after") else change.task
+        task = change.after
         only_expects = isinstance(change, Expect) or (isinstance(change, Adopt) and change.only_expects)
         if only_expects or task.nonce not in self.nonces:
             return

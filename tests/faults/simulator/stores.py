@@ -151,7 +151,7 @@ class PersistenceWithoutNonces(PersistenceInMemory):
     """Does not recognize a repeated write by its nonce."""
 
     def apply(self, change: TaskChange) -> Task:
-        task_id = change.task.task_id if isinstance(change, Create | Expect) else change.before.task_id
+        task_id = change.after.task_id
         head = self.get(task_id)
         if isinstance(change, Create) and head is not None:
             raise TaskExists(task_id, head)

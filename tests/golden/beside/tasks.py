@@ -19,12 +19,12 @@ from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.life.sizes import MOST_RESULT
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT, ReadPauses
 from delegation.tasks.pauses.model import PauseMode, PauseScope
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.stores.results import MOST_RESULT
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
@@ -171,7 +171,7 @@ def limited(table: LivedTable) -> None:
 
 
 def notifying(table: LivedTable) -> None:
-    """Two ends owe an event and a callback each; the first one's were tried once, and its callback is a dead letter."""
+    """Two ends announce an event and a callback each; the first one's were tried, and its callback is a dead letter."""
     policy = table.policies.notifications
     for number in (1, 2):
         table.submit(number, "orders", callback="catalog")

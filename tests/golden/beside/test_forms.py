@@ -14,6 +14,7 @@ import cbor2
 import pytest
 
 from delegation.cli.tombstones.receipts import ReceiptFile
+from delegation.errors import GuardRefused
 from delegation.gateway.drop import tombstones as drops
 from delegation.gateway.drop.tombstones import ENDED
 from delegation.idempotency.errors import KeyConflict
@@ -22,7 +23,7 @@ from delegation.idempotency.mutations.service import How
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.notifications.delivery import DeliveryOutcome, Notifier, send_due
 from delegation.notifications.queue import SqsNotificationQueue, parse
-from delegation.operations.purge.direct import DirectHead, PlanOfAnotherTable
+from delegation.operations.purge.direct import DirectHead
 from delegation.orchestration.admission import Inbox
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.references.model import PassNeeded
@@ -37,6 +38,7 @@ from tests.golden.beside.forms import FORMS, recorded_now, store_of, table_of, u
 from tests.golden.beside.stores import CHUNKS, METADATA, Kernel, table
 from tests.golden.beside.tasks import AUDIT, NOTIFIED, ONE_AT_ONCE, REALM, LivedTable, task_id
 from tests.golden.record import BESIDE_FOLDER, STALE, former_release, without_texts
+from tests.kit.errors import coded
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW
 
 FORMER = former_release() / BESIDE_FOLDER.name
@@ -262,7 +264,7 @@ def test_marks_and_plans_of_commands_are_read(tmp_path: Any) -> None:
     head = DirectHead(store)
     assert (head.read(), head.table_uuid(METADATA)) == ((PlanSegment("-/1-abc", "0" * 64),), "uuid-1")
     assert head.protected == {"s3://b/u/metadata/00001.metadata.json"}
-    with pytest.raises(PlanOfAnotherTable):
+    with pytest.raises(GuardRefused, check=coded("PLAN_OF_ANOTHER_TABLE")):
         head.table_uuid("s3://b/u/metadata/00001.metadata.json")
     path = tmp_path / "receipt.json"
     path.write_bytes(store.objects["cascade.json"])

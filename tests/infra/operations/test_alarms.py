@@ -58,6 +58,7 @@ def test_refused_work_and_a_broken_machine_are_different_alarms() -> None:
         "TombstonesFailed",
         "TombstonesStuck",
         "PoliciesInvalid",
+        "UpkeepBehind",
     }
     assert all(rule.description(None).startswith(f"[{rule.concern}] ") for rule in ALARMS)
 

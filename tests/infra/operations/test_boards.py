@@ -55,6 +55,7 @@ def test_every_wanted_metric_is_shown_somewhere() -> None:
         "TombstonesFailed",
         "TombstonesStuck",
         "PoliciesInvalid",
+        "UpkeepWaitSeconds",
         "DispatchFailed",
         "WorkerErrors",
         "KeysUnavailable",

@@ -16,7 +16,7 @@ from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.submission import purge_of, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
-from delegation.gateway.drop.upkeep import look_after_all
+from delegation.gateway.drop.upkeep import settle_all
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.inline import purge_table
@@ -27,7 +27,7 @@ from delegation.persistence.catalogs.realms import RealmCatalog
 from delegation.persistence.commits.directories import directory_of
 from delegation.persistence.commits.entities import EntityHead
 from delegation.persistence.commits.waiting import WAITING_TYPE, WaitingChange, WaitingQueue
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
@@ -36,11 +36,12 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.timestamps import utc_now
+from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.wiring.gateway.drop import drop_steps, required_tombstones
 from delegation.wiring.persistence import count_unreadable
 from delegation.wiring.spark import job as spark_job
 from delegation.wiring.tasks import task_service
-from delegation.wiring.upkeep.policies import count_policies
+from delegation.wiring.upkeep.policies import count_policies, count_wait
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
 from tests.contract.test_tombstone_store import HIDDEN, TABLE, create_tombstone_table
@@ -233,7 +234,7 @@ class Refusing:
         raise PolarisForbidden("not authorized")
 
 
-def test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm(
+def test_a_tombstone_that_cannot_be_settled_raises_its_alarm(
     site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
 ) -> None:
     catalog: Any = Refusing()
@@ -242,12 +243,19 @@ def test_a_tombstone_that_cannot_be_looked_after_raises_its_alarm(
     record = records.pending("POLARIS", TABLE, HIDDEN, began, expected_uuid="u", caller="principal:ann", waits=False)
     site.records.put(record)
     for number in range(records.STUCK_AFTER):
-        assert look_after_all(steps, lambda: None).troubled == 1
+        assert settle_all(steps, lambda: None).troubled == 1
         raised = watched["TombstonesStuck"].is_raised_by(watched["TombstonesStuck"].values_in(capsys.readouterr().out))
         assert raised is (number == records.STUCK_AFTER - 1)
         found = site.records.get(record.tombstone_id)
         assert found is not None
         site.records.replace(found.model_copy(update={"check_at": began, "nonce": f"due-{number}"}), found)
+
+
+class NoPolicies:
+    """A catalog that does not answer."""
+
+    def applicable(self, *_: Any, **__: Any) -> Any:
+        raise PolarisUnavailable("no answer")
 
 
 def test_a_policy_that_is_not_valid_raises_its_alarm(watched: WatchedTemplate, capsys: Printed) -> None:
@@ -260,6 +268,22 @@ def test_a_policy_that_is_not_valid_raises_its_alarm(watched: WatchedTemplate, c
         printed = capsys.readouterr().out
         assert alarm.is_raised_by(alarm.values_in(printed)) is is_raised
         assert ("lake.gov.keep" in printed) is is_raised
+
+
+def test_a_table_that_waits_for_its_upkeep_raises_its_alarm(watched: WatchedTemplate, capsys: Printed) -> None:
+    """The catalog does not answer, so no pass gets further than the first request."""
+    upkeep = UpkeepWorld()
+    upkeep.write("a", [30.0, 1.0])
+    upkeep.policies.attach(WEEK, "ns")
+    upkeep.run(settings=UpkeepSettings(at_once=0))
+    alarm = watched["UpkeepBehind"]
+    for days, is_raised in ((7, False), (2, True)):
+        upkeep.later(days=days)
+        with pytest.raises(PolarisUnavailable):
+            upkeep.run(policies=NoPolicies(), waited=count_wait)
+        printed = capsys.readouterr().out
+        assert alarm.is_raised_by(alarm.values_in(printed)) is is_raised
+        assert "lake.ns.a" in printed
 
 
 def test_a_waiting_change_that_does_not_decode_raises_its_alarm(watched: WatchedTemplate, capsys: Printed) -> None:

@@ -265,7 +265,7 @@ UNSEEN: Final = (
         _ENDING,
         ("sqs:SendMessage",),
         _CALLBACKS,
-        "Any of them may end a task and send what its end owes; the recorded run ends its tasks in others.",
+        "Any of them may end a task and send what its end announces; the recorded run ends its tasks in others.",
     ),
     Unseen(
         (*_ENDING, "prepare"),

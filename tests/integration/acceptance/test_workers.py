@@ -14,7 +14,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Create
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from infra.local.demo.tables import NAMESPACE
 from tests.integration.acceptance.world import LIFE, SMALL, WIDE, eventually
 

@@ -37,7 +37,9 @@ def test_demo_purges_two_tables_expires_snapshots_of_one_and_does_not_change_a_f
     assert all(table["files_deleted"] == table["files_before"] > 0 for table in found["tables"])
     expired = found["expired"]
     assert (expired["status"], expired["snapshots_left"], expired["rows_same"]) == ("SUCCESS", 2, True)
+    assert expired["policy"] == "lake.shop.keep-newest"
     assert expired["snapshots_before"] > 2
+    assert expired["bytes_freed"] > 0
     # The commit wrote one object, the table's new metadata.
     assert expired["files_deleted"] == expired["objects_before"] + 1 - expired["objects_left"] > 0
     assert not (tmp_path / "stack.json").exists()  # the stack has ended and its credentials are deleted

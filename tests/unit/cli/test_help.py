@@ -23,7 +23,8 @@ def commands(command, words=("delegation",)):
 
 
 ALL = dict(commands(get_command(build(()))))
-LEAVES = [words for words, command in ALL.items() if not hasattr(command, "commands")]
+FORMER_NAMES = [words for words, command in ALL.items() if command.hidden]
+LEAVES = [words for words, command in ALL.items() if not hasattr(command, "commands") and words not in FORMER_NAMES]
 
 
 def options(words):
@@ -90,6 +91,11 @@ def test_advice_names_commands_and_options_that_exist():
 @pytest.mark.parametrize("words", LEAVES)
 def test_every_command_takes_json(words):
     assert "--json" in [name for parameter in options(words) for name in parameter.opts]
+
+
+@pytest.mark.parametrize("words", FORMER_NAMES)
+def test_docs_name_the_former_name_of_a_command(words):
+    assert f"`{words}`" in DOCS.read_text(encoding="utf-8")
 
 
 def test_docs_describe_no_other_command():

@@ -1,10 +1,13 @@
 import pytest
 
-from delegation.cli.problems import _OTHERWISE, next_step
+from delegation.cli.problems import _OF_CODES, _OTHERWISE, next_step
 from delegation.client import errors as client
 from delegation.client.errors import HttpError
+from delegation.errors import DelegationError
 from delegation.polaris import errors as polaris
+from delegation.polaris.answers import POLICY_CODES
 from delegation.tasks import errors as tasks
+from tests.kit.errors import made_with_code
 
 
 def below(kind):
@@ -30,6 +33,12 @@ FORESEEN = [
 @pytest.mark.parametrize("kind", FORESEEN, ids=lambda kind: kind.__name__)
 def test_each_foreseen_error_has_a_specific_next_step(kind):
     assert next_step(bare(kind)) != _OTHERWISE
+
+
+def test_each_code_with_a_step_of_its_own_is_raised_and_has_that_step():
+    raised = {*(made.code for made in made_with_code()), *POLICY_CODES.values()}
+    assert _OF_CODES.keys() - raised == set()
+    assert {code: next_step(DelegationError("no", code=code)) for code in _OF_CODES} == _OF_CODES
 
 
 def test_next_step_names_the_task_of_the_error():

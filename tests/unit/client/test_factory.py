@@ -119,7 +119,7 @@ def test_the_default_connection_has_the_settings_of_the_environment(monkeypatch)
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("DELEGATION_EDGE_URL")
     with connect_to("https://edge/delegation-service/api") as client:
-        assert client._calls.base_url == "https://edge/delegation-service/api"
+        assert client.operations.base_url == "https://edge/delegation-service/api"
     monkeypatch.delenv("DELEGATION_CLIENT_SECRET")
     with pytest.raises(ClientMisconfigured, match="DELEGATION_CLIENT_SECRET"):
         connect_to("https://edge/delegation-service/api")

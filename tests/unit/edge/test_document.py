@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.edge.document import MAX_DEPTH, MAX_DIGITS, path_of, read_body
-from delegation.edge.errors import BadRequest, InvalidJson, PayloadTooLarge
+from delegation.edge.errors import BadRequest, EdgeError, InvalidJson
 from delegation.idempotency.canonical import payload_hash
+from tests.kit.errors import coded
 from tests.kit.outcomes import outcome
 from tests.unit.edge.requests import SECRET, loaded
 
@@ -111,7 +112,7 @@ def test_the_size_limit_counts_bytes_not_characters(encoded: bool) -> None:
         return base64.b64encode(text.encode()).decode() if encoded else text
 
     assert read_body(body(1000), is_base64=encoded, limit_bytes=1000)
-    with pytest.raises(PayloadTooLarge, match="1000 bytes"):
+    with pytest.raises(EdgeError, check=coded("PAYLOAD_TOO_LARGE"), match="1000 bytes"):
         read_body(body(1002), is_base64=encoded, limit_bytes=1000)
 
 

@@ -1,11 +1,9 @@
 """Every error class of the service has a rule, and the answer reveals no more than the rule permits."""
 
-import ast
 import importlib
 import json
 import pkgutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,15 +22,16 @@ from delegation.idempotency.errors import (
     ResubmittedTooSoon,
     task_conflict,
 )
-from delegation.keeping.errors import GcDisabled, TableProtected
+from delegation.keeping.errors import gc_disabled, table_protected
 from delegation.operations.purge.errors import PurgeError
+from delegation.polaris.answers import POLICY_CODES
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
+from tests.kit.errors import made_with_code
 
 SECRET = "Pl4ntedS3cretPl4nted"
 # Not imported by the API: the client, the command and the persistence that the API does not store tasks in.
-PACKAGE = Path(delegation.__file__).parent
 ELSEWHERE = ("delegation.client", "delegation.cli", "delegation.configuration", "delegation.persistence")
 # Of no request to the API and of no task, so that an answer reveals nothing about it.
 HIDDEN = (
@@ -77,21 +76,15 @@ def test_the_code_of_every_error_class_of_the_service_is_in_the_table() -> None:
 def raised_codes(*kinds: str) -> set[str]:
     """Return the codes with which errors are raised, of all classes or of those with these names."""
     return {
-        keyword.value.value
-        for path in PACKAGE.rglob("*.py")
-        if not ".".join(("delegation", *path.relative_to(PACKAGE).with_suffix("").parts)).startswith(
-            (*ELSEWHERE, *HIDDEN)
-        )
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(call, ast.Call) and (not kinds or ast.unparse(call.func).rpartition(".")[2] in kinds)
-        for keyword in call.keywords
-        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+        made.code
+        for made in made_with_code()
+        if not made.module.startswith((*ELSEWHERE, *HIDDEN)) and (not kinds or made.kind in kinds)
     }
 
 
 def test_every_code_that_an_error_is_raised_with_is_in_the_table() -> None:
     assert "TASK_ENDED" in raised_codes("EdgeError")
-    assert raised_codes() - by_code().keys() == set()
+    assert {*raised_codes(), *POLICY_CODES.values()} - by_code().keys() == set()
 
 
 def test_a_class_without_a_code_in_the_table_is_found_and_answered_as_its_ancestor() -> None:
@@ -124,8 +117,9 @@ def codes(*families: str) -> set[str]:
 def test_a_failed_task_is_answered_with_the_status_of_its_error() -> None:
     guards = codes("delegation.errors.GuardRefused") | raised_codes("GuardRefused")
     assert {failure_status(code) for code in guards | {"CANCELLED", "RESTORED", "TABLE_METADATA_MISSING"}} == {409}
-    catalog = codes("delegation.polaris.errors.PolarisError")
+    catalog = codes("delegation.polaris.errors.PolarisError") | raised_codes("PolarisError") | {*POLICY_CODES.values()}
     others = codes("delegation.storage.base.ObjectStoreError", "delegation.storage.credentials.CredentialsUnavailable")
+    others |= raised_codes("ObjectStoreError", "ObjectStoreUnavailable")
     unknown = {"NO_SUCH_TABLE", "NO_SUCH_NAMESPACE", "NO_SUCH_CATALOG"}
     assert {failure_status(code) for code in unknown} == {404}
     assert {failure_status(code) for code in (catalog | others) - unknown - {"TABLE_METADATA_MISSING"}} == {502}
@@ -138,12 +132,18 @@ def test_the_table_and_the_classes_agree_on_what_passes_by_itself() -> None:
         if known is not None and known.status is not None and not kind.__module__.startswith(HIDDEN):
             assert known.retryable is kind.retryable, kind
             assert retryable(kind.code) is (kind.retryable and known.status == 502), kind
+    named = {kind.__name__: kind for kind in all_classes().values()}
+    for made in made_with_code():
+        known = by_code().get(made.code) if made.kind in named else None
+        if known is not None and known.status is not None and not made.module.startswith((*ELSEWHERE, *HIDDEN)):
+            passes = named[made.kind].retryable if made.retryable is None else made.retryable
+            assert known.retryable is passes, made
 
 
 CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (edge.BadRequest("a.b", "is required"), 400, "INVALID_REQUEST", {}),
     (edge.InvalidJson("is not JSON"), 400, "INVALID_JSON", {}),
-    (edge.PayloadTooLarge(5), 413, "PAYLOAD_TOO_LARGE", {}),
+    (edge.payload_too_large(5), 413, "PAYLOAD_TOO_LARGE", {}),
     (edge.unsupported_media_type(), 415, "UNSUPPORTED_MEDIA_TYPE", {"Accept": "application/json"}),
     (
         EdgeError("no", code="UNSUPPORTED_CONTENT_ENCODING"),
@@ -169,8 +169,8 @@ CASES: list[tuple[DelegationError, int, str, dict[str, str]]] = [
     (ResubmittedTooSoon("t1", 3.2), 503, "RESUBMITTED_TOO_SOON", {"Retry-After": "4"}),
     (ResubmitsExhausted("t1", 9, "LOST"), 409, "RESUBMITS_EXHAUSTED", {}),
     (ObjectStoreDenied("denied"), 502, "STORAGE_ACCESS_DENIED", {}),
-    (GcDisabled("gc.enabled is false"), 409, "GC_DISABLED", {}),
-    (TableProtected("true"), 409, "TABLE_PROTECTED", {}),
+    (gc_disabled("gc.enabled is false"), 409, "GC_DISABLED", {}),
+    (table_protected("true"), 409, "TABLE_PROTECTED", {}),
 ]
 
 

@@ -195,7 +195,7 @@ class World:
         return self.submissions.submit(self._submission(body, key, caller, "/v1/tasks"))
 
     def _submission(self, body: dict[str, Any], key: str | None, caller: str, path: str) -> Submission:
-        read = read_payload(body, TYPES.forms, identity_only=path == "/v1/tasks")
+        read = read_payload(body, TYPES.forms_by_operation, identity_only=path == "/v1/tasks")
         return Submission(
             caller=caller, method="POST", path=path, key=key, document=body, form=read.form, payload=read.body
         )

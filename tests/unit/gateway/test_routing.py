@@ -15,7 +15,6 @@ from delegation.gateway.routing import (
     Operation,
     Target,
     route_of,
-    target_of,
 )
 from delegation.identifiers import TableIdentifier
 from tests.unit.gateway.world import request
@@ -57,7 +56,6 @@ NAMES = st.text(st.characters(exclude_characters="\x1f\0/\\%", exclude_categorie
 def test_every_mutation_is_recognized_whatever_the_catalog_is_called(method, end, operation, namespace, name, prefix):
     path = f"v1/{prefix}/{end}" if prefix else f"v1/{end}"
     expected = Target(operation, prefix, namespace, name)
-    assert target_of(request(method, path)) == expected
     assert route_of(request(method, path, idempotency_key="k")) == KeyedMutation(expected)
     assert route_of(request(method, path)) == Forwarded()
 
@@ -105,12 +103,12 @@ def test_paths_name_what_they_were_made_of(levels, name, catalog, separator):
     paths = CatalogPaths(separator)
     plain = [level.replace(separator, "_").replace(".", "_") or "x" for level in levels]
     prefix = quote(catalog, safe="")
-    found = target_of(request("POST", paths.table(prefix, plain, name)), paths)
-    assert found == Target(Operation.COMMIT_TABLE, prefix, tuple(plain), name)
-    assert found.catalog == catalog
+    found = route_of(request("POST", paths.table(prefix, plain, name), idempotency_key="k"), paths)
+    assert found == KeyedMutation(Target(Operation.COMMIT_TABLE, prefix, tuple(plain), name))
+    assert found.target.catalog == catalog
 
 
 def test_a_client_may_join_levels_with_the_default_separator_whatever_the_catalogs_is():
-    found = target_of(request("DELETE", "v1/lake/namespaces/a%1Fb"), CatalogPaths("."))
-    assert found is not None
-    assert found.namespace == ("a", "b")
+    found = route_of(request("DELETE", "v1/lake/namespaces/a%1Fb", idempotency_key="k"), CatalogPaths("."))
+    assert isinstance(found, KeyedMutation)
+    assert found.target.namespace == ("a", "b")

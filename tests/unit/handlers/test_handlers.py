@@ -23,7 +23,7 @@ from delegation.tasks.life.model import Dispatches, Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.maintenance import TaskMaintenance
 from delegation.tasks.work.service import TaskService
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from delegation.wiring import clients, maintenance
 from delegation.wiring import deployment as wired_deployment
 from delegation.wiring import purge as purges

@@ -95,7 +95,7 @@ class Deployed:
     def end_a_task(self) -> None:
         """A function of the state machine ends a task."""
         self.become("make_due")
-        channels = TaskSettings.read().policies().notifications.channels("catalog")
+        channels = TaskSettings.read().policies().channels("catalog")
         now = utc_now()
         wired_tasks.task_store().apply(
             Create(submitted(TASK_ID, notify=channels, created_ts=now, last_status_change_ts=now))

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import GuardRefused
 from delegation.iceberg import metadata as module
-from delegation.iceberg.errors import CorruptMetadata, UnsupportedFormat
+from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.metadata import decode_metadata, parse_former_metadata, parse_metadata
+from tests.kit.errors import coded
 
 PATH = "s3://lake/t/metadata/1.metadata.json"
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
@@ -102,13 +104,13 @@ def test_an_invalid_field_is_named(field: str, changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("version", [0, 4, 99])
 def test_unknown_format_versions_are_refused(version: int) -> None:
-    with pytest.raises(UnsupportedFormat):
+    with pytest.raises(GuardRefused, check=coded("UNSUPPORTED_FORMAT_VERSION")):
         parse_metadata(PATH, metadata(**{"format-version": version}))
 
 
 def test_newer_versions_are_accepted_as_experimental() -> None:
     assert parse_metadata(PATH, metadata(**{"format-version": 4}), experimental=True).format_version == 4
-    with pytest.raises(UnsupportedFormat):
+    with pytest.raises(GuardRefused, check=coded("UNSUPPORTED_FORMAT_VERSION")):
         parse_metadata(PATH, metadata(**{"format-version": 0}), experimental=True)
 
 

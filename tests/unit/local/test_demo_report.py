@@ -7,12 +7,22 @@ from delegation.wire.tasks import TaskRecord
 from infra.local.demo.report import LIFE, ExpiredTable, Purged, Report
 from tests.unit.client.service import TASK_ID, record
 
+POLICY = "lake.shop.keep-newest"
 
-def history(*statuses, engine="inline", deleted=7):
+
+def history(*statuses, **changed):
+    fields = {"engine": "inline", "files_deleted": 7, **changed}
     return [
-        TaskRecord.of(record(version=number, status=status, engine=engine, files_deleted=deleted))
+        TaskRecord.of(record(version=number, status=status, **fields))
         for number, status in enumerate(statuses or LIFE, start=1)
     ]
+
+
+def expiries(*statuses, policy=POLICY, **changed):
+    """Return the history of an expiry that a policy asked for, None for a request."""
+    parameters = {} if policy is None else {"policy": policy}
+    fields = {"files_deleted": 9, "bytes_deleted": 900, **changed}
+    return history(*statuses, task_payload=json.dumps({"operation_parameters": parameters}), **fields)
 
 
 def purged(**changes):
@@ -30,14 +40,16 @@ def purged(**changes):
 def expired(**changes):
     values = {
         "name": "visits",
+        "policy": POLICY,
         "snapshots_before": 5,
         "snapshots_left": 2,
         "objects_before": 40,
         "lost": 9,
+        "bytes_lost": 900,
         "added": 1,
         "rows_same": True,
         "seconds": 2.34,
-        "history": history(deleted=9),
+        "history": expiries(),
     }
     return ExpiredTable(**(values | changes))
 
@@ -69,7 +81,7 @@ def test_a_purge_that_waited_for_anothers_pass_over_the_catalog_is_no_problem():
     ("changes", "text"),
     [
         ({"objects_left": 2}, "2 objects are left"),
-        ({"files_before": 0, "history": history(deleted=0)}, "had no objects"),
+        ({"files_before": 0, "history": history(files_deleted=0)}, "had no objects"),
         ({"files_before": 8}, "7 files reported deleted of 8"),
         ({"expected_engine": "spark"}, "inline engine instead of spark"),
         ({"history": history(*LIFE[:3], "FAILURE")}, "RUNNING → FAILURE"),
@@ -92,10 +104,13 @@ def test_an_unexpected_result_of_a_table_is_a_problem(changes, text):
         ({"expired": expired(snapshots_left=3)}, "visits: 3 of 5 are left instead of 2"),
         ({"expired": expired(snapshots_before=2)}, "visits: 2 of 2 are left"),
         ({"expired": expired(lost=8)}, "visits: 9 files reported deleted of 8"),
-        ({"expired": expired(lost=0, history=history(deleted=0))}, "visits: 0 files reported deleted"),
+        ({"expired": expired(lost=0, history=expiries(files_deleted=0))}, "visits: 0 files reported deleted"),
+        ({"expired": expired(bytes_lost=800)}, "visits: 900 bytes reported deleted of 800"),
+        ({"expired": expired(history=expiries(policy=None))}, "visits: a request asked for its expiry instead of lake"),
+        ({"expired": expired(policy=None)}, "visits: lake.shop.keep-newest asked for its expiry instead of a request"),
         ({"expired": expired(added=2)}, "visits: the expiry wrote 2 objects"),
         ({"expired": expired(rows_same=False)}, "visits: its rows, or those of its tag"),
-        ({"expired": expired(history=history(*LIFE[:3], "FAILURE", deleted=9))}, "visits: went through"),
+        ({"expired": expired(history=expiries(*LIFE[:3], "FAILURE"))}, "visits: went through"),
     ],
 )
 def test_any_other_unexpected_result_is_a_problem(changes, text):
@@ -123,10 +138,12 @@ def test_demo_json_has_the_results(tmp_path):
             "name": "visits",
             "task_id": TASK_ID,
             "status": "SUCCESS",
+            "policy": POLICY,
             "snapshots_before": 5,
             "snapshots_left": 2,
             "objects_before": 40,
             "files_deleted": 9,
+            "bytes_freed": 900,
             "objects_left": 32,
             "rows_same": True,
             "seconds": 2.3,

@@ -63,20 +63,24 @@ def address(authority: CertificateAuthority) -> Iterator[tuple[str, int]]:
 
 
 @pytest.fixture
-def send(authority: CertificateAuthority, address: tuple[str, int]) -> Callable[[bytes], bytes]:
-    """Send bytes on a new connection; return all that is answered until the front closes it."""
+def send(authority: CertificateAuthority, address: tuple[str, int]) -> Callable[..., bytes]:
+    """Send bytes on a new connection; return all that is answered until the front closes it.
+
+    What is sent `then` follows the first part of the answer.
+    """
     pair = authority.issue_client("polaris")
     context = ssl.create_default_context(cafile=str(authority.files.cert))
     context.load_cert_chain(pair.cert, pair.key)
     API.seen.clear()
 
-    def send(sent: bytes) -> bytes:
+    def send(sent: bytes, then: bytes = b"") -> bytes:
         with (
             socket.create_connection(address, timeout=3) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as connection,
         ):
             connection.sendall(sent)
-            answer = b""
+            answer = connection.recv(65536) if then else b""
+            connection.sendall(then)
             while part := connection.recv(65536):
                 answer += part
             return answer
@@ -93,7 +97,7 @@ def assert_one_refusal(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"HELLO\r\n\r\n", POST + b"Content-Length: x\r\n\r\n"], ids=["line", "length"])
-def test_what_is_no_request_is_answered_with_400(send: Callable[[bytes], bytes], sent: bytes) -> None:
+def test_what_is_no_request_is_answered_with_400(send: Callable[..., bytes], sent: bytes) -> None:
     assert_one_refusal(send(sent))
 
 
@@ -103,14 +107,36 @@ def test_what_is_no_request_is_answered_with_400(send: Callable[[bytes], bytes],
     ids=["line", "headers", "body", "chunk"],
 )
 def test_a_request_that_does_not_end_is_answered_with_400(
-    send: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, begun: bytes
+    send: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
     monkeypatch.setattr(http11, "REQUEST_TIMEOUT_SECONDS", 0.2)
     assert_one_refusal(send(begun))
 
 
-def test_equal_content_lengths_and_one_coding_are_accepted(send: Callable[[bytes], bytes]) -> None:
+def test_equal_content_lengths_and_one_coding_are_accepted(send: Callable[..., bytes]) -> None:
     close = b"Connection: close\r\n"
     assert send(POST + close + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}").startswith(b"HTTP/1.1 200 ")
     assert send(POST + close + b"Transfer-Encoding: Chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
     assert API.seen == ["{}", "{}"]
+
+
+def test_a_request_sent_with_the_one_before_is_answered_after_it(send: Callable[..., bytes]) -> None:
+    first, second = POST + b"Content-Length: 1\r\n\r\n1", POST + b"Connection: close\r\nContent-Length: 1\r\n\r\n2"
+    assert send(first + second).count(b"HTTP/1.1 200 OK\r\n") == 2
+    assert API.seen == ["1", "2"]
+
+
+def test_a_client_that_waits_before_its_body_is_asked_for_it(send: Callable[..., bytes]) -> None:
+    head = POST + b"Connection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    answer = send(head, then=b"{}")
+    assert answer.startswith(b"HTTP/1.1 100 ")
+    assert answer.count(b"HTTP/1.1 200 OK\r\n") == 1
+    assert API.seen == ["{}"]
+
+
+@pytest.mark.parametrize("header", ["two\r\nlines", "\u2713"])
+def test_an_answer_with_a_header_that_cannot_be_sent_is_a_bad_gateway(
+    send: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, header: str
+) -> None:
+    monkeypatch.setattr(API, "answer", lambda _event: {"statusCode": 200, "headers": {"X": header}, "body": "{}"})
+    assert send(POST + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 502 ")

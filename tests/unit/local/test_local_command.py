@@ -4,12 +4,14 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
+import typer
 from rich.console import Console
 
 from delegation.cli.connection import Connection
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from infra.local import command
 from infra.local.demo import tables as sample
+from infra.local.demo.orphans import StoreClockFixed
 
 PARTS = [
     ("Delegation service", "https://127.0.0.1:37445/delegation-service/api", "client certificate and token required"),
@@ -57,6 +59,10 @@ class FakeCatalog:
         assert recipe.name not in self.tables
         self.tables[recipe.name] = True
 
+    def state_of(self, _catalog, _bucket, name) -> sample.SampleState:
+        assert self.tables[name], "read before it was written"
+        return sample.SampleState(rows=1000 + len(name), snapshots=4, objects=42, checksum="8c32aa3e021b")
+
 
 def test_tables_are_written_unless_they_exist_and_again_after_a_purge(monkeypatch, capsys) -> None:
     catalog = FakeCatalog()
@@ -64,13 +70,32 @@ def test_tables_are_written_unless_they_exist_and_again_after_a_purge(monkeypatc
     monkeypatch.setattr(Connection, "catalog", lambda _self: catalog)
     monkeypatch.setattr(sample, "connect", lambda _stack: catalog)
     monkeypatch.setattr(sample, "create", catalog.create)
+    monkeypatch.setattr(sample, "Bucket", lambda _stack: catalog)
+    monkeypatch.setattr(sample, "state_of", catalog.state_of)
     with suppress(SystemExit):
         command.app(["tables"])
     assert catalog.namespaces == ["shop"]
     assert catalog.tables == {"events": True, "orders": True, "customers": True}
-    assert capsys.readouterr().out.splitlines() == [
-        "lake.shop.orders  written",
-        "lake.shop.customers  written",
-        "lake.shop.events  is there already",
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        "table rows snapshots objects rows' checksum",
+        "lake.shop.orders written 1,006 4 42 8c32aa3e021b",
+        "lake.shop.events is there already 1,006 4 42 8c32aa3e021b",
+        "lake.shop.customers written 1,009 4 42 8c32aa3e021b",
         "Purge one: delegation submit lake.shop.orders --wait",
     ]
+
+
+def test_nothing_is_planted_where_the_clock_of_the_store_cannot_be_moved(monkeypatch) -> None:
+    written: list[str] = []
+    stack = SimpleNamespace(aws_endpoint="http://127.0.0.1:1")
+    monkeypatch.setattr(Connection, "stack", lambda _self: stack)
+    monkeypatch.setattr(sample, "connect", lambda _stack: written.append("connected"))
+    with pytest.raises(StoreClockFixed, match="cannot be reached"):
+        command.app(["plant-orphans", "lake.shop.orders"], standalone_mode=False)
+    assert written == []
+
+
+@pytest.mark.parametrize("age", ["4", "-1d", "0s", "soon"])
+def test_an_age_is_a_duration(age) -> None:
+    with pytest.raises(typer.BadParameter, match=r"duration|positive"):
+        command.app(["plant-orphans", "lake.shop.orders", f"--age={age}"], standalone_mode=False)

@@ -59,7 +59,15 @@ def test_given_properties_override_those_of_cdk_json_and_no_others():
     assert StackOptions(properties={name: "1s"}).all_properties() == {**default_properties(), name: "1s"}
 
 
-@pytest.mark.parametrize("given", [{"delegation.retry.typo": "1"}, {"delegation.dispatch.grace-duration": "soon"}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"delegation.retry.typo": "1"},
+        {"delegation.dispatch.grace-duration": "soon"},
+        {"delegation.upkeep.interval": "4s"},
+        {"delegation.upkeep.least-age": "long"},
+    ],
+)
 def test_a_property_that_functions_would_refuse_is_refused_before_the_start(given):
     with pytest.raises(CannotStartError, match=next(iter(given))):
         StackOptions(properties=given)

@@ -52,9 +52,9 @@ class Crowd:
     def end(self, name: str) -> None:
         """End a task whose request picked this callback, and send its first message."""
         self._numbers += 1
-        self.owe(f"callback:{name}", f"00000000-0000-4000-8000-{self._numbers:012}")
+        self.announce(f"callback:{name}", f"00000000-0000-4000-8000-{self._numbers:012}")
 
-    def owe(self, channel: str, key: str) -> None:
+    def announce(self, channel: str, key: str) -> None:
         now = self.time.now()
         owed = replace(
             self._template[1],

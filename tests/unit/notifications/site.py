@@ -104,8 +104,8 @@ class NotifyingProcesses:
         return status
 
     def held(self, callback: str | None = "catalog") -> Task:
-        """A task that a process holds and that owes its end."""
-        first = submitted(notify=self.policy.channels(callback))
+        """A task that a process holds and that has an end to announce."""
+        first = submitted(notify=self.tasks.policies.channels(callback))
         before, self.store.fault = self.store.fault, lambda _point: None
         task = self.store.apply(Create(first))
         task = self.tasks.leases.acquire(task.task_id, "run-1", lambda now: Lease.lasting(FAR, now))

@@ -9,7 +9,8 @@ from delegation.iceberg.metadata import FORMAT_VERSIONS, MAX_METADATA_BYTES
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.job_runs import JobConfiguration
 from delegation.orchestration.measure import LOOKED_AT
-from delegation.tasks.life.sizes import MOST_PAYLOAD, MOST_RESULT
+from delegation.tasks.stores.results import MOST_RESULT
+from delegation.tasks.work.parts.submission import MOST_PAYLOAD
 from delegation.wire import requests
 from infra.environment.functions import FUNCTIONS
 from infra.environment.resources import Resources

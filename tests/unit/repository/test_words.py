@@ -16,17 +16,16 @@ OLD_CITATIONS = re.compile(r"DESIGN\b|FACTS\b|STYLE\.md|§\s?\d|(?<!wheels)(?<![
 MODULE = re.compile(r"(?<![\w./*{-])((?:[a-z_]+/)*[a-z_]+\.py)\b")
 
 
+def entries() -> list[str]:
+    """Return the glossary's entries, each on one line."""
+    text = re.sub(r"\n  (?=\S)", " ", GLOSSARY.read_text(encoding="utf-8"))
+    return [line.removeprefix("- ") for line in text.splitlines() if line.startswith("- ")]
+
+
 def synonyms() -> list[str]:
-    """The words of the tables' column "not"."""
-    found: list[str] = []
-    column = -1
-    for line in GLOSSARY.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
-        if "not" in cells:
-            column = cells.index("not")
-        elif cells and column >= 0 and not set(cells[column]) <= {"-"}:
-            found += [word.strip() for word in cells[column].split(",") if word.strip()]
-    return found
+    """Return the words that an entry rejects: `*Not look again, looks again.*`"""
+    found = (re.search(r"\*Not ([^*]+)\.\*$", entry) for entry in entries())
+    return [word.strip() for hit in found if hit is not None for word in hit[1].split(",")]
 
 
 @cache
@@ -74,11 +73,16 @@ def test_a_synonym_is_not_found_inside_other_words(text):
     assert occurrences(CAMEL.sub("_", text).lower(), "goes on") == []
 
 
-def test_the_glossary_rejects_synonyms_and_explains_no_term_twice():
-    assert len(synonyms()) > 40
-    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|[^|]*\|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
-    terms = [row.strip() for row in rows if row.strip() not in {"term", "---"}]
+def test_the_glossary_explains_each_term_once_in_sentences_and_twelve_of_them_first() -> None:
+    explained = [hit for entry in entries() if (hit := re.fullmatch(r"\*\*(.+?)\*\*: ([A-Z].+\.\*?)", entry))]
+    terms = [hit[1] for hit in explained]
     assert len(terms) == len(set(terms)) >= 40
+    phrases = [entry for entry in entries() if entry.startswith("Write ")]
+    assert len(explained) + len(phrases) == len(entries())
+    first = GLOSSARY.read_text(encoding="utf-8").split("\n## ")[1]
+    assert first.startswith("Twelve words\n")
+    assert first.count("\n- **") == 12
+    assert len(synonyms()) > 10
 
 
 def test_no_text_cites_a_page_by_a_private_number():

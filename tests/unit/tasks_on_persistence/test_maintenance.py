@@ -47,7 +47,7 @@ def test_garbage_is_deleted_and_tasks_stay(swept: SweptStore) -> None:
     site = Site()
     submission = site.client().submit(swept.behavior(), Sweep())
     site.worker("w", swept.behavior()).run_once()
-    report = submission.completion.wait()
+    report = submission.handle.wait()
     assert report is not None
     assert report.deleted > 0
     assert swept.store.get(swept.task.task_id) == swept.task
@@ -82,7 +82,7 @@ def test_a_run_that_has_to_end_is_continued_by_the_next_attempt(swept: SweptStor
     site = Site()
     submission = site.client().submit(behavior, Sweep())
     site.worker("w", behavior).run_once()
-    report = submission.completion.wait()
+    report = submission.handle.wait()
     assert report is not None
     assert report.deleted > 0
 
@@ -95,7 +95,7 @@ def test_a_realm_that_is_left_as_it_is_is_reported_and_logged(
     site = Site()
     submission = site.client().submit(swept.behavior(), Sweep())
     site.worker("w", swept.behavior()).run_once()
-    report = submission.completion.wait()
+    report = submission.handle.wait()
     assert report is not None
     assert report.deleted > 0
     assert [realm for realm, _ in report.refused] == ["broken"]

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.edge.api.routes import read_idempotency_key
 from delegation.edge.errors import BadRequest
-from delegation.edge.requests import read_idempotency_key, read_payload
+from delegation.edge.requests import read_payload
 from delegation.wire.purges import OPERATIONS, PurgePayload
 from delegation.wire.requests import MAX_NAME_LENGTH
 from delegation.wire.responses import (
@@ -31,7 +32,7 @@ METADATA = "operation_parameters/metadata"
 
 
 def read(body: dict[str, Any], *, identity_only: bool = False) -> PurgePayload:
-    found: PurgePayload = read_payload(body, TYPES.forms, identity_only=identity_only).body
+    found: PurgePayload = read_payload(body, TYPES.forms_by_operation, identity_only=identity_only).body
     return found
 
 

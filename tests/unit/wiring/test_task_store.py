@@ -76,7 +76,7 @@ def test_a_worker_runs_tasks_of_the_persistence_and_commands_read_and_change_the
     assert deployed.store.get(later.task_id).error_code == "CANCELLED"  # type: ignore[union-attr]
     listed = json.loads(tables("tasks", "list", "--direct", "--json").stdout)["tasks"]
     assert {one["task_id"] for one in listed} == {submitted.task_id, later.task_id}
-    assert json.loads(tables("tasks", "kinds", "--json").stdout)["kinds"] == {"SHOUT": {"SUCCESS": 1, "FAILURE": 1}}
+    assert json.loads(tables("tasks", "types", "--json").stdout)["types"] == {"SHOUT": {"SUCCESS": 1, "FAILURE": 1}}
 
 
 def test_a_pause_by_a_command_stops_a_worker(tables: Run) -> None:

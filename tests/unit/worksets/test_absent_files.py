@@ -15,7 +15,7 @@ from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import Attempt, MemoryAttempt
 from delegation.worksets.chunks import ChunkWriter, Phase
-from delegation.worksets.engines.deleting import INLINE_DELETES, DeleteEngine
+from delegation.worksets.engines.deleting import DeleteEngine, InlineDeletes
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import no_checkpoint
 from delegation.worksets.index import PlanIndex
@@ -85,7 +85,7 @@ class Scene:
         work = [Work(self.index, chunk, marks.voided) for chunk in self.index.chunks if chunk.name not in done]
         total = Tally()
         engines: dict[str, DeleteEngine] = {
-            "inline": INLINE_DELETES,
+            "inline": InlineDeletes(),
             "spark": SparklessJobs(Resources(self.store, self.plans), 3),
         }
         if work:

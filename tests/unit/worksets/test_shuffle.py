@@ -42,6 +42,19 @@ def test_the_part_of_a_path_does_not_depend_on_the_process() -> None:
     assert found == [["0", "4"], [], ["1", "2", "3", "5"]]
 
 
+def test_rows_that_are_alike_up_to_an_end_come_to_one_part_and_ranges_of_paths_are_as_said() -> None:
+    alike = [(f"{name}\x00{more}", 8, 1) for name in "abcdefgh" for more in ("", "x", "y\x00z")]
+    spread = Spread(3, end="\x00")
+    gathered = Gathered([*spread.add(alike, 0), *spread.flush()])
+    parts = [{path.partition("\x00")[0] for path in gathered.paths(part, 0)} for part in range(3)]
+    assert sorted(name for names in parts for name in names) == list("abcdefgh")
+    assert sum(len(list(gathered.paths(part, 0))) for part in range(3)) == len(alike)
+
+    ranges = Spread(2, part_of=lambda path: int(path >= "d"))
+    gathered = Gathered([*ranges.add(alike, 0), *ranges.flush()])
+    assert [{path[0] for path in gathered.paths(part, 0)} for part in range(2)] == [set("abc"), set("defgh")]
+
+
 def test_packed_values_are_small_and_unpacked_unchanged() -> None:
     value = [[f"s3://bucket/table/data/{number:05d}.parquet" for number in range(500)], [8] * 500]
     assert unpack(pack(value)) == value

@@ -14,7 +14,7 @@ from delegation.cli.errors import CommandError
 from delegation.operations.orphans.index import load_plan
 from delegation.storage.base import ObjectStoreError, PlanStore
 from delegation.timestamps import isoformat
-from delegation.wire.tables import TableRequest
+from delegation.wire.requests import TableRequest
 from delegation.wire.tasks import TaskRecord
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.errors import WorksetError

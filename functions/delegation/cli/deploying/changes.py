@@ -172,12 +172,6 @@ def _exports(template: Template) -> Iterator[tuple[str, str]]:
             yield name, json.dumps(output["Value"], sort_keys=True)
 
 
-def imports_of(templates: Mapping[str, Template]) -> Imports:
-    """Return which of these templates' stacks import an export, for templates that are not deployed."""
-    texts = {stack: json.dumps(template) for stack, template in templates.items()}
-    return lambda export: [stack for stack, text in texts.items() if json.dumps({"Fn::ImportValue": export}) in text]
-
-
 def dangers_of_change_set(stack: str, changes: Sequence[Mapping[str, Any]]) -> list[Danger]:
     """Return what must not be executed of a change set's Changes: CloudFormation knows every replacement."""
     found = []

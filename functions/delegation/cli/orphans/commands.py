@@ -11,10 +11,12 @@ from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
 from delegation.cli.orphans.restore import restore_command
+from delegation.cli.orphans.show import show_command
 from delegation.cli.orphans.uploads import abort_uploads_command
-from delegation.cli.output import Output, open_output
+from delegation.cli.output import JsonOutput, Output, open_output
 from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
 from delegation.cli.tasks.follow import watch
+from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
 from delegation.errors import DelegationError, printable
 from delegation.identifiers import TableIdentifier
@@ -24,6 +26,7 @@ from delegation.operations.orphans.behavior.limits import (
     EQUAL_SCHEMES,
     FILE_AGE,
     INVENTORY,
+    LOCATION,
     MISMATCH,
     PLAN,
     QUARANTINE,
@@ -34,7 +37,8 @@ from delegation.operations.orphans.errors import AgeTooShort
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import utc_now
 from delegation.wire.orphans import OrphanFilesRequest
-from delegation.wire.tables import TableRequest
+from delegation.wire.requests import TableRequest
+from delegation.wire.tasks import TaskRecord
 
 app = typer.Typer(
     cls=WordGroup,
@@ -98,6 +102,15 @@ InventoryOption = Annotated[
         "the operator allows.",
     ),
 ]
+LocationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--location",
+        metavar="URI",
+        show_default=False,
+        help="Look in this place instead of the table's location, below one that the operator allows.",
+    ),
+]
 PlanArgument = Annotated[
     str,
     typer.Argument(
@@ -116,6 +129,7 @@ def scan_command(
     equal_authorities: AuthoritiesOption = None,
     prefix_mismatch_mode: MismatchOption = None,
     inventory: InventoryOption = None,
+    location: LocationOption = None,
     quarantine: QuarantineOption = None,
     key: KeyOption = None,
     wait: WaitOption = False,
@@ -137,6 +151,7 @@ def scan_command(
             EQUAL_AUTHORITIES: equal_authorities,
             MISMATCH: prefix_mismatch_mode,
             INVENTORY: inventory,
+            LOCATION: location,
             QUARANTINE: quarantine,
             DRY_RUN: "true",
         }
@@ -177,13 +192,15 @@ def approve_command(
         )
     identifier = TableRequest.of_stored(task.task_payload).identifier
     if not yes:
+        found = printable((task.result_summary or "the task has no summary").partition(";")[0], 300)
         confirm_change(
-            f"This permanently deletes the orphan files of {identifier} (a quarantine: tags them) in the plan {plan} "
-            f"({printable(task.result_summary or 'without a summary', 300)})"
+            f"{identifier}: {found}.\nThis deletes them, or tags them if the plan is a quarantine. Where their bucket "
+            "keeps no versions, nothing brings deleted ones back"
         )
     _send(output, connection, identifier, properties, key, wait=wait)
 
 
+app.command("show")(show_command)
 app.command("restore")(restore_command)
 app.command("abort-uploads")(abort_uploads_command)
 
@@ -193,7 +210,7 @@ def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
     properties = {name: value for name, value in given.items() if value is not None}
     # What the operator allows is the service's to say.
     allowing = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
-    anything = replace(allowing, inventories=("s3://",))
+    anything = replace(allowing, inventories=("s3://",), locations=("s3://",))
     try:
         options_of(properties, anything)
     except InvalidOption as error:
@@ -232,4 +249,26 @@ def _send(
     # The table stays, so there is no entry in the catalog to speak of.
     output.accepted(accepted, key=used_key, dry_run=True)
     if wait:
-        watch(output, client, accepted.delegation_task_id)
+        _advise(output, client, watch(output, client, accepted.delegation_task_id))
+
+
+def _advise(output: Output, client: DelegationClient, ended: TaskRecord) -> None:
+    """Say what comes next, to people and outside of the frame of the task: each line is copied."""
+    if isinstance(output, JsonOutput):
+        return
+    plan = ended.plan_segments[-1].id if ended.plan_segments else None
+    if ended.files_deleted:
+        output.say(f"The receipt: delegation tasks receipt {ended.task_id}")
+        if _is_restorable(client, ended.task_id):
+            output.say(f"Bring them back: delegation orphans restore {ended.task_id}")
+    elif plan is not None and ended.files_planned and not ended.bytes_deleted:
+        output.say(f"Look at them: delegation orphans show {plan}")
+        output.say(f"Delete them: delegation orphans approve {plan} --wait")
+
+
+def _is_restorable(client: DelegationClient, task_id: str) -> bool:
+    """Return whether a removal freed nothing, because the bucket keeps versions."""
+    try:
+        return client.receipt(task_id).model_dump().get("bytes_freed", 0) is None
+    except NotFound:
+        return False

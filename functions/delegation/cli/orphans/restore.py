@@ -72,7 +72,7 @@ def receipt_unknown(what: str, reason: str) -> CommandError:
     """Return the error: there is no such receipt, or it is of another operation."""
     return CommandError(
         f"{printable(what)}: {reason}",
-        "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --type "
+        "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --kind "
         "ORPHAN_FILES` shows them.",
         code="RECEIPT_NOT_FOUND",
     )

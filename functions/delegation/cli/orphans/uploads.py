@@ -3,9 +3,7 @@
 It works with the operator's own AWS credentials: those that the catalog vends may neither list nor abort uploads.
 """
 
-import re
-from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from rich.console import Console
@@ -13,33 +11,18 @@ from rich.console import Console
 from delegation.cli.connection import Connection
 from delegation.cli.errors import INTERRUPTED, PARTLY_DONE, CommandError
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
-from delegation.cli.orphans.restore import DryRunOption, PlanBucketOption, S3EndpointOption, plans_of
+from delegation.cli.orphans.plans import PlanArgument, opened_plan, time_text
+from delegation.cli.orphans.restore import DryRunOption, PlanBucketOption, S3EndpointOption
 from delegation.cli.output import JsonOutput, Output, open_output, print_json
 from delegation.cli.screens.layout import LabelledLines, Whole
 from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted, printable
-from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.uploads import AbortRun, UploadsAborted, UploadState
-from delegation.storage.base import ObjectStoreDenied, PlanStore
+from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.listing.uploads import UPLOAD_RIGHTS
 from delegation.storage.locations import split
-from delegation.timestamps import isoformat
-from delegation.worksets.errors import PlanTampered
-from delegation.worksets.index import segment_of
 
-_PLAN: Final = re.compile(
-    r"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]+/[0-9a-f]+)"
-    r"(?:/receipt\.json)?"
-)
 _SHOWN: Final = 10
-PlanArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="PLAN",
-        show_default=False,
-        help="The id of the plan of a scan or a removal, or the key or s3:// address of the removal's receipt.",
-    ),
-]
 
 
 def abort_uploads_command(
@@ -62,41 +45,17 @@ def abort_uploads_command(
     still sends parts of some, 130 interrupted, 1 any other error.
     """
     output = open_output(ctx, as_json=as_json)
-    named = _PLAN.fullmatch(plan)
-    if named is None:
-        raise typer.BadParameter("must be a plan's id, or a receipt's key", param_hint="PLAN")
     connection = Connection.of(ctx, stack)
-    bucket = named["bucket"] or plan_bucket or connection.settings.get("plan_bucket")
-    index = _index(plans_of(connection, bucket), named["plan"])
+    bucket, _, index = opened_plan(connection, plan, plan_bucket)
     if not (yes or dry_run):
-        confirm_change(
-            f"This aborts unfinished uploads at {index.roots[0]} that began before {_time(index.listed_at - index.age)}"
-        )
+        before = time_text(index.listed_at - index.age)
+        confirm_change(f"This aborts unfinished uploads at {index.roots[0]} that began before {before}")
     from delegation.storage.listing.uploads_s3 import S3Uploads  # noqa: PLC0415 - loads boto3
 
     run = AbortRun(S3Uploads(connection.s3(bucket, s3_endpoint)), index, dry_run=dry_run)
     found = _aborted(output, run)
     _show(output, run, found)
     raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
-
-
-def plan_unknown(plan: str, reason: str) -> CommandError:
-    """Return the error: there is no such plan any more, or it permits no aborts."""
-    return CommandError(
-        f"{printable(plan)}: {printable(reason)}",
-        "Have the table scanned again (`delegation orphans scan`) and name the plan that it shows.",
-        code="PLAN_NOT_FOUND",
-    )
-
-
-def _index(plans: PlanStore, plan: str) -> OrphanIndex:
-    try:
-        index = load_plan(plans, segment_of(plans, plan))
-    except PlanTampered as error:
-        raise plan_unknown(plan, str(error)) from error
-    if index.stage == "listed":
-        raise plan_unknown(plan, "it is a listing, which was not compared with what tables need")
-    return index
 
 
 def _aborted(output: Output, run: AbortRun) -> UploadsAborted:
@@ -121,7 +80,7 @@ def _aborted(output: Output, run: AbortRun) -> UploadsAborted:
 
 
 def _show(output: Output, run: AbortRun, found: UploadsAborted) -> None:
-    location, before = run.index.roots[0], _time(run.before)
+    location, before = run.index.roots[0], time_text(run.before)
     if isinstance(output, JsonOutput):
         print_json(
             {
@@ -153,13 +112,9 @@ def _show(output: Output, run: AbortRun, found: UploadsAborted) -> None:
     if rows:
         console.print(LabelledLines(rows, indent=2), crop=False)
     for path, began, size in (*found.left, *found.sample)[:_SHOWN]:
-        console.print(Whole(f"{plain(path)}  began {_time(began)}, {size_text(size)}", indent=4), crop=False)
+        console.print(Whole(f"{plain(path)}  began {time_text(began)}, {size_text(size)}", indent=4), crop=False)
 
 
 def _document(one: tuple[str, int, int]) -> dict[str, str | int]:
     path, began, size = one
-    return {"path": path, "began": _time(began), "bytes": size}
-
-
-def _time(seconds: int) -> str:
-    return isoformat(datetime.fromtimestamp(seconds, UTC))
+    return {"path": path, "began": time_text(began), "bytes": size}

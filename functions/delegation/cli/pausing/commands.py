@@ -152,7 +152,7 @@ def drain(
 def running(tasks: TaskSource) -> list[TaskRecord]:
     """Return the tasks that a process holds."""
     held = [StatusName.ACQUIRING_RESOURCES, StatusName.RUNNING]
-    wanted = make_filter(status=held, kind=None, table=None, since=None, correlation_id=None)
+    wanted = make_filter(status=held, task_type=None, table=None, since=None, correlation_id=None)
     return list(tasks.found(wanted, limit=_MOST_SHOWN).tasks)
 
 

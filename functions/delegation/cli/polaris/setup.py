@@ -109,17 +109,11 @@ def wanted_grants(namespaces: Iterable[tuple[str, ...]], *, whole_index: bool) -
     return (*index, *(PolarisGrant(PURGE_PRIVILEGE, place) for place in places))
 
 
-def missing_grants(needed: Iterable[PolarisGrant], granted: Iterable[PolarisGrant]) -> list[PolarisGrant]:
-    """Return the needed grants that no granted one gives.
-
-    A grant on a catalog or a namespace counts for all namespaces below, and a privilege for those that it includes.
-    """
-    held = list(granted)
-    return [grant for grant in needed if not any(gives(one, grant) for one in held)]
-
-
 def gives(granted: PolarisGrant, needed: PolarisGrant) -> bool:
-    """Return whether a grant gives what is needed."""
+    """Return whether a grant gives what is needed.
+
+    One on a catalog or a namespace counts for all namespaces below, and a privilege for those that it includes.
+    """
     places = granted.namespace == needed.namespace[: len(granted.namespace)]
     including = _INCLUDED_IN.get(needed.privilege, frozenset()) | _EVERYTHING | {needed.privilege}
     return places and granted.privilege in including

@@ -10,10 +10,10 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
+from delegation.identifiers import new_nonce
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
-from delegation.tasks.recovery.copying import NotPaused, Recovery, RecoveryReport, recover_records
+from delegation.tasks.recovery.copying import Recovery, RecoveryReport, not_paused, recover_records
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.work.parts.hooks import new_nonce
 
 
 def records_unread(ids: list[str]) -> CommandError:
@@ -67,10 +67,10 @@ def recover_command(
 def recover(
     connection: Connection, copy: str, live: str, records_copy: str | None, records_live: str | None, *, dry_run: bool
 ) -> RecoveryReport:
-    """Recover tasks first, then the records that promise them; raises NotPaused and the store's errors."""
+    """Recover tasks first, then the records that promise them; raises TaskError (NOT_PAUSED) and the store's errors."""
     target = connection.task_table(live)
     if DynamoDbPauseStore(target.dynamodb, live).read().of_everything is None:
-        raise NotPaused
+        raise not_paused()
     report = Recovery(DynamoDbTaskStore(target.dynamodb, copy), target, new_nonce, dry_run).run()
     if records_copy is not None and records_live is not None:
         report.records = recover_records(target.dynamodb, records_copy, records_live, dry_run=dry_run)

@@ -24,17 +24,18 @@ from delegation.cli.tasks.filters import (
     COLUMN_NAMES,
     OPEN,
     CorrelationOption,
-    KindOption,
     Order,
     SinceOption,
     StatusName,
     StatusOption,
     TableFilter,
     TaskFilter,
+    TypeOption,
     given_filter,
     in_order,
     make_filter,
 )
+from delegation.cli.tasks.receipt import receipt_command
 from delegation.errors import counted
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def list_command(
     ctx: typer.Context,
     *,
     status: StatusOption = None,
-    kind: KindOption = None,
+    task_type: TypeOption = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only tasks that have not ended.")] = False,
     table: TableFilter = None,
     since: SinceOption = None,
@@ -90,22 +91,23 @@ def list_command(
     output = opening.open_output(ctx, as_json=as_json)
     wanted_columns = chosen(columns)
     wanted = make_filter(
-        status=status, kind=kind, table=table, since=since, correlation_id=correlation_id, only_open=only_open
+        status=status, task_type=task_type, table=table, since=since, correlation_id=correlation_id, only_open=only_open
     )
     page = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table).found(wanted, limit=limit, cursor=cursor)
     output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since, columns=wanted_columns)
 
 
-@app.command("kinds")
-def kinds_command(
+@app.command("kinds", hidden=True)
+@app.command("types")
+def types_command(
     ctx: typer.Context, stack: StackOption = None, tasks_table: TasksTableOption = None, as_json: JsonOption = False
 ) -> None:
     """Count the tasks of each type by status, for instance before a type is retired; reads the task table."""
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
-    from delegation.cli.tasks.direct import count_kinds  # noqa: PLC0415 - loads the task store
+    from delegation.cli.tasks.direct import count_types  # noqa: PLC0415 - loads the task store
 
     output = opening.open_output(ctx, as_json=as_json)
-    output.kinds(*count_kinds(opening.Connection.of(ctx, stack).task_store(tasks_table)))
+    output.task_types(*count_types(opening.Connection.of(ctx, stack).task_store(tasks_table)))
 
 
 @app.command("create-table")
@@ -224,13 +226,16 @@ def history_command(
     output.history(task_id, opening.open_tasks(ctx, stack, direct=direct, table=tasks_table).versions(task_id))
 
 
+app.command("receipt")(receipt_command)
+
+
 @app.command("cancel")
 def cancel_command(
     ctx: typer.Context,
     task_ids: TaskIds = None,
     *,
     status: StatusOption = None,
-    kind: KindOption = None,
+    task_type: TypeOption = None,
     table: TableFilter = None,
     since: SinceOption = None,
     correlation_id: CorrelationOption = None,
@@ -249,7 +254,9 @@ def cancel_command(
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
 
     output = opening.open_output(ctx, as_json=as_json)
-    wanted = given_filter(OPEN, status=status, kind=kind, table=table, since=since, correlation_id=correlation_id)
+    wanted = given_filter(
+        OPEN, status=status, task_type=task_type, table=table, since=since, correlation_id=correlation_id
+    )
     tasks = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table)
     _change(output, tasks, task_ids, wanted, tasks.cancel, word=_CANCELLED, yes=yes)
 
@@ -259,7 +266,7 @@ def retry_command(
     ctx: typer.Context,
     task_ids: TaskIds = None,
     *,
-    kind: KindOption = None,
+    task_type: TypeOption = None,
     table: TableFilter = None,
     since: SinceOption = None,
     correlation_id: CorrelationOption = None,
@@ -277,7 +284,7 @@ def retry_command(
 
     output = opening.open_output(ctx, as_json=as_json)
     failed = {StatusName.FAILURE}
-    wanted = given_filter(failed, kind=kind, table=table, since=since, correlation_id=correlation_id)
+    wanted = given_filter(failed, task_type=task_type, table=table, since=since, correlation_id=correlation_id)
     tasks = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table)
     _change(output, tasks, task_ids, wanted, tasks.retry, word="retried", yes=yes)
 

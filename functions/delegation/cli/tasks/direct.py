@@ -92,7 +92,7 @@ class DirectTasks:
         return TaskService(self.store, policies, NoDispatchQueue(), clock=utc_now, hooks=TaskHooks(types=TYPES))
 
 
-def count_kinds(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
+def count_types(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
     """Return how many tasks of each type have each status, and how many records cannot be read."""
     counts: dict[str, Counter[str]] = {}
     unreadable, cursor = 0, None

@@ -46,9 +46,11 @@ OPEN: Final = EVERY - ENDED
 StatusOption = Annotated[
     list[StatusName] | None, typer.Option("--status", help="Only tasks with this status; may be repeated.")
 ]
-KindOption = Annotated[
-    list[str] | None, typer.Option("--kind", help="Only tasks of this type; may be repeated.", show_default=False)
+TypeOption = Annotated[
+    list[str] | None,
+    typer.Option("--type", "--kind", help="Only tasks of this type; may be repeated.", show_default=False),
 ]
+"""`--kind` is a former spelling."""
 TableFilter = Annotated[
     str | None,
     typer.Option(
@@ -75,7 +77,7 @@ class TaskFilter:
     """The wanted tasks: every condition holds; of several statuses or types one does."""
 
     statuses: frozenset[str] = EVERY
-    kinds: frozenset[str] = frozenset()
+    task_types: frozenset[str] = frozenset()
     table: str | None = None
     since: datetime | None = None
     correlation_id: str | None = None
@@ -85,7 +87,7 @@ class TaskFilter:
         return (
             # A status of a later release is no reason to hide a task from a list of all.
             (task.status in self.statuses or self.statuses == EVERY)
-            and (not self.kinds or task.task_type in self.kinds)
+            and (not self.task_types or task.task_type in self.task_types)
             and (self.table is None or task.table == self.table)
             and (self.since is None or (task.received_timestamp or datetime.min.replace(tzinfo=UTC)) >= self.since)
             and (self.correlation_id is None or correlation_of(task) == self.correlation_id)
@@ -95,7 +97,7 @@ class TaskFilter:
 def make_filter(
     *,
     status: Iterable[StatusName] | None,
-    kind: Iterable[str] | None,
+    task_type: Iterable[str] | None,
     table: str | None,
     since: str | None,
     correlation_id: str | None,
@@ -104,7 +106,7 @@ def make_filter(
     """Return the filter of a command's options; raises BadParameter."""
     return TaskFilter(
         statuses=frozenset(status or EVERY) & (OPEN if only_open else EVERY),
-        kinds=frozenset(kind or ()),
+        task_types=frozenset(task_type or ()),
         table=None if table is None else table.replace("`", ""),
         since=None if since is None else parse_since(since, datetime.now(UTC)),
         correlation_id=correlation_id,

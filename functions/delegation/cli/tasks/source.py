@@ -84,21 +84,21 @@ class ApiTasks:
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
         """Return whole pages of the service, each not longer than what is missing, so that no task is lost between."""
         statuses = None if wanted.statuses == EVERY else sorted(wanted.statuses)
-        (kind,) = wanted.kinds if len(wanted.kinds) == 1 else (None,)
+        (task_type,) = wanted.task_types if len(wanted.task_types) == 1 else (None,)
         found: list[TaskRecord] = []
         unreadable: list[UnreadableRecord] = []
         while True:
             page = self.client.list_page(
                 token=cursor,
                 status=statuses,
-                type=kind,
+                type=task_type,
                 table=wanted.table,
                 since=wanted.since,
                 correlation_id=wanted.correlation_id,
                 page_size=min(limit - len(found) - len(unreadable), _LARGEST_PAGE),
             )
             # The service takes one type, so several are filtered here.
-            found += [task for task in page.tasks if not wanted.kinds or task.task_type in wanted.kinds]
+            found += [task for task in page.tasks if not wanted.task_types or task.task_type in wanted.task_types]
             unreadable += [UnreadableRecord(one.task_id, one.reason) for one in page.unreadable]
             cursor = page.next_page_token
             if cursor is None or len(found) + len(unreadable) >= limit:

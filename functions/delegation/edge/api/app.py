@@ -76,7 +76,8 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: MetricLines) -> A
 
 
 def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Telemetry) -> None:
-    routes, management, health = Routes(deps, telemetry), Management(deps, telemetry), HealthCheck(deps, telemetry)
+    routes = Routes(deps, telemetry, deps.types.forms_by_operation)
+    management, health = Management(deps, telemetry), HealthCheck(deps, telemetry)
     description = Description(telemetry)
     in_context: Mapping[Endpoint, Callable[[Event, LambdaContext], Served]] = {
         EXECUTE: routes.execute,

@@ -8,10 +8,9 @@ from delegation.edge.api.endpoints import Endpoint
 from delegation.edge.api.routes import record_of
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError
-from delegation.idempotency.canonical import payload_hashes
+from delegation.idempotency.canonical import Scope, payload_hashes
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
-from delegation.idempotency.scope import Scope
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.parts.reads import TaskReads

@@ -33,7 +33,7 @@ class Pausing:
         return self._served(PAUSES, self.deps.pauses().shown())
 
     def pause(self, event: Event) -> Served:
-        """Pause a scope in the caller's name; raises BadRequest, TooManyPauses."""
+        """Pause a scope in the caller's name; raises BadRequest, TaskError (TOO_MANY_PAUSES)."""
         caller = admitted(event, PAUSE)
 
         def pause(wanted: PauseRequest) -> PauseRecord:
@@ -59,10 +59,9 @@ class Pausing:
         wanted = _read(document, model)
         if key is None:
             return self._served(endpoint, change(wanted))
-        from delegation.idempotency.canonical import payload_hashes  # noqa: PLC0415 - a request without key needs none
+        from delegation.idempotency.canonical import Scope, payload_hashes  # noqa: PLC0415 - only a key needs it
         from delegation.idempotency.mutations.answer import MutationAnswer  # noqa: PLC0415
         from delegation.idempotency.mutations.service import Mutation  # noqa: PLC0415
-        from delegation.idempotency.scope import Scope  # noqa: PLC0415
 
         performed = self.deps.mutations().perform(
             Mutation(

@@ -13,7 +13,7 @@ from delegation.edge.api.callers import admitted
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
 from delegation.edge.document import Document, read_body
 from delegation.edge.errors import BadRequest, EdgeError, route_not_found, unsupported_media_type
-from delegation.edge.requests import ReadPayload, read_idempotency_key, read_payload
+from delegation.edge.requests import ReadPayload, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
@@ -24,6 +24,7 @@ from delegation.tasks.submission.form import RequestForm
 from delegation.tasks.submission.options import DRY_RUN
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.service import TaskService
+from delegation.wire.keys import KEY_RULE, is_key
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
@@ -170,10 +171,14 @@ GATEWAY_WAITS_SECONDS: Final = 29
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Submitting tasks, reading one, and the configuration; their DelegationErrors are answered by `problems`."""
+    """Submitting tasks, reading one, and the configuration; their DelegationErrors are answered by `problems`.
+
+    `forms` read the requests of each operation.
+    """
 
     deps: Dependencies
     telemetry: Telemetry
+    forms: Mapping[str, RequestForm]
 
     def execute(self, event: Event, context: LambdaContext) -> Served:
         """Run a task and answer with its outcome (Delegation Service proposal, Delegation Service REST API spec)."""
@@ -225,10 +230,9 @@ class Routes:
         require_json(event)
         key = key_of(event, self.deps)
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
-        forms = self.deps.types.forms
-        payload = read_payload(document, forms, identity_only=identity_only)
+        payload = read_payload(document, self.forms, identity_only=identity_only)
         if dry_run:
-            document, payload = _as_dry_run(document, forms, identity_only=identity_only)
+            document, payload = _as_dry_run(document, self.forms, identity_only=identity_only)
         common = payload.body.common_payload
         self.telemetry.correlate(common.polaris_correlation_id)
         if common.realm_identifier != self.deps.realm:
@@ -256,6 +260,21 @@ def key_of(event: Event, deps: Dependencies) -> str | None:
     if deps.idempotency_lifetime is None:
         return None
     return read_idempotency_key(headers.values(event, "Idempotency-Key"))
+
+
+def read_idempotency_key(values: list[str]) -> str | None:
+    """Return the idempotency key, None without the header; raises BadRequest if it is repeated or malformed.
+
+    Blanks around it are no part of it (RFC 9110, Section 5.5).
+    """
+    if not values:
+        return None
+    if len(values) > 1:
+        raise BadRequest("Idempotency-Key", "must not be repeated")
+    key = values[0].strip(" \t")
+    if not is_key(key):
+        raise BadRequest("Idempotency-Key", f"must be {KEY_RULE}")
+    return key
 
 
 def _advertised(lifetime: timedelta | None) -> dict[str, Any]:
@@ -316,7 +335,7 @@ def _asks_for_dry_run(event: Event) -> bool:
 
 
 def _as_dry_run(
-    document: Document, forms: Sequence[RequestForm], *, identity_only: bool
+    document: Document, forms: Mapping[str, RequestForm], *, identity_only: bool
 ) -> tuple[Document, ReadPayload]:
     """Return a validated body with the property `dry-run`, as if the caller had written it there."""
     parameters = document["operation_parameters"]

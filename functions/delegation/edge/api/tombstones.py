@@ -110,9 +110,8 @@ class TombstoneRoutes:
         """Make a change, once for its key; one whose outcome is unknown is made again, with the same effect."""
         if change.key is None:
             return self._served(change.endpoint, render_json(change.make().public()))
-        from delegation.idempotency.canonical import payload_hashes  # noqa: PLC0415 - a request without key needs none
+        from delegation.idempotency.canonical import Scope, payload_hashes  # noqa: PLC0415 - only a key needs it
         from delegation.idempotency.mutations.service import How, Mutation  # noqa: PLC0415
-        from delegation.idempotency.scope import Scope  # noqa: PLC0415
 
         endpoint, refusals = change.endpoint, list[DelegationError]()
         path = endpoint.path.replace("{tombstoneId}", change.tombstone_id)

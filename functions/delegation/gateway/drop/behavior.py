@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import ClassVar, Final
 
-from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError, tombstone_refused
 from delegation.gateway.drop.kinds import TOMBSTONE
@@ -23,9 +22,8 @@ from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.storage.locations import Roots
-from delegation.tasks.errors import MalformedPayload, TaskError
+from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.parts.hooks import INLINE
 
 _DONE: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
@@ -46,37 +44,33 @@ class DropBehavior:
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         """See TaskBehavior.prepare; no engine is chosen for anything but a tombstone of this service's own record."""
-        try:
-            record = self._begun(task)
-        except TaskError:
-            raise
-        except DelegationError as error:
-            self._failed(self.purge.record_error(task, error))
-            return None
-        if record.state in _DONE:
-            return INLINE
-        engine = self.purge.prepare(task, hand_over_at=hand_over_at)
+
+        def choose() -> str:
+            is_left = self._begun(task).state not in _DONE
+            return self.purge.engine(task, hand_over_at) if is_left else INLINE
+
+        engine = self.purge.runner.prepare(task, choose)
         if engine is None:
             self._failed(self.purge.tasks.reads.get(task.task_id))
         return engine
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: the inline engine."""
-        return self._run_with(purge_table, task, hand_over_at=hand_over_at)
+        return self._run_with(purge_table, task, hand_over_at)
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """Run an engine in a Spark job; see PurgeBehavior.run_job. Raises LeaseLost."""
-        return self._run_with(engine, held_by(self.purge.tasks.reads.get(task_id), attempt))
+        return self._run_with(engine, self.purge.runner.begin_job(task_id, attempt))
 
-    def _run_with(self, engine: PurgeFunction, task: Task, *, hand_over_at: datetime | None = None) -> Task:
+    def _run_with(self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None) -> Task:
         def dropped() -> Task:
             record = self._begun(task)
             if record.state in _DONE:
                 self._drop(record)
-                return self._succeeded(task)
-            return self.purge.run_with(self._dropping(engine, record), task, hand_over_at=hand_over_at)
+                return self.purge.runner.succeed(task, "all files were deleted before; the entry is dropped")
+            return self.purge.purged(self._dropping(engine, record), task, hand_over_at)
 
-        return self._failed(self.purge.attempted(task, dropped))
+        return self._failed(self.purge.runner.run(task, dropped))
 
     def _begun(self, task: Task) -> Tombstone:
         """Return the record of a tombstone whose purge begins or continues. Raises GuardRefused (TOMBSTONE_REFUSED).
@@ -150,12 +144,6 @@ class DropBehavior:
         except TableMetadataMissing:
             return True  # the purge deleted it last
         return found.table_uuid == record.table_uuid
-
-    def _succeeded(self, task: Task) -> Task:
-        tasks = self.purge.tasks.holding(task)
-        return tasks.leases.succeed(
-            task.task_id, task.attempt_count, "all files were deleted before; the entry is dropped"
-        )
 
     def _failed(self, task: Task) -> Task:
         """Note in the record that its task failed; the recurring task does so after a crash."""

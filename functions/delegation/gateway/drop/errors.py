@@ -79,12 +79,9 @@ def purge_not_possible(message: str) -> DropError:
     return DropError(message, code="PURGE_NOT_POSSIBLE")
 
 
-class BadTombstoneRequest(DropError):
-    """A request for the caller's own tombstones is not as documented; nothing was done."""
-
-    code = "BAD_TOMBSTONE_REQUEST"
-    status = 400
-    kind = "BadRequestException"
+def bad_tombstone_request(message: str) -> DropError:
+    """Return the error: a request for the caller's own tombstones is not as documented; nothing was done."""
+    return DropError(message, code="BAD_TOMBSTONE_REQUEST", status=400, kind="BadRequestException")
 
 
 def dismissal_refused(message: str) -> DropError:

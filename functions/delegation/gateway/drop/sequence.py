@@ -74,7 +74,7 @@ class TableDrops:
 
     `forward` sends requests to the catalog, `files` opens a table's storage with the credentials that it was loaded
     with. A request is held open for at most `budget`. `realm` is that of this deployment; `begin` is called before the
-    first record is put, to have the recurring task that looks after records.
+    first record is put, to have the recurring task that settles records.
     """
 
     forward: Forward

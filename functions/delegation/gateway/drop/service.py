@@ -39,7 +39,7 @@ class Tombstones:
     """The tombstones of this deployment.
 
     `failed` is called with each whose failure this process noted, `stuck` with the number of those that the recurring
-    task could not look after several times in a row.
+    task could not settle several times in a row.
 
     Methods raise DropError (TOMBSTONE_NOT_FOUND) and the errors of the stores and of the catalog.
     """

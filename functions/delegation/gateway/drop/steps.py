@@ -121,7 +121,7 @@ class DropSteps:
             return kept_as_tombstone(str(record.identifier), record.tombstone_id, f"{reason}; {refused}")
         return RenamedBack(str(record.identifier), reason)
 
-    def look_after(self, record: Tombstone) -> Tombstone:
+    def settle(self, record: Tombstone) -> Tombstone:
         """Finish, or clear, what a process left that ended between two steps; return the record afterwards.
 
         Raises the errors of the stores and of the catalog; the next call continues.

@@ -13,7 +13,7 @@ from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.work.service import TaskService
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 
 PROPERTIES: Final = {"overlap-scan": "catalog"}
 """Options of every purge of a tombstone: a table that has the location again is in another namespace than this one.

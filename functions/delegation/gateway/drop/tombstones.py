@@ -90,7 +90,7 @@ class Tombstone(BaseModel):
     was really moved, known from RENAMED on, as are its metadata, the purge's `task_id` and the end of its grace
     period. `caller` identifies who dropped it (see `caller_key`). With `waits` the caller waits for the purge.
     `restore_name` and `restore_namespace` are where it is renamed back to. `problem` is why it failed. `check_at` is
-    when the recurring task looks after it, None if nothing is left to do; `attempts` counts the last looks that failed,
+    when the recurring task settles it, None if nothing is left to do; `attempts` counts the last looks that failed,
     and `trouble` is why. From `dismissed_at` on nothing happens to it any more, whatever its state. `version` grows
     with every write; `nonce` identifies a write whose answer was lost. `scope` identifies the idempotency key of the
     request, None without one and in records of earlier releases.
@@ -156,7 +156,7 @@ class Tombstone(BaseModel):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the recurring task could not look after it several times in a row."""
+        """Whether the recurring task could not settle it several times in a row."""
         return self.attempts >= STUCK_AFTER
 
     def is_fresh(self, now: datetime) -> bool:
@@ -285,7 +285,7 @@ def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
 
 
 def checked(record: Tombstone, now: datetime, check_at: datetime | None, advice: str | None = None) -> Tombstone:
-    """Return the record with the time when the recurring task looks after it again; its state stays.
+    """Return the record with the time when the recurring task settles it again; its state stays.
 
     An earlier trouble is over; `advice` says what only a person can do.
     """
@@ -298,7 +298,7 @@ def backoff(attempts: int) -> timedelta:
 
 
 def troubled(record: Tombstone, now: datetime, reason: str) -> Tombstone:
-    """Return the record of a tombstone that could not be looked after; its state stays, and the next look is later."""
+    """Return the record of a tombstone that could not be settled; its state stays, and the next look is later."""
     attempts = record.attempts + 1
     return _written(record, now, check_at=now + backoff(attempts), attempts=attempts, trouble=_short(reason))
 

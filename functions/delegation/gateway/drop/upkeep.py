@@ -22,7 +22,7 @@ from delegation.tasks.work.submit import Tasks
 logger = logging.getLogger(__name__)
 EVERY: Final = timedelta(minutes=5)
 _AT_ONCE: Final = 100
-"""Tombstones that one run looks after; the next run takes the others."""
+"""Tombstones that one run settles; the next run takes the others."""
 _CONSIDERED: Final = 500
 """Those whose time came first, of which a run takes the ones with the fewest looks in a row that failed."""
 _COUNTED: Final = 1_000
@@ -30,13 +30,13 @@ _COUNTED: Final = 1_000
 
 
 class TombstoneUpkeep(BaseModel):
-    """No parameters: one task looks after all tombstones."""
+    """No parameters: one task settles all tombstones."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class UpkeepReport(BaseModel):
-    """What one run did: how many tombstones it looked after, by their states afterwards, and how many it could not.
+    """What one run did: how many tombstones it settled, by their states afterwards, and how many it could not.
 
     `stuck` counts all whose last looks failed, also those that this run did not take, and items that cannot be read.
     """
@@ -52,7 +52,7 @@ def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep
     """Return the behavior; `steps` is called when it runs."""
 
     def work(_parameters: TombstoneUpkeep, run: Run) -> UpkeepReport:
-        return look_after_all(steps(), run.checkpoint)
+        return settle_all(steps(), run.checkpoint)
 
     return Behavior(
         UPKEEP_KIND,
@@ -64,8 +64,8 @@ def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep
     )
 
 
-def look_after_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport:
-    """Look after the tombstones whose time has come; one that cannot be finished now waits longer for its next look.
+def settle_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport:
+    """Settle the tombstones whose time has come; one that cannot be finished now waits longer for its next look.
 
     Those that gave no trouble come first, so that none of them waits behind those that do.
     """
@@ -76,11 +76,11 @@ def look_after_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepRe
     for listed in sorted(considered, key=lambda record: record.attempts)[:_AT_ONCE]:
         checkpoint()
         try:
-            states[_looked_after(steps, listed)] += 1
+            states[_settled(steps, listed)] += 1
         except DelegationError as error:
             troubled += 1
-            fields = {"action": "look after", "tombstone_id": listed.tombstone_id, "error_code": error.code}
-            logger.warning("a tombstone could not be looked after: %s", error, extra=fields)
+            fields = {"action": "settle", "tombstone_id": listed.tombstone_id, "error_code": error.code}
+            logger.warning("a tombstone could not be settled: %s", error, extra=fields)
             _note_trouble(steps, listed.tombstone_id, error)
     open_ones = steps.store.due(steps.tombstones.clock() + LONGEST_BACKOFF, _COUNTED)
     stuck = sum(record.is_stuck for record in open_ones.tombstones) + open_ones.unreadable
@@ -98,12 +98,12 @@ def _note_trouble(steps: DropSteps, tombstone_id: str, error: DelegationError) -
         logger.warning("its trouble could not be noted: %s", unnoted, extra={"tombstone_id": tombstone_id})
 
 
-def _looked_after(steps: DropSteps, listed: Tombstone) -> str:
-    """Look after a tombstone as it is now; the list may be out of date."""
+def _settled(steps: DropSteps, listed: Tombstone) -> str:
+    """Settle a tombstone as it is now; the list may be out of date."""
     record = steps.tombstones.get(listed.tombstone_id)
     if record.check_at is None or record.check_at > steps.tombstones.clock():
         return str(record.state)
-    return str(steps.look_after(record).state)
+    return str(steps.settle(record).state)
 
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> bool:

@@ -11,8 +11,7 @@ from delegation.gateway.errors import GatewayError
 from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.gateway.spelling import canonical_path
-from delegation.idempotency.canonical import NotCanonicalizable, payload_hashes
-from delegation.idempotency.scope import Scope
+from delegation.idempotency.canonical import NotCanonicalizable, Scope, payload_hashes
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}")
 """Idempotency-Key proposal, "API Design"."""

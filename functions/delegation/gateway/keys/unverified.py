@@ -7,8 +7,8 @@ from delegation.gateway.errors import GatewayError, MutationNotVerified
 from delegation.gateway.forwarding import without
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.mutations.service import Mutations
-from delegation.idempotency.scope import Scope
 
 
 def refusal_of_unverified(

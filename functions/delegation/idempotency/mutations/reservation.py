@@ -9,9 +9,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from delegation.idempotency.canonical import RULE
+from delegation.idempotency.canonical import RULE, Scope
 from delegation.idempotency.mutations.answer import MutationAnswer, storable
-from delegation.idempotency.scope import Scope
 from delegation.timestamps import Timestamp
 
 FORMAT: Final = 1

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
@@ -19,7 +20,6 @@ from delegation.idempotency.mutations.errors import (
 )
 from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationState, Ruling
 from delegation.idempotency.mutations.store import ReservationStore
-from delegation.idempotency.scope import Scope
 
 _RACES: Final = 20
 

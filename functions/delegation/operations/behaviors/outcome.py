@@ -1,26 +1,42 @@
-"""How an attempt at upkeep of a table ends that an error ended."""
+"""How an attempt at work on a table ends that an error ended."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
 from delegation.attempts.task_attempt import error_class
 from delegation.errors import RunStopped
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.operations.behaviors.sources import Hold
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
+from delegation.tasks.life.model import Task
 from delegation.tasks.work.work_errors import AttemptEnding, ending_of
 
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
+"""Until work is tried again that waits for a pass of another process, if it is not known how long that takes."""
 _SHORTEST_WAIT: Final = timedelta(seconds=1)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
 
 
-def ending(error: Exception | RunStopped) -> AttemptEnding:
-    """Return how an attempt ends that `error` ended.
+@dataclass(frozen=True, slots=True)
+class TableEndings:
+    """Translates the error that ended an attempt at work on a table into how it ends.
 
-    Work that waits for a pass over the catalog is handed over: its attempts do not count.
+    `hold` returns how it ends if it waits for another table, and for how long; attempts of the type `unheld` wait for
+    none. Work that waits for a pass over the catalog is handed over: its attempts do not count.
     """
-    found = ending_of(error, error_class, traced=False)
-    return replace(found, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else found
+
+    hold: Hold
+    unheld: str | None = None
+
+    def __call__(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
+        """Return how the attempt ends; raise errors that are none of the service's own."""
+        if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != self.unheld:
+            held = self.hold(task, error)
+            if held is not None:
+                return AttemptEnding(*held)
+        found = ending_of(error, error_class, traced=False)
+        return replace(found, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else found
 
 
 def _wait_for_references(error: ReferencesError) -> timedelta:

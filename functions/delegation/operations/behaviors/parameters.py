@@ -11,7 +11,7 @@ from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.options import CALLBACK, DRY_RUN
 from delegation.wire.identified import IdentifiedRequest
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 
 _NOT_OF_THE_WORK: Final = frozenset({CALLBACK})
 _NAMES: Final = 5

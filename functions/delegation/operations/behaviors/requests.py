@@ -3,31 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
-
-from pydantic import BaseModel
 
 from delegation.operations.behaviors.parameters import TableWork
 from delegation.operations.behaviors.task_types import table_traits
 from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.model import Task
-from delegation.tasks.submission.form import NotWaitedFor, RequestSources, RequestWords, WantedTask
+from delegation.tasks.life.model import Labels, Task
+from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask, not_waited_for
 from delegation.tasks.submission.options import OptionTable, callback_of
 from delegation.wire.identified import IdentifiedRequest
-from delegation.wire.tables import TableState, files_of
+from delegation.wire.requests import TableState, files_of
 
-Read = TypeVar("Read")
 Work = TypeVar("Work", bound=TableWork)
 
 TableCheck = Callable[[Any], None]
 """Raises the error of a guard that refuses a loaded table (`polaris.model.LoadedTable`)."""
-
-
-def once_read(read: Callable[[Mapping[str, str]], Read]) -> Callable[[Mapping[str, str]], Read]:
-    """Return `read` with its results kept: the properties of a service are the same for every request of a process."""
-    kept = cache(lambda properties: read(dict(properties)))
-    return lambda properties: kept(tuple(sorted(properties.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +35,14 @@ class AskedWork(Generic[Work]):
 
     work: Work
     relation: WorkRelation[Work]
+    task_id: str
+    task_type: str
+    payload: str
+    payload_version: int
     traits: Traits
     callback: str | None
     deadline: timedelta | None = None
-
-    @property
-    def task_id(self) -> str:
-        """See Asked.task_id."""
-        return self.work.task_id
-
-    @property
-    def task_type(self) -> str:
-        """See Asked.task_type."""
-        return self.work.kind
-
-    @property
-    def payload_version(self) -> int:
-        """See Asked.payload_version."""
-        return self.work.payload_version
-
-    @property
-    def payload(self) -> str:
-        """See Asked.payload."""
-        return self.work.to_payload()
+    labels: Labels | None = None
 
     def obstacle(self, task: Task) -> str | None:
         """See Asked.obstacle."""
@@ -91,7 +66,7 @@ class TableForm(Generic[Work]):
     options and returns what raises those of its table, so that what a guard would refuse is refused here.
     """
 
-    body: type[BaseModel]
+    body: type[Any]
     options: OptionTable
     words: RequestWords
     request_type: type[IdentifiedRequest]
@@ -122,13 +97,9 @@ class TableForm(Generic[Work]):
         """See RequestForm.check."""
         self.limits(properties)
 
-    def missing(self, body: Any, *, identity_only: bool) -> tuple[str, ...]:  # noqa: ARG002
-        """See RequestForm.missing: a body has all that is needed, the table's identity."""
-        return ()
-
     def refuse_waiting(self, body: Any) -> None:  # noqa: ARG002
-        """See RequestForm.refuse_waiting; raises NotWaitedFor for every such request."""
-        raise NotWaitedFor(self.request_type.operation)
+        """See RequestForm.refuse_waiting; raises DelegationError (INVALID_REQUEST) for every such request."""
+        raise not_waited_for(self.request_type.operation)
 
     def asked(
         self,
@@ -138,7 +109,7 @@ class TableForm(Generic[Work]):
     ) -> AskedWork[Work]:
         """See RequestForm.asked; the table is loaded from the catalog, and refused here if a guard would refuse it.
 
-        Raises CallbackNotAllowed, and the errors of `checks` and of the catalog.
+        Raises DelegationError (PROPERTY_NOT_ALLOWED), and the errors of `checks` and of the catalog.
         """
         request = self.request_type.of_payload(body)
         check = self.checks(request, sources)
@@ -149,5 +120,6 @@ class TableForm(Generic[Work]):
         work = self.work_type(**{**dict(request), "realm": sources.realm, "table": TableState.of(loaded)})
         files = files_of(loaded.metadata)
         is_small = files is None or files <= sources.small_files
-        traits = replace(table_traits(work.to_payload(), self.known), is_small=is_small)
-        return AskedWork(work, self.relation, traits, callback)
+        payload = work.to_payload()
+        traits = replace(table_traits(payload, self.known), is_small=is_small)
+        return AskedWork(work, self.relation, work.task_id, work.kind, payload, work.payload_version, traits, callback)

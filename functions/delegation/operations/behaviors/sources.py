@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from delegation.attempts.details import PlanDetails
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, PlanNotFound
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, plan_not_found
 from delegation.keeping.model import Neighbour, ReferenceCheck
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import TaskNotFound
@@ -38,19 +38,22 @@ def plan_segments(task: Task) -> Sequence[PlanSegment]:
 
 def published_segment(
     reads: TaskReads,
-    kinds: Collection[str],
+    kinds: Collection[str] | None,
     plan_id: str,
     *,
     segments_of: Callable[[Task], Sequence[PlanSegment]] = plan_segments,
 ) -> PlanSegment:
-    """Return the segment that a task of these types published under this id; raise PlanNotFound if there is none."""
+    """Return the segment that a task of these types, any for None, published under this id.
+
+    Raises GuardRefused (PLAN_NOT_FOUND).
+    """
     try:
         task = reads.get(plan_id.partition("/")[0])
     except TaskNotFound:
-        raise PlanNotFound(plan_id) from None
+        raise plan_not_found(plan_id) from None
     found = None
-    if task.task_type in kinds:
+    if kinds is None or task.task_type in kinds:
         found = next((one for one in segments_of(task) if one.id == plan_id), None)
     if found is None:
-        raise PlanNotFound(plan_id)
+        raise plan_not_found(plan_id)
     return found

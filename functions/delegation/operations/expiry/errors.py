@@ -71,59 +71,47 @@ class RefsUnknown(ExpiryError):
         self.metadata_file = missing
 
 
-class RestOfPlanLost(ExpiryError):
-    """A part of the approved plan is missing after its commit was sent, so what is left of it is not deleted by it.
+def rest_of_plan_lost(table: TableIdentifier, missing: str, *, is_made: bool) -> ExpiryError:
+    """Return the error: a part of the approved plan is missing after its commit was sent; the rest stays undeleted.
 
     `is_made` tells whether it is known that the commit was made.
     """
-
-    code = PLAN_LOST
-
-    def __init__(self, table: TableIdentifier, missing: str, *, is_made: bool) -> None:
-        are_removed = "are removed" if is_made else "may be removed"
-        super().__init__(
-            f"snapshots of {table} {are_removed}, and {printable(missing)} of the approved plan is missing, so no more "
-            "of the plan's files are deleted; no other plan may take its place. The next request makes a plan of what "
-            f"is expired then, and `delegation orphans scan {table}` finds the files that no table needs"
-        )
+    are_removed = "are removed" if is_made else "may be removed"
+    return ExpiryError(
+        f"snapshots of {table} {are_removed}, and {printable(missing)} of the approved plan is missing, so no more "
+        "of the plan's files are deleted; no other plan may take its place. The next request makes a plan of what "
+        f"is expired then, and `delegation orphans scan {table}` finds the files that no table needs",
+        code=PLAN_LOST,
+    )
 
 
-class CommitRefused(ExpiryError):
-    """The catalog refused the removal of snapshots for a reason that a repeat does not change; nothing was changed."""
-
-    code = "COMMIT_REFUSED"
-
-    def __init__(self, table: TableIdentifier, why: DelegationError) -> None:
-        super().__init__(
-            f"the catalog refused to remove snapshots of {table}, and nothing was changed ({why.code}): "
-            f"{printable(str(why), 1_000)}"
-        )
+def commit_refused(table: TableIdentifier, why: DelegationError) -> ExpiryError:
+    """Return the error: the catalog refused the removal of snapshots for a reason that a repeat does not change."""
+    return ExpiryError(
+        f"the catalog refused to remove snapshots of {table}, and nothing was changed ({why.code}): "
+        f"{printable(str(why), 1_000)}",
+        code="COMMIT_REFUSED",
+    )
 
 
-class CommitsForestalled(ExpiryError):
-    """Other commits to the table were first, each time that the removal of snapshots was sent."""
-
-    code = "COMMITS_FORESTALLED"
-    retryable = True
-
-    def __init__(self, table: TableIdentifier, times: int) -> None:
-        super().__init__(
-            f"{table} received another commit each of the {times} times that the removal of its snapshots was sent; "
-            "nothing was changed, and the task tries again later"
-        )
+def commits_forestalled(table: TableIdentifier, times: int) -> ExpiryError:
+    """Return the error: other commits to the table were first, each time that the removal of snapshots was sent."""
+    return ExpiryError(
+        f"{table} received another commit each of the {times} times that the removal of its snapshots was sent; "
+        "nothing was changed, and the task tries again later",
+        code="COMMITS_FORESTALLED",
+        retryable=True,
+    )
 
 
-class TableChangesTooOften(ExpiryError):
-    """The table received a commit at so many looks that the expiry stopped following them; a retry resumes."""
-
-    code = "TABLE_CHANGES_TOO_OFTEN"
-    retryable = True
-
-    def __init__(self, table: TableIdentifier, looks: int) -> None:
-        super().__init__(
-            f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
-            "delete with every one; a later attempt deletes the rest"
-        )
+def table_changes_too_often(table: TableIdentifier, looks: int) -> ExpiryError:
+    """Return the error: the table received a commit at so many looks that the expiry stopped following them."""
+    return ExpiryError(
+        f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
+        "delete with every one; a later attempt deletes the rest",
+        code="TABLE_CHANGES_TOO_OFTEN",
+        retryable=True,
+    )
 
 
 class InvalidRetention(GuardRefused):
@@ -146,13 +134,10 @@ class SnapshotReferenced(GuardRefused):
         self.refs = tuple(refs)
 
 
-class ManifestsEncrypted(GuardRefused):
-    """The table's manifests are encrypted (Iceberg Table Spec, version 3), so the files that they name are unknown."""
-
-    code = "UNSUPPORTED"
-
-    def __init__(self, why: str) -> None:
-        super().__init__(
-            f"{why}: its manifests are encrypted, and this release cannot read which files they name; expire its "
-            "snapshots with an engine that has the keys"
-        )
+def manifests_encrypted(why: str) -> GuardRefused:
+    """Return the error: manifests are encrypted (Iceberg Table Spec, version 3), so their files are unknown."""
+    return GuardRefused(
+        f"{why}: its manifests are encrypted, and this release cannot read which files they name; expire its "
+        "snapshots with an engine that has the keys",
+        code="UNSUPPORTED",
+    )

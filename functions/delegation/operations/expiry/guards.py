@@ -3,8 +3,8 @@
 from typing import Final
 
 from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
-from delegation.keeping.errors import GcDisabled, TableProtected, TableUuidMismatch
-from delegation.operations.expiry.errors import ManifestsEncrypted
+from delegation.keeping.errors import gc_disabled, table_protected, table_uuid_mismatch
+from delegation.operations.expiry.errors import manifests_encrypted
 
 WORK: Final = "expiry"
 """What messages call the work."""
@@ -13,18 +13,18 @@ _ENCRYPTION_KEY: Final = "encryption.key-id"
 
 
 def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
-    """Raise TableUuidMismatch, TableProtected, GcDisabled or ManifestsEncrypted.
+    """Raise GuardRefused (TABLE_UUID_MISMATCH, TABLE_PROTECTED, GC_DISABLED, UNSUPPORTED).
 
     No setting overrules any of them. `gc.enabled` is read as Iceberg does, which refuses every expiry then too.
     """
     if metadata.table_uuid != table_uuid.lower():
-        raise TableUuidMismatch(table_uuid.lower(), metadata.table_uuid, work=WORK)
+        raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid, work=WORK)
     if metadata.protected:
-        raise TableProtected(metadata.properties[PROTECTED], work=WORK, otherwise="")
+        raise table_protected(metadata.properties[PROTECTED], work=WORK, otherwise="")
     if not metadata.gc_enabled:
-        raise GcDisabled("the table's property gc.enabled is false, so its snapshots cannot be expired")
+        raise gc_disabled("the table's property gc.enabled is false, so its snapshots cannot be expired")
     if metadata.properties.get(_ENCRYPTION_KEY):
-        raise ManifestsEncrypted(f"the table's property {_ENCRYPTION_KEY} is set")
+        raise manifests_encrypted(f"the table's property {_ENCRYPTION_KEY} is set")
     encrypted = next((one for one in metadata.snapshots if one.encrypted), None)
     if encrypted is not None:
-        raise ManifestsEncrypted(f"the manifest list of snapshot {encrypted.snapshot_id} has a key")
+        raise manifests_encrypted(f"the manifest list of snapshot {encrypted.snapshot_id} has a key")

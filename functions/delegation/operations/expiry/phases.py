@@ -13,11 +13,12 @@ from dataclasses import replace
 
 from delegation.errors import DelegationError, RunCancelled
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
-from delegation.operations.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, RestOfPlanLost
+from delegation.operations.expiry.engines.inline import INLINE, ExpiryEngine
+from delegation.operations.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, rest_of_plan_lost
 from delegation.operations.expiry.index import ExpiryIndex, Removal, load_plan
 from delegation.operations.expiry.notes import Notes, OwnCommit, SentCommits
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN
-from delegation.operations.expiry.planning.plan import decided, make_plan
+from delegation.operations.expiry.planning.plan import decided
 from delegation.operations.expiry.receipt import receipt_key, store_receipt
 from delegation.operations.expiry.running.commit_step import CommitStep
 from delegation.operations.expiry.running.delete_steps import STEPS, DeleteSteps
@@ -26,7 +27,6 @@ from delegation.operations.expiry.running.looks import TableLooks
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.collection import collected_seldom
-from delegation.worksets.engines.deleting import INLINE_DELETES, DeleteEngine
 from delegation.worksets.errors import FilesNotDeleted, PlanLost
 from delegation.worksets.forecast import document, forecast
 from delegation.worksets.index import Finding, merge_findings
@@ -36,7 +36,7 @@ from delegation.worksets.marks import Marks, deleted_by_marks, record_adopted_pl
 class ExpiryRun:
     """One attempt at expiring snapshots of a table; used once."""
 
-    def __init__(self, ctx: ExpiryContext, engine: DeleteEngine = INLINE_DELETES) -> None:
+    def __init__(self, ctx: ExpiryContext, engine: ExpiryEngine = INLINE) -> None:
         self._ctx = ctx
         self._engine = engine
         self._started = ctx.now()
@@ -71,7 +71,7 @@ class ExpiryRun:
         is_made = self._deletes.removed != Removal() or notes.get(OwnCommit) is not None
         if not is_made and notes.get(SentCommits) is None:
             return lost
-        error = RestOfPlanLost(self._ctx.identifier, lost.name, is_made=is_made)
+        error = rest_of_plan_lost(self._ctx.identifier, lost.name, is_made=is_made)
         if self._plan.is_read:
             with suppress(PlanLost):
                 self._name_left(error)
@@ -126,7 +126,7 @@ class ExpiryRun:
         if not self._looks.permit(table):
             return None
         gone = decided(self._looks.ctx, table)
-        return make_plan(self._looks.ctx, table, gone, self._engine.name) if gone else None
+        return self._engine.plan(self._looks.ctx, table, gone) if gone else None
 
     def _forecast(self, result: ExpiryResult) -> ExpiryResult:
         """Store beside the plan what deleting its files takes; return the result of a dry run with it."""

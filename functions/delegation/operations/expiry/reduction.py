@@ -4,158 +4,185 @@ A plan is only ever reduced. Snapshots that a writer adds or brings back keep th
 gone reach no more than they did when the plan was made.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final
+from typing import Final, Protocol, Self
 
-from delegation.iceberg.files import RANK, FileType, Row
+from delegation.iceberg.files import FileType, Row
 from delegation.iceberg.reach import ListsRead
-from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
+from delegation.keeping.model import Neighbour
+from delegation.keeping.neighbours import locations_of, neighbours_of
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import AT_ANOTHER_TABLE, SHARED, own_root
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.index import ExpiryIndex, ReducedPlan
-from delegation.operations.expiry.planning.reach import Retained, metadata_of, retained, with_others_read
+from delegation.operations.expiry.planning.reach import Retained, metadata_of, retained
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, DeleteStep, Phase, paths_of, read_chunk
-from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, sorted_runs, store_index
+from delegation.worksets.chunks import Chunk, Phase, Total
+from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, store_index
 from delegation.worksets.marks import Marks
-from delegation.worksets.sorting import Sorter, common, merged_lists, sort_rows
 from delegation.worksets.writing import PlanWriter
 
 REACHABLE: Final = "STILL_REACHABLE"
 """The code of a finding: files of a plan that the table needs after all."""
-_OWN, _SHARED, _AT_ANOTHER = range(3)
-# By the rank under which a path that is kept is sorted: the lowest one counts.
-_WHY: Final = ("reachable", "shared", "at-another-table")
+REACHABLE_NOW, SHARED_NOW, AT_ANOTHER = range(3)
+REASONS: Final = ("reachable", "shared", "at-another-table")
 _CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE)
-_BATCH: Final = 500
-_FORMER: Final = RANK[FileType.FORMER_METADATA]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPlaces:
+    """Where files stay even if no table names them: at the `locations` of others, and not at the table's `own` one.
+
+    And in the `last_known` areas of tables of which nothing can be read.
+    """
+
+    locations: Roots = field(default_factory=lambda: Roots(()))
+    own: Roots = field(default_factory=lambda: Roots(()))
+    last_known: Roots = field(default_factory=lambda: Roots(()))
+
+    def among(self, rows: list[Row]) -> list[str]:
+        """Return the paths of sorted rows that are in one of these places."""
+        first, last = rows[0][0], rows[-1][0]
+        disputed = self.locations.meet_range(first, last) and not self.own.contain_range(first, last)
+        if disputed or self.last_known.meet_range(first, last):
+            return [path for path, _, _ in rows if self._contain(path)]
+        return []
+
+    def _contain(self, path: str) -> bool:
+        at_another = self.locations.contains(path) and not self.own.contains(path)
+        return at_another or self.last_known.contains(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a plan, written as another one, and what is kept of it by the reason."""
+
+    plan_id: str
+    chunks: Sequence[Chunk]
+    totals: dict[str, Total]
+    kept: Mapping[str, Finding]
+
+
+class NeededRows(Protocol):
+    """The rows of files that are needed now, as an engine collects them; a context manager."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def add_own(self, found: Retained, known: Collection[str]) -> None:
+        """Add what the table needs, without entries of the manifests `known`; what an earlier call added may stay."""
+        ...
+
+    def add_former_metadata(self, index: ExpiryIndex) -> None:
+        """Add the former metadata files of a plan."""
+        ...
+
+    def add_others(self, near: Sequence[Neighbour], unread: UnreadNeighbours) -> None:
+        """Add what other tables reach; raise NeighbourUnreadable, NeighbourChanged, at the latest in `subtracted`."""
+        ...
+
+    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
+        """Write what is left of a plan's chunks; None if nothing of it is needed. Call it once, after all is added.
+
+        `places` has more areas if more turned out to be unreadable. Raises ManifestMissing if the table has a newer
+        commit, after which other rows may be added.
+        """
+        ...
 
 
 class NeededFiles:
-    """The files that are needed now, of the table itself and of others, as a sorted set of paths on disk.
+    """The files that are needed now, of the table itself and of others, and what a plan has without them.
 
     Use it as a context manager. `manifests` are those of the table whose entries are in it; the manifest lists in
     `read` are not read again.
     """
 
-    def __init__(self, ctx: ExpiryContext, read: ListsRead | None = None) -> None:
+    def __init__(self, ctx: ExpiryContext, rows: NeededRows, read: ListsRead | None = None) -> None:
         self._ctx = ctx
+        self._rows = rows
         self._read = read
-        self._files = Sorter(run_records=ctx.settings.run_records)
-        self._locations = Roots(())
+        self._places: Callable[[], OtherPlaces] = OtherPlaces
         self._own = Roots(())
-        self._last_known = Roots(())
+        self._unread = UnreadNeighbours(ctx)
         self.checked: tuple[CheckedNeighbour, ...] = ()
-        self.findings: tuple[Finding, ...] = ()
         self.manifests: frozenset[str] = frozenset()
 
     def __enter__(self) -> "NeededFiles":
+        self._rows.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._files.__exit__()
+    def __exit__(self, *error: object) -> None:
+        self._rows.__exit__(*error)
 
-    def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> Retained:
+    def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
         """Add what the table reaches as it was loaded, without entries of manifests whose files were added `known`."""
         metadata = metadata_of(table)
         found = retained(self._ctx, metadata, self._read)
-        self._files.extend((path, _OWN, 0) for path, _, _ in found.rows(self._ctx, known))
+        self._rows.add_own(found, known)
         self._own = own_root(metadata, LENIENT_PATHS)
         self.manifests = frozenset(found.manifests)
-        return found
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
         """Add the former metadata files of a plan: the table has not given them up, or not any more."""
         if FileType.FORMER_METADATA in index.counts:
-            chunks = [chunk for chunk in index.chunks if chunk.step is DeleteStep.META]
-            rows = (row for some in _rows(self._ctx, index.plan_id, chunks) for row in some)
-            self._files.extend((path, _OWN, 0) for path, rank, _ in rows if rank == _FORMER)
+            self._rows.add_former_metadata(index)
 
     def add_others(self, roots: Roots) -> None:
         """Add what other live tables reach; raise NeighbourUnreadable, NeighbourChanged, ReferencesNotKnown."""
-        unread, once = UnreadNeighbours(self._ctx), ReadOnce()
+        unread = self._unread
         near, checked = neighbours_of(self._ctx, roots, (), unread)
-        for neighbour in near:
-            rows = reach_of_neighbour(self._ctx, neighbour, unread, once)
-            self._files.extend((path, _SHARED, 0) for path, _, _ in with_others_read(rows))
-        self._locations = Roots([*locations_of(near).uris, *unread.located])
-        self._last_known = unread.last_known(roots)
-        self.checked, self.findings = tuple(checked), tuple(unread.findings())
+        self._rows.add_others(near, unread)
 
-    def among(self, batches: Iterable[list[str]], found: Sorter) -> None:
-        """Add to `found` which of these sorted paths are needed, with the reason as their rank; call it once."""
-        rows = ([(path, 0, 0) for path in paths] for paths in batches)
-        for some, needed in _with_reasons(rows, self._files):
-            found.extend((path, why, 0) for path, why in needed.items())
-            first, last = some[0][0], some[-1][0]
-            disputed = self._locations.meet_range(first, last) and not self._own.contain_range(first, last)
-            if disputed or self._last_known.meet_range(first, last):
-                found.extend((path, _AT_ANOTHER, 0) for path, _, _ in some if self._is_at_another(path))
+        def places() -> OtherPlaces:
+            locations = Roots([*locations_of(near).uris, *unread.located])
+            return OtherPlaces(locations, self._own, unread.last_known(roots))
 
-    def _is_at_another(self, path: str) -> bool:
-        at_another = self._locations.contains(path) and not self._own.contains(path)
-        return at_another or self._last_known.contains(path)
+        self._places = places
+        self.checked = tuple(checked)
 
+    def reduced(self, index: ExpiryIndex, segment: PlanSegment) -> tuple[ExpiryIndex, PlanSegment] | None:
+        """Write what is left of a published plan without the files that are needed; None if none of them is in it.
 
-def _with_reasons(batches: Iterable[list[Row]], files: Sorter) -> Iterator[tuple[list[Row], dict[str, int]]]:
-    """Yield sorted rows with those of their paths that are among `files`, and the ranks of these."""
-    ranks: dict[str, int] = {}
-
-    def paths() -> Iterator[str]:
-        for one in files.sorted():
-            ranks[one.path] = one.rank
-            yield one.path
-
-    for rows, both in common(batches, paths()):
-        yield rows, {path: ranks[path] for path in both}
-        last = rows[-1][0]
-        for path in [path for path in ranks if path <= last]:
-            del ranks[path]
-
-
-def reduced(
-    ctx: ExpiryContext, index: ExpiryIndex, segment: PlanSegment, needed: NeededFiles
-) -> tuple[ExpiryIndex, PlanSegment] | None:
-    """Write what is left of a published plan without the files that are needed; None if none of them is in it.
-
-    Chunks that are deleted already are left out. The new plan is not published.
-    """
-    left = index.model_copy(update={"chunks": tuple(_not_done(ctx, index))})
-    runs = [run for kind in (Phase.DATA, Phase.META) for run in sorted_runs(left, kind)]
-    paths = merged_lists([paths_of(ctx.plans, plan_id, chunks) for plan_id, chunks in runs], list.sort)
-    with Sorter(run_records=ctx.settings.run_records) as kept:
-        needed.among(paths, kept)
-        if kept.empty:
+        Chunks that are deleted already are left out. The new plan is not published.
+        """
+        ctx, left = self._ctx, index.model_copy(update={"chunks": tuple(_not_done(self._ctx, index))})
+        rest = self._rows.subtracted(left, self._places)
+        if rest is None:
             return None
-        plan_id = ctx.new_plan_id()
-        writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
-        tally = [_ReasonCount(code) for code in _CODES]
-        rows = merged_lists([_rows(ctx, of, chunks) for of, chunks in runs], sort_rows)
-        for some, reasons in _with_reasons(rows, kept):
-            for why, group in groupby(some, lambda row: _why(reasons, row)):  # noqa: B023 - used within the step
-                writer.write(list(group), why)
-            for path, rank in sorted(reasons.items()):
-                tally[rank].add(path)
-        chunks, totals = writer.close()
-    found = [one.finding() for one in tally if one.count]
-    fresh = index.model_copy(
-        update={
-            "plan_id": plan_id,
-            "attempt": ctx.attempt.attempt,
-            "created_at": ctx.clock().isoformat(),
-            "chunks": tuple(chunks),
-            "counts": totals,
-            "findings": (*found, *needed.findings),
-            "neighbours": needed.checked or index.neighbours,
-            "reduces": (*index.reduces, ReducedPlan(id=segment.id, sha256=segment.sha256)),
-        }
-    )
-    return fresh, store_index(ctx.plans, fresh)
+        found = [rest.kept[why] for why in REASONS if why in rest.kept]
+        fresh = index.model_copy(
+            update={
+                "plan_id": rest.plan_id,
+                "attempt": ctx.attempt.attempt,
+                "created_at": ctx.clock().isoformat(),
+                "chunks": tuple(rest.chunks),
+                "counts": rest.totals,
+                "findings": (*found, *self._unread.findings()),
+                "neighbours": self.checked or index.neighbours,
+                "reduces": (*index.reduces, ReducedPlan(id=segment.id, sha256=segment.sha256)),
+            }
+        )
+        return fresh, store_index(ctx.plans, fresh)
+
+
+def write_rest(writer: PlanWriter, batches: Iterable[tuple[list[Row], dict[str, int]]]) -> list[tuple[str, Finding]]:
+    """Write sorted rows, each list with the paths of it that are kept and their reasons; return what is kept by reason.
+
+    A reason is the number of its word in REASONS.
+    """
+    tally = [_ReasonCount(code) for code in _CODES]
+    for some, reasons in batches:
+        for why, group in groupby(some, lambda row: _why(reasons, row)):  # noqa: B023 - used within the step
+            writer.write(list(group), why)
+        for path, rank in sorted(reasons.items()):
+            tally[rank].add(path)
+    return [(why, one.finding()) for why, one in zip(REASONS, tally, strict=True) if one.count]
 
 
 class _ReasonCount:
@@ -177,16 +204,9 @@ class _ReasonCount:
 
 def _why(reasons: Mapping[str, int], row: Row) -> str:
     rank = reasons.get(row[0])
-    return "" if rank is None else _WHY[rank]
+    return "" if rank is None else REASONS[rank]
 
 
 def _not_done(ctx: ExpiryContext, index: ExpiryIndex) -> Sequence[Chunk]:
     done = Marks(ctx.plans, index.plan_id).done()
     return [chunk for chunk in index.chunks if chunk.kind is not Phase.KEPT and chunk.name not in done]
-
-
-def _rows(ctx: ExpiryContext, plan_id: str, chunks: Sequence[Chunk]) -> Iterator[list[Row]]:
-    for chunk in chunks:
-        rows: list[Row] = list(read_chunk(ctx.plans, plan_id, chunk))
-        for at in range(0, len(rows), _BATCH):
-            yield rows[at : at + _BATCH]

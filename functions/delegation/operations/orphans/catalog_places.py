@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.errors import PlacesUnknown
+from delegation.operations.orphans.errors import places_unknown
 from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import (
     NoSuchNamespace,
@@ -42,7 +42,7 @@ class CatalogPlaces:
     before: Callable[[], None] = lambda: None
 
     def __call__(self) -> Iterator[Place]:
-        """Yield the places; raise PlacesUnknown, and the errors of a catalog that does not answer."""
+        """Yield the places; raise GuardRefused (PLACES_UNKNOWN), and the errors of a catalog that does not answer."""
         for catalog in self.catalogs:
             for namespace in self._below(catalog, ()):
                 yield from self._namespace(catalog, namespace)
@@ -55,7 +55,7 @@ class CatalogPlaces:
         except NoSuchNamespace:
             return
         except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
-            raise PlacesUnknown(f"the list of namespaces of {_dotted(catalog, parent)}", error) from error
+            raise places_unknown(f"the list of namespaces of {_dotted(catalog, parent)}", error) from error
         for namespace in found:
             yield namespace
             yield from self._below(catalog, namespace)
@@ -68,7 +68,7 @@ class CatalogPlaces:
         except NoSuchNamespace:
             return
         except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
-            raise PlacesUnknown(f"the namespace {name}", error) from error
+            raise places_unknown(f"the namespace {name}", error) from error
         if location is not None:
             yield Place("namespace", name, location)
 
@@ -79,7 +79,7 @@ class CatalogPlaces:
         except NoSuchNamespace:
             return
         except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
-            raise PlacesUnknown(f"the list of views of {_dotted(catalog, namespace)}", error) from error
+            raise places_unknown(f"the list of views of {_dotted(catalog, namespace)}", error) from error
         for view in views:
             self.before()
             try:
@@ -87,11 +87,11 @@ class CatalogPlaces:
             except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
                 continue  # dropped meanwhile, or nobody can read it
             except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
-                raise PlacesUnknown(f"the view {view}", error) from error
+                raise places_unknown(f"the view {view}", error) from error
             metadata = document.get("metadata")
             location = metadata.get("location") if isinstance(metadata, Mapping) else None
             if not isinstance(location, str) or not location:
-                raise PlacesUnknown(f"the view {view}", None)
+                raise places_unknown(f"the view {view}", None)
             yield Place("view", str(view), location)
 
 

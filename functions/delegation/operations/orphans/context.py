@@ -64,8 +64,9 @@ class OrphanSettings:
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
     attempt listed is used again for `listing_serves`. While files are deleted the table is loaded again before every
     `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt. Spark deletes more than
-    `inline_max_files`, if there is one, and its driver also plans where more than `inline_max_listed` are listed: their
-    sorted runs take 0.4 GB of disk for a million, and a function has 2 GB.
+    `inline_max_files`, if there is one, and it also plans where more than `inline_max_listed` are listed: their sorted
+    runs take 0.4 GB of disk for a million, and a function has 2 GB. In a job the driver lists `pages_here` of each
+    part, and executors list the others, `pages_at_once`; it compares up to `rows_here` listed and needed files itself.
     """
 
     chunk_paths: int = 10_000
@@ -76,6 +77,9 @@ class OrphanSettings:
     most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
     list_threads: int = 16
     prefixes: int = 64
+    pages_here: int = 4
+    pages_at_once: int = 250
+    rows_here: int = 250_000
     max_file_bytes: int = 256 * 1024 * 1024
     vended: bool = True
     probe: bool = True
@@ -104,8 +108,9 @@ class OrphanOptions:
 
     `loosest` is what the operator allows at most for mismatched files at this time, in an approved plan too. A table
     that cannot be read and may have files at the location always holds the removal back. `inventory` is the manifest of
-    an S3 Inventory report that is read instead of a listing, `inventories` the only places where reports may be. With
-    `quarantine` files are tagged instead of deleted.
+    an S3 Inventory report that is read instead of a listing, `inventories` the only places where reports may be.
+    `location` is where to look instead of the table's present location, at or below one of `locations`, as canonical
+    URIs that end in a slash. With `quarantine` files are tagged instead of deleted.
     """
 
     older_than: timedelta = AGE
@@ -117,6 +122,8 @@ class OrphanOptions:
     limits: ApprovalLimits = field(default_factory=ApprovalLimits)
     inventory: str | None = None
     inventories: tuple[str, ...] = ()
+    location: str | None = None
+    locations: tuple[str, ...] = ()
     quarantine: bool = False
 
     @property

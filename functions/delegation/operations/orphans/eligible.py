@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from delegation.errors import GuardRefused
-from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort
+from delegation.operations.orphans.errors import AgeTooShort
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import LOCAL, Root, canonical, uri_of
 from delegation.timestamps import parse_duration
@@ -33,7 +33,7 @@ def checked_age(wanted: timedelta) -> timedelta:
 def age_of(wanted: timedelta, properties: Mapping[str, str]) -> timedelta:
     """Return how old a file has to be: what is wanted, or what the table's property says if that is longer.
 
-    Raises AgeTooShort for less than a day, and AgeInvalid if the property is no duration.
+    Raises AgeTooShort for less than a day, and GuardRefused (AGE_INVALID) if the property is no duration.
     """
     checked_age(wanted)
     text = properties.get(AGE_PROPERTY)
@@ -42,7 +42,9 @@ def age_of(wanted: timedelta, properties: Mapping[str, str]) -> timedelta:
     try:
         return max(wanted, parse_duration(text))
     except ValueError as error:
-        raise AgeInvalid(f"the table's property {AGE_PROPERTY} is not a duration such as 7d or PT48H") from error
+        raise GuardRefused(
+            f"the table's property {AGE_PROPERTY} is not a duration such as 7d or PT48H", code="AGE_INVALID"
+        ) from error
 
 
 def hidden_partitions(metadata: Mapping[str, Any]) -> frozenset[str]:

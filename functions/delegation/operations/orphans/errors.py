@@ -26,43 +26,34 @@ class OrphansError(DelegationError):
     code = "ORPHAN_FILES_FAILED"
 
 
-class CommitsTooFrequent(OrphansError):
-    """The table received a commit at so many looks that the removal stopped following them; a retry resumes."""
-
-    code = "COMMITS_TOO_FREQUENT"
-    retryable = True
-
-    def __init__(self, table: TableIdentifier, looks: int) -> None:
-        super().__init__(
-            f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
-            "delete with every one; a later attempt deletes the rest"
-        )
+def commits_too_frequent(table: TableIdentifier, looks: int) -> OrphansError:
+    """Return the error: the table received a commit at so many looks that the removal stopped following them."""
+    return OrphansError(
+        f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
+        "delete with every one; a later attempt deletes the rest",
+        code="COMMITS_TOO_FREQUENT",
+        retryable=True,
+    )
 
 
-class ClaimUnknown(OrphansError):
-    """The plan of another unfinished task at the location is lost, so which files that task handles is not known."""
-
-    code = "CLAIM_UNKNOWN"
-    retryable = True
-
-    def __init__(self, what: str, plan_id: str) -> None:
-        super().__init__(
-            f"the plan {printable(plan_id)} of an unfinished task at the location ({printable(what)}) is lost, so it "
-            "is not known which files that task deletes or keeps; nothing was removed. The next attempt looks "
-            "again: that task plans anew when it runs, or ends"
-        )
+def claim_unknown(what: str, plan_id: str) -> OrphansError:
+    """Return the error: the plan of another unfinished task at the location is lost, so its files are not known."""
+    return OrphansError(
+        f"the plan {printable(plan_id)} of an unfinished task at the location ({printable(what)}) is lost, so it "
+        "is not known which files that task deletes or keeps; nothing was removed. The next attempt looks "
+        "again: that task plans anew when it runs, or ends",
+        code="CLAIM_UNKNOWN",
+        retryable=True,
+    )
 
 
-class ReferencesNotIndexed(GuardRefused):
-    """The operator's settings keep no reference index, so which files other tables need is not known."""
-
-    code = "REFERENCES_NOT_INDEXED"
-
-    def __init__(self) -> None:
-        super().__init__(
-            "orphan files are removed only with the reference index, which knows the files that other tables need: set "
-            "the service's property delegation.purge.references to index"
-        )
+def references_not_indexed() -> GuardRefused:
+    """Return the error: the operator's settings keep no reference index, so what other tables need is not known."""
+    return GuardRefused(
+        "orphan files are removed only with the reference index, which knows the files that other tables need: set "
+        "the service's property delegation.purge.references to index",
+        code="REFERENCES_NOT_INDEXED",
+    )
 
 
 class OperatorRoleRequired(GuardRefused):
@@ -84,16 +75,23 @@ def no_role(bucket: str, _location: str = "") -> NoReturn:
     raise OperatorRoleRequired("to tag files instead of deleting them (quarantine)", bucket)
 
 
-class LocationTooWide(GuardRefused):
-    """The table's location is a whole bucket or a root of the file system, or names no clear place in the store."""
+def location_too_wide(location: str) -> GuardRefused:
+    """Return the error: the table's location is a whole bucket or a root of the file system, or is not clear."""
+    return GuardRefused(
+        f"orphan files are not looked for in {printable(location)}: the table's location is a whole bucket, or is "
+        "not clear. Move the table to a location of its own",
+        code="LOCATION_TOO_WIDE",
+    )
 
-    code = "LOCATION_TOO_WIDE"
 
-    def __init__(self, location: str) -> None:
-        super().__init__(
-            f"orphan files are not looked for in {printable(location)}: the table's location is a whole bucket, or is "
-            "not clear. Move the table to a location of its own"
-        )
+def location_not_allowed(location: str) -> GuardRefused:
+    """Return the error: the place of a plan is not the table's location, and the operator allows it no more."""
+    return GuardRefused(
+        f"the plan is for {printable(location)}, which is not the table's location and below no place of this "
+        "service's setting delegation.orphan-files.locations any more. Nothing was deleted by this attempt: let "
+        "the operator allow the place again, or have the table's location scanned",
+        code="LOCATION_NOT_ALLOWED",
+    )
 
 
 class LocationShared(GuardRefused):
@@ -114,12 +112,6 @@ class AgeTooShort(GuardRefused):
     """Files younger than a day are never orphans: a job that writes them may commit them still."""
 
     code = "AGE_TOO_SHORT"
-
-
-class AgeInvalid(GuardRefused):
-    """The table's property that lengthens the age of orphan files is not a duration."""
-
-    code = "AGE_INVALID"
 
 
 class PrefixMismatch(GuardRefused):
@@ -150,15 +142,12 @@ class AreaLeftAlone(GuardRefused):
         )
 
 
-class PlacesUnknown(GuardRefused):
-    """A namespace or a view may be inside the table's location, and where it is is not known."""
-
-    code = "PLACES_UNKNOWN"
-
-    def __init__(self, what: str, why: DelegationError | None) -> None:
-        reason = "it has no location" if why is None else f"{why.code}: {printable(str(why))}"
-        super().__init__(
-            f"it is not known where {printable(what)} is ({reason}), and orphan files are removed only where no view "
-            "and no namespace is: grant the service's principal NAMESPACE_READ_PROPERTIES, NAMESPACE_LIST, VIEW_LIST "
-            "and VIEW_READ_PROPERTIES on the catalog"
-        )
+def places_unknown(what: str, why: DelegationError | None) -> GuardRefused:
+    """Return the error: a namespace or a view may be inside the table's location, and where it is is not known."""
+    reason = "it has no location" if why is None else f"{why.code}: {printable(str(why))}"
+    return GuardRefused(
+        f"it is not known where {printable(what)} is ({reason}), and orphan files are removed only where no view "
+        "and no namespace is: grant the service's principal NAMESPACE_READ_PROPERTIES, NAMESPACE_LIST, VIEW_LIST "
+        "and VIEW_READ_PROPERTIES on the catalog",
+        code="PLACES_UNKNOWN",
+    )

@@ -71,7 +71,8 @@ class OrphanIndex(PlanIndex):
     `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
     approval. `reduces` are the plans that this one replaced, the first one first. `compared` is for its approval.
     `inventory` is the manifest of the report that was read instead of a listing; `listed_at` is then when S3 began it.
-    The files of a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
+    `elsewhere` is the place that was looked at if a request named one beside the table's location, else "". Files of
+    a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
     that knows no tags does not know the stage, and refuses the plan.
     """
 
@@ -85,6 +86,7 @@ class OrphanIndex(PlanIndex):
     reduces: tuple[ReplacedPlan, ...] = ()
     compared: Compared | None = None
     inventory: str = ""
+    elsewhere: str = ""
 
     @property
     def quarantine(self) -> bool:
@@ -111,13 +113,14 @@ def load_plan(store: PlanStore, segment: PlanSegment) -> OrphanIndex:
 
 
 class CandidateWriter:
-    """Stores a sorted stream of candidates in chunks, one of them in memory at a time."""
+    """Stores a sorted stream of candidates in chunks, one of them in memory at a time, numbered from `first`."""
 
-    def __init__(self, store: PlanStore, plan_id: str, name: str, *, chunk_paths: int) -> None:
+    def __init__(self, store: PlanStore, plan_id: str, name: str, *, chunk_paths: int, first: int = 0) -> None:
         self._store = store
         self._plan_id = plan_id
         self._name = name
         self._chunk_paths = chunk_paths
+        self._first = first
         self._rows: list[Candidate] = []
         self.chunks: list[Chunk] = []
 
@@ -138,7 +141,7 @@ class CandidateWriter:
 
     def _store_chunk(self, rows: Sequence[Candidate]) -> None:
         data = gzip.compress("".join(map(_line, rows)).encode(), compresslevel=_COMPRESSION, mtime=0)
-        name = f"{Phase.DATA}-{self._name}{len(self.chunks):05d}.jsonl.gz"
+        name = f"{Phase.DATA}-{self._name}{self._first + len(self.chunks):05d}.jsonl.gz"
         self._store.put(f"{self._plan_id}/{name}", data)
         self.chunks.append(
             Chunk(

@@ -14,14 +14,18 @@ from datetime import datetime
 
 from delegation.errors import RunCancelled, counted
 from delegation.keeping.asking import AskedReferences
-from delegation.keeping.errors import PlanOfAnotherTable, TableUuidMismatch
+from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import Wait, waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import OrphansDeleted, swept
 from delegation.operations.orphans.engines.asking import AskedNote
 from delegation.operations.orphans.engines.deletes import INLINE, OrphanEngine
-from delegation.operations.orphans.errors import CommitsTooFrequent, RemovalWithdrawn
+from delegation.operations.orphans.errors import (
+    RemovalWithdrawn,
+    commits_too_frequent,
+    location_not_allowed,
+)
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -110,19 +114,19 @@ class OrphanRun:
         return self._current()
 
     def _adopt(self, plan_id: str) -> None:
-        """Publish an approved plan of an earlier task as the plan of this one; raise PlanOfAnotherTable."""
+        """Publish an earlier task's approved plan as that of this one; raise GuardRefused (PLAN_OF_ANOTHER_TABLE)."""
         ctx = self._ctx
         segment = ctx.named_plan(plan_id)
         index = load_plan(ctx.plans, segment)
         self._check(index)
         if index.stage == "listed":
-            raise PlanOfAnotherTable(f"{plan_id} is a listing and no plan")
+            raise plan_of_another_table(f"{plan_id} is a listing and no plan")
         record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
         self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
 
     def _list(self, *, resume: bool) -> None:
         ctx = self._ctx
-        _, segment = make_listing(ctx, self._load(), resume=resume)
+        _, segment = make_listing(ctx, self._load(), self._engine.list_parts, resume=resume)
         publish = ctx.attempt.replace_plan if ctx.attempt.plan() else ctx.attempt.publish
         self._use(publish(segment, files_planned=0))
 
@@ -133,7 +137,7 @@ class OrphanRun:
             self._add_others(keep, None)
             table = self._load()
             listing = self._current()
-            if self._place(table).uri != listing.roots[0]:
+            if place_of(metadata_of(table), listing.elsewhere).uri != listing.roots[0]:
                 raise PlanLost(listing.plan_id, "the table has another location since it was listed")
             keep.add_table(table)
             keep.add_claims()
@@ -156,7 +160,8 @@ class OrphanRun:
         return waits_for(index.planned_amount, index.listed_amount, limits, is_first=first)
 
     def _keep(self) -> KeepSet:
-        return KeepSet(self._ctx, Root.of(self._current().roots[0]), self._check_size)
+        needed = self._engine.needed(self._ctx)
+        return KeepSet(self._ctx, Root.of(self._current().roots[0]), needed, self._check_size)
 
     def _check_size(self, size: Size) -> None:
         """Raise HandedToSpark if a function has not the time or the memory to read so much, where there is Spark."""
@@ -231,30 +236,30 @@ class OrphanRun:
     def _check(self, index: OrphanIndex) -> None:
         ctx = self._ctx
         if index.table_uuid != ctx.table_uuid.lower():
-            raise PlanOfAnotherTable(f"plan {index.plan_id} is for table {index.table_uuid}, not {ctx.table_uuid}")
+            raise plan_of_another_table(f"plan {index.plan_id} is for table {index.table_uuid}, not {ctx.table_uuid}")
         if index.identifier != str(ctx.identifier):
-            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
+            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
+        if index.elsewhere and not index.elsewhere.startswith(ctx.options.locations):
+            raise location_not_allowed(index.elsewhere)
 
     def _load(self) -> LoadedTable:
-        """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards.
+        """Load the table as it is now; raise the errors of the catalog, GuardRefused (TABLE_UUID_MISMATCH) and those of
+        guards.
 
         Raises RemovalWithdrawn too.
         """
         self._ctx.attempt.checkpoint()
         table = self._ctx.tables.load()
         if table.table_uuid != self._ctx.table_uuid.lower():
-            raise TableUuidMismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
+            raise table_uuid_mismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
         if (reason := self._ctx.permitted(table)) is not None:
             raise RemovalWithdrawn(reason)
         metadata = metadata_of(table)
         check_allowed(metadata)
         if self._ctx.options.quarantine:
-            root = place_of(metadata)
+            root = place_of(metadata, self._index.elsewhere if self._index else self._ctx.options.location)
             self._ctx.tags(root.bucket, root.uri)
         return table
-
-    def _place(self, table: LoadedTable) -> Root:
-        return place_of(metadata_of(table))
 
     def _delete_all(self) -> None:
         """Take out of the plan what is needed now, and delete the rest, looking at the table again meanwhile."""
@@ -268,7 +273,7 @@ class OrphanRun:
             if canonical(table.metadata_location) != location:
                 looks += 1
                 if looks > ctx.settings.most_looks:
-                    raise CommitsTooFrequent(ctx.identifier, looks)
+                    raise commits_too_frequent(ctx.identifier, looks)
                 table, manifests = self._subtract(table, manifests)
                 location = canonical(table.metadata_location)
                 continue
@@ -311,7 +316,7 @@ class OrphanRun:
         """Take out of the plan what is needed now; return the table as it was loaded, and its manifests.
 
         What `known` manifests name is not in the plan. Without a `table` other tables and tasks are looked at as well.
-        Raises PlanOfAnotherTable if the table moved.
+        Raises GuardRefused (PLAN_OF_ANOTHER_TABLE) if the table moved.
         """
         ctx, index = self._ctx, self._current()
         with self._keep() as keep:
@@ -319,8 +324,8 @@ class OrphanRun:
                 self._add_others(keep, sum(chunk.count for chunk in self._left()))
                 keep.add_claims()
                 table = self._load()
-            if self._place(table).uri != index.roots[0]:
-                raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
+            if place_of(metadata_of(table), index.elsewhere).uri != index.roots[0]:
+                raise plan_of_another_table(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
             keep.add_table(table, known)
             self._released += release_needed(ctx, index.table_uuid, keep)
             assert self._segment is not None  # noqa: S101 - _open sets it

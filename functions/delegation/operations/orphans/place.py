@@ -1,4 +1,4 @@
-"""Where orphan files may be looked for: the table's present location, if nothing else is there. Pure."""
+"""Where orphan files may be looked for: one place, if nothing else is there. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
-from delegation.keeping.errors import GcDisabled, TableProtected
-from delegation.operations.orphans.errors import LocationShared, LocationTooWide
+from delegation.keeping.errors import gc_disabled, table_protected
+from delegation.operations.orphans.errors import LocationShared, location_too_wide
 from delegation.operations.orphans.spelling import Equal, is_below, overlap
 from delegation.storage.locations import LOCAL, Root, same_storage
 
@@ -26,21 +26,22 @@ class Place:
     location: str
 
 
-def place_of(metadata: ParsedMetadata) -> Root:
-    """Return the only place where orphan files of a table are looked for.
+def place_of(metadata: ParsedMetadata, elsewhere: str | None = None) -> Root:
+    """Return the only place where orphan files of a table are looked for: its location, or the one that is `elsewhere`.
 
-    Neither a former location nor a write path is one, for those who write the table choose them. Raises LocationTooWide
-    for a whole bucket, a root of a file system, and a location that names no clear place.
+    Neither a former location nor a write path is one by itself, for those who write the table choose them: the operator
+    allows places elsewhere. Raises GuardRefused (LOCATION_TOO_WIDE) for a whole bucket, a root of a file system, and a
+    location that names no clear place.
     """
-    location = metadata.location
+    location = elsewhere or metadata.location
     try:
         root = Root.of(location)
     except GuardRefused as error:
-        raise LocationTooWide(location) from error
+        raise location_too_wide(location) from error
     parts = root.prefix.split("/")
     unclear = not root.prefix or any(part in ("", ".", "..") for part in parts)
     if unclear or not same_storage(location, metadata.path) or (root.bucket == LOCAL and len(parts) < _DEEP_ENOUGH):
-        raise LocationTooWide(location)
+        raise location_too_wide(location)
     return root
 
 
@@ -59,8 +60,8 @@ def check_alone(root: Root, others: Iterable[Place], equal: Equal) -> None:
 
 
 def check_allowed(metadata: ParsedMetadata) -> None:
-    """Raise TableProtected or GcDisabled; no setting overrules either here."""
+    """Raise GuardRefused (TABLE_PROTECTED, GC_DISABLED); no setting overrules either here."""
     if metadata.protected:
-        raise TableProtected(metadata.properties[PROTECTED], work=WORK, otherwise="")
+        raise table_protected(metadata.properties[PROTECTED], work=WORK, otherwise="")
     if not metadata.gc_enabled:
-        raise GcDisabled("the table's property gc.enabled is false, so other tables may own its files")
+        raise gc_disabled("the table's property gc.enabled is false, so other tables may own its files")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
@@ -10,7 +10,7 @@ from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Fetcher, Manifests, Tolerance, read_manifest_lists
 from delegation.keeping.paths import covered_roots, kept_spellings, reads
 from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import PlanOutdated, SparkNotAvailable, TooLargeForInline
+from delegation.operations.purge.errors import PlanOutdated, spark_not_available
 from delegation.operations.purge.guards import check_table, kept_for
 from delegation.operations.purge.planning.succession import check_stated
 from delegation.polaris.model import LoadedTable
@@ -45,8 +45,9 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
 
     With a published plan, the files left of it are counted and the table is not loaded; otherwise the manifests'
     entries (added + existing + deleted). `within` is the seconds that this process has, where it has less than a
-    function: counting stops once the purge takes longer. Raises TooLargeForInline, SparkNotAvailable, PlanOutdated and
-    the errors of guards and of corrupt metadata, so that no job is started for a table that must not be purged.
+    function: counting stops once the purge takes longer. Raises GuardRefused (TOO_LARGE_FOR_INLINE,
+    SPARK_NOT_AVAILABLE), PlanOutdated and the errors of guards and of corrupt metadata, so that no job is started for a
+    table that must not be purged.
     """
     indexes = _indexes(ctx)
     if indexes:
@@ -133,10 +134,14 @@ def _metadata_of(ctx: PurgeContext, table: LoadedTable) -> ParsedMetadata:
 
 def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
     if ctx.options.engine == "inline" and files > ctx.settings.inline_max_files:
-        raise TooLargeForInline(files, ctx.settings.inline_max_files)
+        raise GuardRefused(
+            f"the table has {files} files or more, the inline engine purges at most {ctx.settings.inline_max_files}; "
+            "use Spark",
+            code="TOO_LARGE_FOR_INLINE",
+        )
     engine = ctx.options.engine or ("inline" if small else "spark")
     if engine == "spark" and not ctx.settings.has_spark:
-        raise SparkNotAvailable(files, requested=ctx.options.engine == "spark")
+        raise spark_not_available(files, requested=ctx.options.engine == "spark")
     return engine
 
 

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from delegation.errors import shown
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.keeping.errors import PlanOfAnotherTable
+from delegation.keeping.errors import plan_of_another_table
 from delegation.keeping.model import Neighbour
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanNotAllowed
@@ -185,11 +185,13 @@ class DirectHead(PlanHead):
         self._write({**(self.stored or {}), "segments": [], "steps_done": None})
 
     def table_uuid(self, metadata_location: str) -> str | None:
-        """Return the uuid of the place's table, None for an unused place; raise PlanOfAnotherTable."""
+        """Return the uuid of the place's table, None for an unused one; raise GuardRefused (PLAN_OF_ANOTHER_TABLE)."""
         if self.stored is None:
             return None
         if self.stored["metadata_location"] != canonical(metadata_location):
-            raise PlanOfAnotherTable(f"the plan here is for {self.stored['metadata_location']}; choose another place")
+            raise plan_of_another_table(
+                f"the plan here is for {self.stored['metadata_location']}; choose another place"
+            )
         return str(self.stored["table_uuid"])
 
     def _read_stored(self) -> dict[str, Any] | None:
@@ -234,7 +236,10 @@ class DirectRun:
         return purge_in_session(ctx, self.resources)
 
     def context(self) -> PurgeContext:
-        """Return the input of the engines; raise PlanOfAnotherTable, PlanTampered and what MetadataFile.load raises."""
+        """Return the input of the engines.
+
+        Raises GuardRefused (PLAN_OF_ANOTHER_TABLE), PlanTampered and what MetadataFile.load raises.
+        """
         path = canonical(self.purge.metadata_location)
         plans = self.resources.plans()
         store = self.resources.store(identifier_of(path))

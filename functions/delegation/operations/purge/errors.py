@@ -12,25 +12,18 @@ class PurgeError(DelegationError):
     code = "PURGE_FAILED"
 
 
-class TableStateMismatch(GuardRefused):
-    """The request states something of the table that the catalog's table does not have and never had."""
-
-    code = "TABLE_STATE_MISMATCH"
-
-    def __init__(self, name: str, stated: str, found: str) -> None:
-        super().__init__(
-            f"the request states {name} {printable(stated)}, the catalog's table has {printable(found)}; "
-            "load the table again, and send a new purge if it is the one to delete"
-        )
-        self.name = name
-        self.stated = stated
-        self.found = found
+def table_state_mismatch(name: str, stated: str, found: str) -> GuardRefused:
+    """Return the error: the request states something that the catalog's table does not have and never had."""
+    return GuardRefused(
+        f"the request states {name} {printable(stated)}, the catalog's table has {printable(found)}; "
+        "load the table again, and send a new purge if it is the one to delete",
+        code="TABLE_STATE_MISMATCH",
+    )
 
 
-class MetadataReplaced(GuardRefused):
-    """The catalog names metadata that is not a later state of what the plan was made from."""
-
-    code = "METADATA_REPLACED"
+def metadata_replaced(message: str) -> GuardRefused:
+    """Return the error: the catalog names metadata that is not a later state of what the plan was made from."""
+    return GuardRefused(message, code="METADATA_REPLACED")
 
 
 class _FilesRefused(GuardRefused):
@@ -72,32 +65,14 @@ class CredentialsDoNotCover(_FilesRefused):
     problem = "the vended credentials do not cover {} files"
 
 
-class RootKept(GuardRefused):
-    """The plan would keep the table's current metadata file, for another reason than a live table that needs it."""
-
-    code = "ROOT_KEPT"
-
-
-class TooLargeForInline(GuardRefused):
-    """`engine=inline` was requested for a table with more files than the operator allows for that engine."""
-
-    code = "TOO_LARGE_FOR_INLINE"
-
-    def __init__(self, files: int, most: int) -> None:
-        super().__init__(f"the table has {files} files or more, the inline engine purges at most {most}; use Spark")
-
-
-class SparkNotAvailable(GuardRefused):
-    """The purge needs Spark, or asked for it, in a deployment whose Spark jobs could not reach Polaris."""
-
-    code = "SPARK_NOT_AVAILABLE"
-
-    def __init__(self, files: int, *, requested: bool) -> None:
-        why = "the request asks for Spark" if requested else f"the table has {files} files or more, or large manifests"
-        super().__init__(
-            f"{why}, and this deployment runs no Spark jobs because they would not reach Polaris; set "
-            "delegation:emr-subnet-ids to subnets with a route to Polaris, deploy, and retry"
-        )
+def spark_not_available(files: int, *, requested: bool) -> GuardRefused:
+    """Return the error: a purge needs Spark, or asks for it, and the deployment's jobs would not reach Polaris."""
+    why = "the request asks for Spark" if requested else f"the table has {files} files or more, or large manifests"
+    return GuardRefused(
+        f"{why}, and this deployment runs no Spark jobs because they would not reach Polaris; set "
+        "delegation:emr-subnet-ids to subnets with a route to Polaris, deploy, and retry",
+        code="SPARK_NOT_AVAILABLE",
+    )
 
 
 class PlanOutdated(GuardRefused):
@@ -118,81 +93,53 @@ class PlanNotAllowed(GuardRefused):
     code = "PLAN_NOT_ALLOWED"
 
 
-class VersionedBucket(GuardRefused):
-    """A delete in these versioned `buckets` only adds a delete marker, and `versioned=refuse` is set."""
-
-    code = "VERSIONED_BUCKET"
-
-    def __init__(self, buckets: Sequence[str]) -> None:
-        super().__init__(f"deleting frees nothing in {shown(buckets)}: versioning is on")
-        self.buckets = tuple(buckets)
-
-
-class TableIsWrittenTo(PurgeError):
-    """The table received a commit at so many of the purge's looks that the purge stopped following them."""
-
-    code = "TABLE_IS_WRITTEN_TO"
-
-    def __init__(self, commits: int) -> None:
-        super().__init__(
-            f"the table received new commits while it was purged, at {commits} looks of this attempt: "
-            "stop what writes to it, then send the same purge again, which deletes the rest"
-        )
-        self.commits = commits
+def table_is_written_to(commits: int) -> PurgeError:
+    """Return the error: the table received a commit at so many of the purge's looks that it stopped following them."""
+    return PurgeError(
+        f"the table received new commits while it was purged, at {commits} looks of this attempt: "
+        "stop what writes to it, then send the same purge again, which deletes the rest",
+        code="TABLE_IS_WRITTEN_TO",
+    )
 
 
-class TableGone(PurgeError):
-    """The table was dropped, or lost its metadata file `root`, before the purge deleted that: files may remain."""
-
-    code = "TABLE_GONE"
-
-    def __init__(self, root: str, why: str, *, next_step: str) -> None:
-        super().__init__(f"{why}: files of the table may remain. {next_step}")
-        self.root = root
-
-
-class FilesLeftUnknown(PurgeError):
-    """Neither the purge's plan nor the table's metadata can be read any more, so nothing lists what may be left.
+def files_left_unknown(
+    plan_id: str, why: str, *, root: str | None, deleted: Sequence[str], locations: Sequence[str]
+) -> PurgeError:
+    """Return the error: neither the purge's plan nor the table's metadata can be read, so nothing lists what is left.
 
     `deleted` are the steps of which every file is known to be deleted, `locations` the table's as far as they are
     known, `root` its metadata file.
     """
-
-    code = "FILES_LEFT_UNKNOWN"
-
-    def __init__(
-        self, plan_id: str, why: str, *, root: str | None, deleted: Sequence[str], locations: Sequence[str]
-    ) -> None:
-        known = f"all files of these steps are deleted: {', '.join(deleted)}" if deleted else _NO_STEP
-        file = "" if root is None else f", whose metadata file was {root}"
-        where = f"below {shown(locations)}" if locations else "where the table was"
-        super().__init__(
-            f"the plan {plan_id} of this purge is lost, and {why}{file}: {known}, other files may remain {where}. "
-            "Either put back the plan's objects, which the versions of its bucket have, and retry the task, which "
-            "deletes the rest; or look there and delete what no table needs, then drop the table"
-        )
-        self.root = root
-        self.deleted = tuple(deleted)
-        self.locations = tuple(locations)
+    known = f"all files of these steps are deleted: {', '.join(deleted)}" if deleted else _NO_STEP
+    file = "" if root is None else f", whose metadata file was {root}"
+    where = f"below {shown(locations)}" if locations else "where the table was"
+    return PurgeError(
+        f"the plan {plan_id} of this purge is lost, and {why}{file}: {known}, other files may remain {where}. "
+        "Either put back the plan's objects, which the versions of its bucket have, and retry the task, which "
+        "deletes the rest; or look there and delete what no table needs, then drop the table",
+        code="FILES_LEFT_UNKNOWN",
+    )
 
 
 _NO_STEP = "none of its steps is recorded as done"
 
 
-def dropped(root: str) -> TableGone:
+def dropped(root: str) -> PurgeError:
     """Return the error of a table whose entry is gone while its metadata file may still exist."""
-    return TableGone(
-        root,
+    return _table_gone(
         "the catalog has no such table any more and vends no credentials for it, and the purge had not yet deleted "
         f"its current metadata file {root}",
-        next_step=f"Run `delegation purge {root}` with credentials of your own; it deletes what is left",
+        f"Run `delegation purge {root}` with credentials of your own; it deletes what is left",
     )
 
 
-def root_lost(root: str, plan_id: str) -> TableGone:
+def root_lost(root: str, plan_id: str) -> PurgeError:
     """Return the error of a table whose current metadata file was deleted by another process."""
-    return TableGone(
-        root,
+    return _table_gone(
         f"the table's current metadata file {root} was deleted by another process before the purge came to it",
-        next_step=f"The files are listed in the plan {plan_id}; delete what is left of them, then drop the table",
+        f"The files are listed in the plan {plan_id}; delete what is left of them, then drop the table",
     )
+
+
+def _table_gone(why: str, next_step: str) -> PurgeError:
+    return PurgeError(f"{why}: files of the table may remain. {next_step}", code="TABLE_GONE")

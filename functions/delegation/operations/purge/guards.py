@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, GuardRefused, shown
 from delegation.iceberg.errors import (
     CorruptManifestError,
     EncryptedMetadataFile,
@@ -12,7 +12,7 @@ from delegation.iceberg.errors import (
 )
 from delegation.iceberg.files import FileType
 from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
-from delegation.keeping.errors import GcDisabled, NeighbourUnreadable, TableProtected, TableUuidMismatch
+from delegation.keeping.errors import NeighbourUnreadable, gc_disabled, table_protected, table_uuid_mismatch
 from delegation.keeping.paths import AT_ANOTHER_TABLE, OUTSIDE, SHARED, UNCOVERED, VERSIONED_BUCKET, GuardVerdict
 from delegation.operations.purge import errors
 from delegation.operations.purge.options import PurgeOptions
@@ -39,13 +39,13 @@ _SETTING_OF: Final = {
 
 
 def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: str) -> None:
-    """Raise TableUuidMismatch, TableProtected or GcDisabled."""
+    """Raise GuardRefused (TABLE_UUID_MISMATCH, TABLE_PROTECTED, GC_DISABLED)."""
     if metadata.table_uuid != table_uuid.lower():
-        raise TableUuidMismatch(table_uuid.lower(), metadata.table_uuid)
+        raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid)
     if metadata.protected:
-        raise TableProtected(metadata.properties[PROTECTED])
+        raise table_protected(metadata.properties[PROTECTED])
     if not metadata.gc_enabled and options.gc_disabled == "refuse":
-        raise GcDisabled("the table's property gc.enabled is false")
+        raise gc_disabled("the table's property gc.enabled is false")
 
 
 def kept_for(error: DelegationError, options: PurgeOptions) -> GuardVerdict:
@@ -104,4 +104,6 @@ def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
         if finding.code == AT_ANOTHER_TABLE and options.shared == "refuse":
             raise errors.FilesAtAnotherTable(finding.count, finding.sample)
         if finding.code == VERSIONED_BUCKET and options.versioned == "refuse":
-            raise errors.VersionedBucket(finding.sample)
+            raise GuardRefused(
+                f"deleting frees nothing in {shown(finding.sample)}: versioning is on", code="VERSIONED_BUCKET"
+            )

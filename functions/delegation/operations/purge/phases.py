@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from delegation.errors import RunCancelled
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.keeping import paths
-from delegation.keeping.errors import PlanOfAnotherTable
-from delegation.operations.purge import guards
+from delegation.keeping.errors import plan_of_another_table
+from delegation.operations.purge import errors, guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.errors import FilesLeftUnknown, PlanOutdated, TableIsWrittenTo, dropped, root_lost
 from delegation.operations.purge.planning.kept import left_over, record_kept
 from delegation.operations.purge.planning.lost import LostPlan, steps_before
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
@@ -176,7 +175,7 @@ class Execution:
         except (*_DROPPED, TableMetadataMissing) as error:
             plan_id = left.segments[-1].id
             is_lost = isinstance(error, TableMetadataMissing)
-            raise FilesLeftUnknown(
+            raise errors.files_left_unknown(
                 plan_id,
                 "the table has no metadata file any more" if is_lost else "the catalog has no such table any more",
                 root=left.root,
@@ -203,12 +202,12 @@ class Execution:
 
     def _check_table(self, index: PlanIndex) -> None:
         if index.table_uuid != self._ctx.table_uuid.lower():
-            raise PlanOfAnotherTable(
+            raise plan_of_another_table(
                 f"plan {index.plan_id} is for table {index.table_uuid}, not {self._ctx.table_uuid}"
             )
         # A clone that was registered from a metadata file has the same uuid, but it is another table.
         if index.identifier != str(self._ctx.identifier):
-            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
+            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
 
     def _delete_all(self) -> None:
         while True:
@@ -240,7 +239,7 @@ class Execution:
             if not self._marks(last).root_is_next():
                 root = last.metadata_location
                 lost = isinstance(error, TableMetadataMissing)
-                raise (root_lost(root, last.plan_id) if lost else dropped(root)) from error
+                raise (errors.root_lost(root, last.plan_id) if lost else errors.dropped(root)) from error
             if isinstance(error, TableMetadataMissing):
                 self._mark_root()
             else:
@@ -272,9 +271,9 @@ class Execution:
     def _extend(self, table: LoadedTable) -> None:
         ctx = self._ctx
         if ctx.options.execute_plan is not None:
-            raise PlanOutdated(ctx.options.execute_plan)
+            raise errors.PlanOutdated(ctx.options.execute_plan)
         if self._extensions >= ctx.settings.most_extensions:
-            raise TableIsWrittenTo(self._extensions)
+            raise errors.table_is_written_to(self._extensions)
         self._extensions += 1
         index, segment = self._engine.plan(ctx, table, self._indexes)
         planned = sum(one.files_planned for one in (*self._indexes, index))
@@ -325,7 +324,7 @@ class Execution:
         try:
             self._delete(DeleteStep.ROOT)
         except _DROPPED as error:
-            raise dropped(self._indexes[-1].metadata_location) from error
+            raise errors.dropped(self._indexes[-1].metadata_location) from error
 
     def _root_is_deleted(self) -> bool:
         """Check the store for the metadata file, because the catalog may answer from a cache after its delete.

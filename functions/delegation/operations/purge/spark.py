@@ -6,39 +6,28 @@ Deleting: chunks → tasks (verify, delete, mark). Executors open their stores b
 them.
 """
 
-import json
-import math
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from pyspark import RDD, SparkContext
 
-from delegation.errors import RunStopped
 from delegation.iceberg.errors import ManifestMissing
-from delegation.iceberg.reach import read_limit
-from delegation.keeping.neighbours import survey_neighbour
+from delegation.keeping.executors import NearTables
 from delegation.keeping.paths import GuardVerdict
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.phases import Execution
 from delegation.operations.purge.planning.plan import Survey, TableDamage, finish_plan, new_plan_id, survey
-from delegation.operations.purge.planning.spark_tasks import SHARED, TABLE, ReadSources, Source, WriteChunks
+from delegation.operations.purge.planning.spark_tasks import OWN, SHARED, TABLE, ReadSources, Source, WriteChunks
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, DeleteStep, Phase, Total, add_totals
+from delegation.worksets.chunks import DeleteStep, Phase
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.inline import Tally, Work
+from delegation.worksets.engines.parts import ManifestToRead, SpreadSources, WriteParts, WrittenParts, expected_rows
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import Run
-from delegation.worksets.engines.size import UNCOUNTED_ENTRIES
 from delegation.worksets.engines.spark import SparkJobs, own_context
-from delegation.worksets.engines.spark_tasks import decode_error
-from delegation.worksets.index import Finding, PlanIndex
-
-# One executor process merges a part. With fewer rows than the second number, starting a task costs more than it saves.
-_ROWS_PER_PART = 250_000
-_ROWS_PER_TASK = 5_000
-# For up to 10^9 rows. Counts come from manifest lists and may be wrong; with more rows, parts are larger and slower.
-_MOST_PARTS = 4_096
+from delegation.worksets.index import PlanIndex
 
 
 def purge_with_spark(spark: SparkContext, ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
@@ -69,90 +58,65 @@ class SparkEngine:
         found = survey(ctx, table, earlier)
         plan_id = new_plan_id(ctx)
         parts = self._parts(found)
-        runs = self._runs(ctx, found, earlier, parts)
+        near = NearTables(ctx, found.unread, found.once)
+        for neighbour in found.check_neighbours(ctx, earlier):
+            near.add(neighbour)
+        runs = self._runs(ctx, found, earlier, near, parts)
         writing = WriteChunks(
             resources=self._jobs.resources,
             plan_id=plan_id,
             chunk_paths=ctx.settings.chunk_paths,
-            roots=found.guard.roots.uris,
-            covered=None if found.guard.covered is None else found.guard.covered.uris,
-            own=found.guard.own.uris,
-            others=found.guard.others.uris,
-            last_known=found.guard.last_known.uris,
+            guard=found.guard,
             foreign=found.foreign,
-            damaged=dict(found.guard.damaged),
-            options=ctx.options,
         )
-        results = self._jobs.run(ctx.attempt, runs.partitionBy(parts, int).mapPartitions(writing))
-        chunks: list[Chunk] = []
-        totals: dict[str, Total] = {}
+        results = self._jobs.run(ctx.attempt, runs.mapPartitions(WriteParts(writing)))
         for result in results:
             for path in result["missing"]:
                 found.tolerance.unreadable(path, ManifestMissing(path))
-            for number, path, error in map(json.loads, result["unread"]):
-                unread = decode_error(error)
-                if isinstance(unread, RunStopped):
-                    raise unread
-                found.unread.of(found.near[number - 1])(path, unread)
-            chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
-            add_totals(totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
-            kept = ((cast("GuardVerdict", verdict), Finding.model_validate(one)) for verdict, one in result["kept"])
-            found.guard.add(kept)
-        order = list(Phase)
-        chunks.sort(key=lambda chunk: (order.index(chunk.kind), chunk.name))
-        return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="spark", chunks=chunks, totals=totals)
+            near.take(result["unread"])
+        written = WrittenParts.of(results)
+        found.guard.add((cast("GuardVerdict", verdict), finding) for verdict, finding in written.kept.items())
+        return finish_plan(
+            ctx, found, earlier, plan_id=plan_id, engine="spark", chunks=written.chunks, totals=written.totals
+        )
 
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         self._jobs.delete(ctx, work, report)
 
-    def _runs(self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], parts: int) -> RDD[Run]:
+    def _runs(
+        self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], near: NearTables, parts: int
+    ) -> RDD[Run]:
         """Return sorted runs of all rows that the table and its neighbours reach, with duplicates."""
         limit = ctx.settings.max_file_bytes
-        reading = [(0, found.manifests[path], path, most) for path, most in found.readable_manifests(limit)]
-        rows = [(TABLE, *record) for record in found.small]
-        identifiers = [ctx.identifier]
-        for neighbour in found.check_neighbours(ctx, earlier):
-            identifiers.append(neighbour.table.identifier)
-            small, manifests = survey_neighbour(ctx, neighbour, found.unread, found.once)
-            if not found.unread.accepts(exempt=neighbour.exempt):
-                # Whatever cannot be read ends the plan, so what was asked for once is read.
-                found.once.manifests.update(manifests)
-            rows.extend((SHARED, *record) for record in small)
-            number = len(identifiers) - 1
-            reading.extend((number, one, path, read_limit(one, limit)) for path, one in manifests.items())
-        manifests_to_read = [(of, path, most, one.manifest_length, one.entries) for of, one, path, most in reading]
+        own = (ManifestToRead.of(path, found.manifests[path], limit) for path, _ in found.readable_manifests(limit))
+        reading = [*((OWN, *one) for one in own), *((number, *one) for number, one in near.listed)]
+        rows = [*((TABLE, *record) for record in found.small), *((SHARED, *record) for record in near.rows)]
         chunks = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]
         bare = [(one, one.model_copy(update={"chunks": ()}).model_dump_json()) for one in found.taken]
         kept = [
             (text, chunk.model_dump_json()) for one, text in bare for chunk in one.chunks if chunk.kind is Phase.KEPT
         ]
-        most = max(1, _expected_rows(found) // _ROWS_PER_TASK)
         sources = [
-            *(Source(manifests=share) for share in self._jobs.shares(manifests_to_read, most)),
+            *(Source(manifests=share) for share in self._jobs.shares_of_rows(reading, _expected_rows(found))),
             *(Source(chunks=share) for share in self._jobs.shares(chunks)),
             *(Source(kept=share) for share in self._jobs.shares(kept)),
             Source(rows=rows),
         ]
-        packed = tuple(source.packed() for source in sources)
         task = ReadSources(
             self._jobs.resources,
-            tuple(identifiers),
+            ctx.identifier,
+            near.reading(self._jobs.resources),
             ctx.settings.read_threads,
-            parts,
-            packed,
             ctx.options,
             TableDamage(ctx, {}).explained if ctx.options.damaged == "keep" else frozenset(),
             excused=ctx.lost_plan is not None and DeleteStep.DATA in ctx.lost_plan.steps_of(found.metadata),
-            exempt=frozenset(number for number, one in enumerate(found.near, 1) if one.exempt),
         )
-        return self._jobs.numbered(len(sources)).mapPartitions(task)
+        return self._jobs.spread(SpreadSources.of(task, parts, sources))
 
     def _parts(self, found: Survey) -> int:
         """Return the number of parts, each of which one task merges."""
-        rows = _expected_rows(found)
-        useful = min(self._jobs.parallelism, math.ceil(rows / _ROWS_PER_TASK))
-        return max(1, useful, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))
+        return self._jobs.parts_for(_expected_rows(found))
 
 
 def _expected_rows(found: Survey) -> int:
-    return len(found.small) + sum(manifest.entries or UNCOUNTED_ENTRIES for manifest in found.manifests.values())
+    return len(found.small) + expected_rows(found.manifests.values())

@@ -6,7 +6,7 @@ from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import quote
 
 from delegation.errors import printable
-from delegation.persistence.errors import NameTooLong, ObjectTooLarge
+from delegation.persistence.errors import ObjectTooLarge, PersistenceError
 
 PART_BYTES: Final = 350_000
 """The largest value of one row; DynamoDB's limit of 400 KB counts keys and attribute names too."""
@@ -182,7 +182,7 @@ class Refused(Generic[T]):
 class Backend(Protocol):
     """A store of objects and references, shared by threads and processes.
 
-    Methods raise BackendUnavailable when the store does not answer, and its subclass BackendRefused when a repeat would
+    Methods raise BackendUnavailable when the store does not answer, with the code PERSISTENCE_REFUSED if a repeat would
     fail too. A conditional write was not applied then; put_many and delete_many work row by row, may be half done, and
     can be repeated safely. A conditional write returns None once it is applied; one that may have been applied is not
     repeated but raises CommitOutcomeUnknown.
@@ -197,8 +197,8 @@ class Backend(Protocol):
         ones are read again consistently."""
 
     def put_many(self, objects: Iterable[StoredObject]) -> None:
-        """Write immutable objects of up to MAX_PARTS parts. Raises ObjectTooLarge and NameTooLong before anything is
-        written; ValueError for one key with two contents."""
+        """Write immutable objects of up to MAX_PARTS parts. Raises ObjectTooLarge and PersistenceError (NAME_TOO_LONG)
+        before anything is written; ValueError for one key with two contents."""
 
     def delete_many(self, locators: Iterable[Locator]) -> None:
         """Delete objects with the parts stated; an absent one is no error."""
@@ -224,7 +224,7 @@ class Backend(Protocol):
         """Return the current reference, by a consistent read."""
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
-        """Write if the key is absent. Raises NameTooLong."""
+        """Write if the key is absent. Raises PersistenceError (NAME_TOO_LONG)."""
 
     def replace_reference(self, new: Reference, *, expected: Reference) -> Refused[Reference] | None:
         """Replace if the stored heads and version are those of `expected`.
@@ -258,14 +258,15 @@ def key_text(*fields: str) -> str:
 
 
 def check_key(key: "ObjectKey | ReferenceKey") -> None:
-    """Raise NameTooLong if no row can have this key, before anything is written."""
+    """Raise PersistenceError (NAME_TOO_LONG) if no row can have this key, before anything is written."""
     named = (key.type, str(key.id)) if isinstance(key, ObjectKey) else (key.name,)
     size = len(key_text(key.realm, key.catalog, *named))
     if size > MAX_KEY_BYTES:
-        raise NameTooLong(
+        raise PersistenceError(
             f"the key of realm {printable(key.realm, 40)!r}, catalog {printable(key.catalog, 40)!r} and "
             f"{printable(named[0], 40)!r} has {size} bytes percent-encoded; at most {MAX_KEY_BYTES} are allowed: "
-            "choose shorter names"
+            "choose shorter names",
+            code="NAME_TOO_LONG",
         )
 
 
@@ -278,7 +279,10 @@ def part_count(size: int, part_bytes: int = PART_BYTES) -> int:
 
 
 def distinct(objects: Iterable[StoredObject]) -> list[StoredObject]:
-    """Return the objects of a batch, each key once. Raises NameTooLong; ValueError for one key with two contents."""
+    """Return the objects of a batch, each key once.
+
+    Raises PersistenceError (NAME_TOO_LONG); ValueError for one key with two contents.
+    """
     by_key: dict[ObjectKey, StoredObject] = {}
     for one in objects:
         check_key(one.key)
@@ -296,7 +300,10 @@ def hints(wanted: Iterable[Locator]) -> dict[ObjectKey, int]:
 
 
 def check_fits_one_row(one: StoredObject, part_bytes: int = PART_BYTES) -> None:
-    """Raise ObjectTooLarge unless a condition on one row covers the whole object; NameTooLong for its key."""
+    """Raise ObjectTooLarge unless a condition on one row covers the whole object.
+
+    PersistenceError (NAME_TOO_LONG) for its key.
+    """
     check_key(one.key)
     if len(one.value) > part_bytes:
         raise ObjectTooLarge(f"{one.key} has {len(one.value)} bytes; an updateable object has at most {part_bytes}")

@@ -30,7 +30,7 @@ from delegation.persistence.backends.base import (
 )
 from delegation.persistence.backends.deadlines import check_time
 from delegation.persistence.backends.dynamodb_items import AttributeMap, RowKey
-from delegation.persistence.errors import BackendRefused, BackendUnavailable, CommitOutcomeUnknown
+from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown, backend_refused
 
 _GET_KEYS: Final = 100
 _WRITE_ROWS: Final = 25
@@ -49,7 +49,7 @@ class Calls(DynamoDbCalls):
 
     unavailable = BackendUnavailable
     unknown = CommitOutcomeUnknown
-    refused = MappingProxyType({CallOutcome.BLOCKED: BackendRefused, CallOutcome.INVALID: BackendRefused})
+    refused = MappingProxyType({CallOutcome.BLOCKED: backend_refused, CallOutcome.INVALID: backend_refused})
 
     _newest: tuple[str, float] | None = None
     """The header `Date` of the newest answer, and the monotonic time in s when it arrived."""

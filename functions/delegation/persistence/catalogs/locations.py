@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from delegation.errors import printable
 from delegation.persistence.commits.entities import EntityChanges
-from delegation.persistence.errors import InvalidLocation, LocationTaken
+from delegation.persistence.errors import LocationTaken, invalid_location
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import PersistedModel
 from delegation.persistence.objects.types import ObjectType
@@ -46,7 +46,9 @@ LOCATION_TYPE: Final = ObjectType("location-owner", LocationOwner)
 
 
 def place_of(location: str) -> tuple[str, ...]:
-    """Return what identifies a location: scheme, authority, and the segments of its path. Raises InvalidLocation.
+    """Return what identifies a location: scheme, authority, and the segments of its path.
+
+    Raises PersistenceError (INVALID_LOCATION).
 
     Locations that lead to the same objects are equal: by another scheme of the same store, in another case of scheme or
     host, with slashes at the end, and but for object stores with several slashes in place of one. A segment `.` or `..`
@@ -55,33 +57,34 @@ def place_of(location: str) -> tuple[str, ...]:
     """
     found = _FORM.match(location)
     if found is None:
-        raise InvalidLocation(f"{printable(location, 100)!r} is no location: it has the form scheme://authority/path")
+        raise invalid_location(f"{printable(location, 100)!r} is no location: it has the form scheme://authority/path")
     scheme = found["scheme"].lower()
     authority, path = (found["authority"] or "").lower(), found["path"] or ""
     if scheme == "file":
         if unquote(path) != path:
-            raise InvalidLocation(
+            raise invalid_location(
                 f"{printable(location, 100)!r} has an escaped character, taken differently by clients"
             )
         path, authority = posixpath.normpath(path or "/"), ""
     elif not authority:
-        raise InvalidLocation(f"{printable(location, 100)!r} names no bucket, container or host")
+        raise invalid_location(f"{printable(location, 100)!r} names no bucket, container or host")
     family = _SAME.get(scheme, scheme)
     segments = path.rstrip("/").split("/")[1:]
     if family not in _OBJECT_STORES:
         # File systems take several slashes for one; normpath keeps two at the beginning (POSIX, Pathname Resolution).
         segments = [one for one in segments if one]
     if any(one in {".", ".."} for one in segments):
-        raise InvalidLocation(f"{printable(location, 100)!r} has a segment . or .., which clients take differently")
+        raise invalid_location(f"{printable(location, 100)!r} has a segment . or .., which clients take differently")
     if len(segments) > MOST_SEGMENTS:
-        raise InvalidLocation(f"a location has at most {MOST_SEGMENTS} segments, not {len(segments)}")
+        raise invalid_location(f"a location has at most {MOST_SEGMENTS} segments, not {len(segments)}")
     return (family, _store_of(family, authority, location), *segments)
 
 
 def claim(entities: EntityChanges, location: str, owner: str) -> None:
     """Claim a location for an owner, within the commit of `entities`; one that it has claimed before stays its own.
 
-    Raises LocationTaken if another owner has the same location, an outer or an inner one; InvalidLocation.
+    Raises LocationTaken if another owner has the same location, an outer or an inner one; PersistenceError
+    (INVALID_LOCATION).
     """
     key = _key(location)
     for taken in _overlapping(entities, key):
@@ -96,7 +99,7 @@ def claim(entities: EntityChanges, location: str, owner: str) -> None:
 
 
 def release(entities: EntityChanges, location: str, owner: str) -> bool:
-    """Give a location up; return False if it is not the owner's. Raises InvalidLocation."""
+    """Give a location up; return False if it is not the owner's. Raises PersistenceError (INVALID_LOCATION)."""
     key = _key(location)
     found = entities.fetch(key, LocationOwner)
     return found is not None and found.value.owner == owner and entities.remove(key)
@@ -106,7 +109,7 @@ def _key(location: str) -> IndexKey:
     try:
         return IndexKey.of(LOCATIONS, *place_of(location))
     except ValueError as error:
-        raise InvalidLocation(f"{printable(location, 100)!r}: {error}") from error
+        raise invalid_location(f"{printable(location, 100)!r}: {error}") from error
 
 
 def _overlapping(entities: EntityChanges, key: IndexKey) -> Iterator[IndexKey]:
@@ -126,5 +129,7 @@ def _store_of(family: str, authority: str, location: str) -> str:
     container, at, host = authority.rpartition("@")
     named = _AZURE_HOST.match(host)
     if not at or named is None:
-        raise InvalidLocation(f"{printable(location, 100)!r} is not of the form container@account.dfs.core.windows.net")
+        raise invalid_location(
+            f"{printable(location, 100)!r} is not of the form container@account.dfs.core.windows.net"
+        )
     return f"{container}@{named['account']}.{named['domain']}"

@@ -145,7 +145,7 @@ class Realms:
         return self._listed(lambda realms: realms.get(realm)).value
 
     def page(self, *, limit: int, token: str | None = None) -> EntityPage[Realm]:
-        """Return a page of realms in the order of their names. Raises InvalidPageToken."""
+        """Return a page of realms in the order of their names. Raises PersistenceError (INVALID_PAGE_TOKEN)."""
         return self._listed(lambda realms: realms.page(limit=limit, token=token))
 
     def update(self, realm: str, properties: Mapping[str, str]) -> None:

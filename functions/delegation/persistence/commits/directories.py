@@ -14,7 +14,8 @@ from delegation.persistence.errors import (
     CorruptIndexError,
     EntityExists,
     EntityNotFound,
-    InvalidPageToken,
+    PersistenceError,
+    invalid_page_token,
 )
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey
@@ -103,7 +104,8 @@ class Directory(Generic[M]):
     def names(self, *, limit: int, token: str | None = None, prefix: str = "") -> NamePage:
         """Return names that begin with a prefix, in order, as of the listing's first page; no entity is read.
 
-        Raises InvalidPageToken, also for a listing whose objects are no longer kept, or with another prefix.
+        Raises PersistenceError (INVALID_PAGE_TOKEN), also for a listing whose objects are no longer kept, or with
+        another prefix.
         """
         found = self._page(_beginning_with(prefix), limit, token)
         return NamePage(tuple(key.elements()[0] for key, _ in found.entries), found.next_token)
@@ -111,8 +113,8 @@ class Directory(Generic[M]):
     def page(self, *, limit: int, token: str | None = None, prefix: str = "") -> EntityPage[M]:
         """Return entities whose names begin with a prefix, in the order of names, as of the listing's first page.
 
-        Raises InvalidPageToken, also for a listing whose objects are no longer kept, or with another prefix;
-        ObjectMissing.
+        Raises PersistenceError (INVALID_PAGE_TOKEN), also for a listing whose objects are no longer kept, or with
+        another prefix; ObjectMissing.
         """
         page = self._page(_beginning_with(prefix), limit, token)
         found = self._store.fetch_many(ref for _, ref in page.entries)
@@ -160,8 +162,8 @@ def _beginning_with(prefix: str) -> Listing:
     return Listing(start=start, end=IndexKey(start + b"\xff"))
 
 
-def _too_old() -> InvalidPageToken:
-    return InvalidPageToken("the commit that was listed is no longer kept; start the listing again")
+def _too_old() -> PersistenceError:
+    return invalid_page_token("the commit that was listed is no longer kept; start the listing again")
 
 
 def entity_committer(

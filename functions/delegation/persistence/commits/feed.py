@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Self
 from delegation.persistence.backends.base import MAX_ID, RECENT_HEADS
 from delegation.persistence.commits.commits import CommitObject
 from delegation.persistence.commits.entities import EntityHead
-from delegation.persistence.errors import FeedExpired, InvalidPageToken
+from delegation.persistence.errors import PersistenceError, feed_expired, invalid_page_token
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import ObjectRef, PersistedModel
 from delegation.persistence.objects.store import CatalogStore, of_model
@@ -94,15 +94,17 @@ class FeedCursor(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Return the cursor of a text. Raises InvalidPageToken."""
+        """Return the cursor of a text. Raises PersistenceError (INVALID_PAGE_TOKEN)."""
         try:
             found = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
         except (binascii.Error, ValueError, RecursionError) as error:
-            raise InvalidPageToken("the cursor of the feed was altered; list everything, and follow it anew") from error
+            raise invalid_page_token(
+                "the cursor of the feed was altered; list everything, and follow it anew"
+            ) from error
         numbers = found if isinstance(found, list) else []
         known = range(3, 3 + 2 * MOST_LANDMARKS + 1, 2)
         if len(numbers) not in known or not all(type(one) is int and 0 <= one <= MAX_ID for one in numbers):
-            raise InvalidPageToken("the cursor of the feed was altered; list everything, and follow it anew")
+            raise invalid_page_token("the cursor of the feed was altered; list everything, and follow it anew")
         created_at, seq, id_, *ahead = numbers
         return cls(created_at, seq, id_, tuple(zip(ahead[::2], ahead[1::2], strict=True)))
 
@@ -128,15 +130,15 @@ class Feed:
     def read(self, cursor: str, *, limit: int = 100) -> FeedPage:
         """Return at most `limit` commits after the cursor.
 
-        Raises FeedExpired if some are no longer kept, or the reference was reset or made anew; InvalidPageToken;
-        ReferenceNotFound; ValueError for a limit below 1.
+        Raises PersistenceError (FEED_EXPIRED) if some are no longer kept, or the reference was reset or made anew;
+        PersistenceError (INVALID_PAGE_TOKEN); ReferenceNotFound; ValueError for a limit below 1.
         """
         if limit < 1:
             raise ValueError(f"the limit of a page must be at least 1, not {limit}")
         after = FeedCursor.decode(cursor)
         reference = self._store.current_reference(self._name)
         if reference.created_at != after.created_at:
-            raise FeedExpired(f"reference {self._name!r} was made anew since; list everything, and follow it anew")
+            raise feed_expired(f"reference {self._name!r} was made anew since; list everything, and follow it anew")
         landmark = after.landmark(limit)
         newer = self._newer(after, reference.head if landmark is None else landmark[1])
         page = newer[:limit]
@@ -162,7 +164,7 @@ class Feed:
         for id_, seq in self._back(newest):
             if seq <= after.seq:
                 if id_ != after.id:
-                    raise FeedExpired(f"reference {self._name!r} was reset since; list everything, and follow it anew")
+                    raise feed_expired(f"reference {self._name!r} was reset since; list everything, and follow it anew")
                 break
             newer.append((id_, seq))
         else:
@@ -170,8 +172,8 @@ class Feed:
                 raise self._expired()
         return newer[::-1]
 
-    def _expired(self) -> FeedExpired:
-        return FeedExpired(f"commits of {self._name!r} after the cursor are no longer kept; list everything")
+    def _expired(self) -> PersistenceError:
+        return feed_expired(f"commits of {self._name!r} after the cursor are no longer kept; list everything")
 
     def _back(self, next_: int | None) -> Iterator[tuple[int, int]]:
         """Return id and number of the commits from one backwards, by every twentieth head."""

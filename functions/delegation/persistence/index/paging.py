@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, Self
 
 from delegation.persistence.backends.base import MAX_ID
-from delegation.persistence.errors import CorruptIndexError, InvalidPageToken
+from delegation.persistence.errors import CorruptIndexError, invalid_page_token
 from delegation.persistence.index.index import Index
 from delegation.persistence.index.keys import IndexKey, check_keys
 from delegation.persistence.objects.objects import ObjectRef
@@ -50,21 +50,24 @@ class PageToken:
 
     @classmethod
     def decode(cls, text: str, listing: Listing) -> Self:
-        """Return the token of a text. Raises InvalidPageToken, also for the token of another listing."""
+        """Return the token of a text.
+
+        Raises PersistenceError (INVALID_PAGE_TOKEN), also for the token of another listing.
+        """
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InvalidPageToken("the page token is not base64; start the listing again") from error
+            raise invalid_page_token("the page token is not base64; start the listing again") from error
         content, checksum = data[:-4], data[-4:]
         if len(data) < _SHORTEST or content[0] != _FORM or listing.checksum(content) != checksum:
-            raise InvalidPageToken("the page token was altered or belongs to another listing; start it again")
+            raise invalid_page_token("the page token was altered or belongs to another listing; start it again")
         commit_id = int.from_bytes(content[1:9])
         try:
             check_keys(content[9:])
         except CorruptIndexError as error:
-            raise InvalidPageToken("the page token holds no valid key; start the listing again") from error
+            raise invalid_page_token("the page token holds no valid key; start the listing again") from error
         if commit_id > MAX_ID:
-            raise InvalidPageToken("the page token holds no valid commit id; start the listing again")
+            raise invalid_page_token("the page token holds no valid commit id; start the listing again")
         return cls(commit_id, IndexKey(content[9:]))
 
 
@@ -79,13 +82,16 @@ class IndexPage:
 def read_page(
     index: Index, commit_id: int, listing: Listing, *, limit: int, after: PageToken | None = None
 ) -> IndexPage:
-    """Return a page of entries. Raises InvalidPageToken for another commit's token; ValueError for a limit below 1."""
+    """Return a page of entries.
+
+    Raises PersistenceError (INVALID_PAGE_TOKEN) for another commit's token; ValueError for a limit below 1.
+    """
     if limit < 1:
         raise ValueError(f"the limit of a page must be at least 1, not {limit}")
     start = listing.start
     if after is not None:
         if after.commit_id != commit_id:
-            raise InvalidPageToken("the page token is of another commit; start the listing again")
+            raise invalid_page_token("the page token is of another commit; start the listing again")
         # The lowest of all keys above `last`.
         following = IndexKey(after.last + b"\x00")
         start = following if start is None else max(start, following)

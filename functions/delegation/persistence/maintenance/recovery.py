@@ -11,9 +11,8 @@ from typing import Final
 from delegation.persistence.backends.base import Reference
 from delegation.persistence.errors import (
     CommitOutcomeUnknown,
-    HeadIncomplete,
-    HeadNotListed,
     MaintenanceRefused,
+    PersistenceError,
     ReferenceNotFound,
     StaleObject,
 )
@@ -41,15 +40,15 @@ def recent_heads(store: CatalogStore, reference: Reference) -> Iterator[RecentHe
 def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool = False) -> Reference:
     """Move a reference to one of its recent heads, from which commits continue.
 
-    The other heads remain listed, so a further reset can undo it. Raises ReferenceNotFound, HeadNotListed,
-    HeadIncomplete, StaleObject if the reference moved meanwhile, CommitOutcomeUnknown.
+    The other heads remain listed, so a further reset can undo it. Raises ReferenceNotFound, PersistenceError
+    (HEAD_NOT_LISTED, HEAD_INCOMPLETE), StaleObject if the reference moved meanwhile, CommitOutcomeUnknown.
     """
     reference = store.current_reference(name)
     if head not in reference.heads:
-        raise HeadNotListed(f"{head} is not one of the recent heads of {name!r}")
+        raise PersistenceError(f"{head} is not one of the recent heads of {name!r}", code="HEAD_NOT_LISTED")
     problem = _problem(store, reference, head)
     if problem and not even_if_incomplete:
-        raise HeadIncomplete(f"head {head} of {name!r} is incomplete: {problem}")
+        raise PersistenceError(f"head {head} of {name!r} is incomplete: {problem}", code="HEAD_INCOMPLETE")
     moved = reference.moved_to(head)
     for _ in range(_TRIES):
         try:

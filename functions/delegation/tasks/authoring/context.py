@@ -28,24 +28,6 @@ class ChildFailed(DelegationError):
     code = "CHILD_FAILED"
 
 
-class BadCursor(DelegationError):
-    """A cursor is no JSON value of at most 4,096 characters; store a position, not the work itself."""
-
-    code = "BAD_CURSOR"
-
-
-class ChildChanged(DelegationError):
-    """The work, run again, submitted another child in the place of one that it had submitted before."""
-
-    code = "CHILD_CHANGED"
-
-    def __init__(self, task_id: str, child_id: str) -> None:
-        super().__init__(
-            f"task {task_id} submitted its child {child_id} with other parameters before; "
-            "work with children must submit the same ones in the same order each time it runs"
-        )
-
-
 class Context:
     """One attempt as its work sees it. What its methods raise ends the attempt: RunStopped, which is no Exception.
 
@@ -81,7 +63,7 @@ class Context:
         """Check that work may continue; to be called before each piece of work.
 
         `cursor` is any JSON value from which another attempt can continue: all work before it is done. Raises
-        LeaseLost, RunCancelled, RunHandedOver, RunTimedOut, BadCursor.
+        LeaseLost, RunCancelled, RunHandedOver, RunTimedOut, DelegationError (BAD_CURSOR).
         """
         if cursor is not _SAME:
             self._moved = _cursor_text(cursor)
@@ -107,14 +89,18 @@ class Context:
         eta: datetime | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report. Raises BadReport."""
+        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report.
+
+        Raises DelegationError (BAD_REPORT).
+        """
         self._run.report(done=done, total=total, unit=unit, message=message, eta=eta, details=details)
 
     def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:
         """Submit a child: its parent ends after it, and fails with it unless `gather` reads its outcome.
 
         A child without a key or a computed id is the n-th child of this run: work that runs again attaches to it, so it
-        has to submit the same children in the same order each time. Raises ChildChanged if it does not.
+        has to submit the same children in the same order each time. Raises DelegationError (CHILD_CHANGED) if it does
+        not.
         """
         return self.submit_all([call], **options)[0]
 
@@ -132,7 +118,11 @@ class Context:
         for call, (first, child) in zip(calls, submitted, strict=True):
             by_place = call.behavior.identify is None and options.get("key") is None
             if by_place and child.task_payload != first.task_payload:
-                raise ChildChanged(run.task_id, child.task_id)
+                raise DelegationError(
+                    f"task {run.task_id} submitted its child {child.task_id} with other parameters before; "
+                    "work with children must submit the same ones in the same order each time it runs",
+                    code="CHILD_CHANGED",
+                )
             handles.append(Handle(run.tasks, call.behavior, child.task_id))
         return handles
 
@@ -243,7 +233,10 @@ def _cursor_text(cursor: Any) -> str | None:
     try:
         text = json.dumps(cursor, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise BadCursor(f"the cursor is no JSON value: {error}") from error
+        raise DelegationError(f"the cursor is no JSON value: {error}", code="BAD_CURSOR") from error
     if len(text) > _LONGEST_CURSOR:
-        raise BadCursor(f"the cursor has {len(text)} characters, more than {_LONGEST_CURSOR}: keep a position in it")
+        raise DelegationError(
+            f"the cursor has {len(text)} characters, more than {_LONGEST_CURSOR}: keep a position in it",
+            code="BAD_CURSOR",
+        )
     return text

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 from delegation.errors import RunCancelled, RunStopped
 from delegation.tasks.authoring.context import AsyncContext, Context
-from delegation.tasks.authoring.signature import BadBehavior, Signature, signature_of
-from delegation.tasks.calls import IllegalResult, is_coroutine_function, outcome_of
+from delegation.tasks.authoring.signature import Signature, signature_of
+from delegation.tasks.calls import bad_behavior, illegal_result, is_coroutine_function, outcome_of
 from delegation.tasks.errors import (
     LeaseLost,
 )
@@ -81,16 +81,16 @@ def behavior(
     AsyncContext, takes the context. A coroutine runs in an event loop of its attempt. `key`, called with the same
     arguments, identifies a task: a second submission attaches to the first one. An attempt may work for `timeout`,
     checked at its checkpoints. `every` and `cron` are the schedule of submissions
-    that name none. Raises BadBehavior, BadSchedule.
+    that name none. Raises DelegationError (BAD_BEHAVIOR, BAD_SCHEDULE).
     """
 
     def declare(function: Callable[..., Any]) -> FunctionTask[Any, Any]:
         if not _KIND.fullmatch(kind):
-            raise BadBehavior(kind, "name a kind after its author, acme.report, or in capital letters, REPORT")
+            raise bad_behavior(kind, "name a kind after its author, acme.report, or in capital letters, REPORT")
         if timeout is not None and timeout <= timedelta(0):
-            raise BadBehavior(kind, "timeout must be positive")
+            raise bad_behavior(kind, "timeout must be positive")
         if concurrency is not None and concurrency < 1:
-            raise BadBehavior(kind, "concurrency must be at least 1")
+            raise bad_behavior(kind, "concurrency must be at least 1")
         Recurrence(every, cron)
         found = signature_of(kind, function)
         return FunctionTask(
@@ -116,7 +116,7 @@ def _checked(kind: str, signature: Signature, value: Any) -> BaseModel | None:
     try:
         return signature.returned(value)
     except ValidationError as error:
-        raise IllegalResult(f"{kind} returned a value of another type than declared: {error.title}") from error
+        raise illegal_result(f"{kind} returned a value of another type than declared: {error.title}") from error
 
 
 def _work(

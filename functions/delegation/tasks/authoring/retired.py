@@ -15,16 +15,10 @@ class AnyParameters(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class KindRetired(DelegationError):
-    """The task type was retired; its tasks end as FAILURE, and recurring ones do not run again."""
-
-    code = RETIRED
-
-
 def retired(kind: str, reason: str) -> Behavior[Any, Any]:
     """Return the behavior that ends what is left of a task type when it is due, as FAILURE with this reason."""
 
     def work(_parameters: AnyParameters, _run: Run) -> None:
-        raise KindRetired(f"the task type {kind} was retired: {reason}")
+        raise DelegationError(f"the task type {kind} was retired: {reason}", code=RETIRED)
 
     return Behavior(kind, AnyParameters, work)

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
 from pydantic.errors import PydanticUserError
 
 from delegation.tasks.authoring.context import AsyncContext, Context
-from delegation.tasks.calls import BadBehavior, is_coroutine_function, require_work
+from delegation.tasks.calls import bad_behavior, is_coroutine_function, require_work
 
-__all__ = ["BadBehavior", "Signature", "signature_of"]
+__all__ = ["Signature", "signature_of"]
 _STRICT: Final = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, arbitrary_types_allowed=False)
 _KINDS: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
 
@@ -52,35 +52,38 @@ class Signature:
 
 
 def signature_of(kind: str, function: Callable[..., Any]) -> Signature:
-    """Read a function's signature; BadBehavior names the parameter that has no type or cannot be stored."""
+    """Read a function's signature.
+
+    DelegationError (BAD_BEHAVIOR) names the parameter that has no type or cannot be stored.
+    """
     require_work(kind, function)
     context_type, other = (AsyncContext, Context) if is_coroutine_function(function) else (Context, AsyncContext)
     try:
         found = inspect.signature(function, eval_str=True)
     except NameError as error:
-        raise BadBehavior(kind, f"an annotation names {error.name}, which its module does not define") from error
+        raise bad_behavior(kind, f"an annotation names {error.name}, which its module does not define") from error
     given: list[inspect.Parameter] = []
     context: str | None = None
     for parameter in found.parameters.values():
         if parameter.annotation is inspect.Parameter.empty:
-            raise BadBehavior(kind, f"the parameter {parameter.name} has no type")
+            raise bad_behavior(kind, f"the parameter {parameter.name} has no type")
         if parameter.kind not in _KINDS:
-            raise BadBehavior(kind, f"the parameter {parameter.name} cannot be given by name")
+            raise bad_behavior(kind, f"the parameter {parameter.name} cannot be given by name")
         if parameter.annotation is other:
             article = "a coroutine" if context_type is AsyncContext else "a plain function"
-            raise BadBehavior(kind, f"the parameter {parameter.name} of {article} takes {context_type.__name__}")
+            raise bad_behavior(kind, f"the parameter {parameter.name} of {article} takes {context_type.__name__}")
         if parameter.annotation is context_type:
             context = parameter.name
         else:
             given.append(parameter)
     if found.return_annotation is inspect.Signature.empty:
-        raise BadBehavior(kind, "the function does not say what it returns; use -> None for nothing")
+        raise bad_behavior(kind, "the function does not say what it returns; use -> None for nothing")
     shape = found.replace(parameters=given)
     names = {f"argument_{index}": parameter.name for index, parameter in enumerate(given)}
     try:
         return Signature(_model(kind, function, given), _result(found.return_annotation), names, context, shape)
     except PydanticUserError as error:
-        raise BadBehavior(kind, f"a type cannot be stored: {error.message}") from error
+        raise bad_behavior(kind, f"a type cannot be stored: {error.message}") from error
 
 
 def _model(kind: str, function: Callable[..., Any], given: list[inspect.Parameter]) -> type[BaseModel]:

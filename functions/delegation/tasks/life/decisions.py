@@ -64,7 +64,7 @@ def reconcile(
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:
         return task
     found = outcomes.after_loss(task, now, policies)
-    if paused or not awaits_dispatch(found):
+    if paused or found.status not in WAITING:
         return found
     if found is task and outcomes.past_deadline(task, now) and not task.family.children:
         return overdue(task, now)
@@ -98,9 +98,9 @@ def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
 
 def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
     """Count one more dispatch of a task that waits for one; return other tasks, also queued ones, unchanged."""
-    if not awaits_dispatch(task) or task.is_queued:
+    if task.status not in WAITING or task.is_queued:
         return task
-    return t.dispatched(task, due_at=policy.next_check(task, now))
+    return policy.counted(task, now)
 
 
 def admit(task: Task, now: datetime, policy: DispatchPolicy, *, paused_for: timedelta | None = None) -> Task:
@@ -169,8 +169,3 @@ def release(task: Task, attempt: int, reason: str, now: datetime, policies: Poli
 def recurs(task: Task) -> bool:
     """Return whether a run that ended is followed by another."""
     return task.is_terminal and task.is_recurring and task.error_code not in {t.CANCELLED, t.RETIRED}
-
-
-def awaits_dispatch(task: Task) -> bool:
-    """Return whether the task has no holder and waits for one."""
-    return task.status in WAITING

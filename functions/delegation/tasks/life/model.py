@@ -281,6 +281,14 @@ class Task(BaseModel):
         return self.admission.lane is not None and self.admission.admitted_ts is None and self.status in WAITING
 
     @property
+    def row(self) -> Self:
+        """What a version's row keeps of it: not its due time, and the errors of all attempts only at an end.
+
+        The head has them; in each row they would make a history grow with its square. Each row has its own error.
+        """
+        return self.evolve(due_at=None, **({} if self.is_terminal else {"result_extended": None}))
+
+    @property
     def unexcused_attempts(self) -> int:
         """The number of attempts that count against the retry limit."""
         return self.attempt_count - self.attempts_excused
@@ -297,7 +305,7 @@ class Task(BaseModel):
     def with_details(self, details: Mapping[str, Any], **changes: Any) -> Self:
         """Return a copy with these details set beside the others; a detail that is None is removed.
 
-        Raises BadReport for a detail that JSON cannot hold, whichever store the task is in.
+        Raises DelegationError (BAD_REPORT) for a detail that JSON cannot hold, whichever store the task is in.
         """
         kept = {name: value for name, value in self.details.items() if name not in details}
         fresh = storable({name: value for name, value in details.items() if value is not None})

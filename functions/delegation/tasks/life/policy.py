@@ -92,6 +92,10 @@ class DispatchPolicy:
         doublings: int = 2 ** min(task.dispatches.unanswered, 16)
         return now + min(self.grace * doublings, self.max_backoff)
 
+    def counted(self, task: Task, now: datetime) -> Task:
+        """Count a dispatch that is about to be sent; the sweeper repeats it at the next check if it is lost."""
+        return task.evolve(dispatches=task.dispatches.next(), due_at=self.next_check(task, now))
+
     def exhausted(self, task: Task) -> bool:
         """Return whether so many dispatches in a row started no attempt that the task must fail."""
         return task.dispatches.unanswered >= self.max_dispatches
@@ -143,6 +147,11 @@ class Policies:
         declared = own or self.declared_deadlines.get(task_type)
         duration = self.deadlines.get(task_type) or declared or self.deadlines.get(_DEFAULT)
         return None if duration is None else start + duration
+
+    def channels(self, callback: str | None = None) -> tuple[str, ...]:
+        """Return the channels that the end of a task notifies, with that of the callback which its request picked."""
+        picked = () if callback is None else (notices.callback_channel(callback),)
+        return (notices.EVENT, *picked) if self.notifications.events else picked
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "Policies":

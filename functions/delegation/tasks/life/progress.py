@@ -13,13 +13,9 @@ MOST_BYTES: Final = 16_384
 """Of the map as JSON text; a task's record has room for it beside payload and result."""
 
 
-class BadReport(DelegationError):
-    """A task function reported what a task's record cannot hold; the text names the field and the reason."""
-
-    code = "BAD_REPORT"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"run.report cannot take {reason}")
+def bad_report(reason: str) -> DelegationError:
+    """Return the error: work reported what a task's record cannot hold; the text names the field and the reason."""
+    return DelegationError(f"run.report cannot take {reason}", code="BAD_REPORT")
 
 
 class TaskProgress(BaseModel):
@@ -36,7 +32,7 @@ class TaskProgress(BaseModel):
 def advanced(before: TaskProgress | None, given: Mapping[str, Any]) -> TaskProgress | None:
     """Return the progress with the given members instead of the former ones; None stays None without any.
 
-    Raises BadReport, which names the member.
+    Raises DelegationError (BAD_REPORT), which names the member.
     """
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
@@ -45,13 +41,14 @@ def advanced(before: TaskProgress | None, given: Mapping[str, Any]) -> TaskProgr
         return TaskProgress.model_validate({**(before.model_dump() if before else {}), **changes})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        raise BadReport(f"{first['loc'][0]}: {first['msg']}") from None
+        raise bad_report(f"{first['loc'][0]}: {first['msg']}") from None
 
 
 def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the map with the given details beside the former ones; a detail that is None is removed.
 
-    Raises BadReport, which names the detail, for what JSON cannot hold, and for a map of more than MOST_BYTES.
+    Raises DelegationError (BAD_REPORT), which names the detail, for what JSON cannot hold, and for a map of more than
+    MOST_BYTES.
     """
     if details is None:
         return dict(before)
@@ -59,14 +56,14 @@ def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict
     text = _json_text({name: value for name, value in {**before, **details}.items() if value is not None})
     size = len(text)
     if size > MOST_BYTES:
-        raise BadReport(f"details: takes {size:,} bytes of {MOST_BYTES:,}; return what is large as the result")
+        raise bad_report(f"details: takes {size:,} bytes of {MOST_BYTES:,}; return what is large as the result")
     return json.loads(text)  # type: ignore[no-any-return] # a copy: the caller may change its own
 
 
 def storable(details: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of details as every store returns them: plain text, numbers, lists and maps.
 
-    Raises BadReport, which names the detail, for what JSON cannot hold.
+    Raises DelegationError (BAD_REPORT), which names the detail, for what JSON cannot hold.
     """
     _require_json(details)
     return json.loads(_json_text(details))  # type: ignore[no-any-return]
@@ -74,14 +71,14 @@ def storable(details: Mapping[str, Any]) -> dict[str, Any]:
 
 def _require_json(details: Mapping[str, Any]) -> None:
     for path, reason in _faults(details, "details"):
-        raise BadReport(f"{path}: {reason}")
+        raise bad_report(f"{path}: {reason}")
 
 
 def _json_text(details: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):  # a lone surrogate, or lists within lists without end
-        raise BadReport("details: is not valid JSON text; report plain text, numbers, lists and maps") from None
+        raise bad_report("details: is not valid JSON text; report plain text, numbers, lists and maps") from None
 
 
 _DEEPEST: Final = 32

@@ -169,6 +169,11 @@ class TaskTypes(dict[str, TaskType]):
         return [one.requests() for one in self.values() if one.requests is not None]
 
     @property
+    def forms_by_operation(self) -> "Mapping[str, RequestForm]":
+        """The forms by the names by which requests ask for an operation, in the order of the types."""
+        return {name: form for form in self.forms for name in form.operations}
+
+    @property
     def retry_properties(self) -> Mapping[str, str]:
         """The defaults of the properties of retries that differ from those of other types."""
         return {

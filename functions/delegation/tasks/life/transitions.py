@@ -250,11 +250,6 @@ def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Tas
     return after, child.evolve(parent_id=task.task_id)
 
 
-def dispatched(task: Task, *, due_at: datetime) -> Task:
-    """Count a dispatch that is about to be sent; the sweeper repeats it at `due_at` if it is lost."""
-    return task.evolve(dispatches=task.dispatches.next(), due_at=due_at)
-
-
 def queued(task: Task, lane: str, now: datetime) -> Task:
     """Let a waiting task wait for its admission in a lane, from its next run on."""
     return task.evolve(admission=LanePlace(lane=lane), due_at=(task.next_scheduled_run_ts or now) + CHECK_QUEUED)
@@ -262,7 +257,8 @@ def queued(task: Task, lane: str, now: datetime) -> Task:
 
 def admitted(task: Task, now: datetime, *, due_at: datetime) -> Task:
     """Let a queued task start, and count the dispatch that is about to be sent."""
-    return dispatched(task.evolve(admission=task.admission.evolve(admitted_ts=now)), due_at=due_at)
+    admission = task.admission.evolve(admitted_ts=now)
+    return task.evolve(admission=admission, dispatches=task.dispatches.next(), due_at=due_at)
 
 
 def _short(text: str) -> str:

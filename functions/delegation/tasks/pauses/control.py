@@ -20,15 +20,6 @@ _RACES: Final = 10
 """Tries to write the record; each lost race means that another operator changed it."""
 
 
-class TooManyPauses(TaskError):
-    """Further tables cannot be paused one by one."""
-
-    code = "TOO_MANY_PAUSES"
-
-    def __init__(self) -> None:
-        super().__init__(f"{MOST_PAUSES} scopes are paused already; resume some, or pause the realm")
-
-
 class PauseControl:
     """Changes the record of pauses; both changes may be repeated. Raises the store's errors."""
 
@@ -45,7 +36,7 @@ class PauseControl:
     ) -> PauseRecord:
         """Pause a scope and return the record; one that is paused so already keeps who paused it and when.
 
-        Raises TooManyPauses.
+        Raises TaskError (TOO_MANY_PAUSES).
         """
         wanted = WorkPause(scope, self._clock(), by, reason.strip()[:LONGEST_REASON], mode)
         return self._changed(lambda record: record.with_pause(wanted))
@@ -61,7 +52,9 @@ class PauseControl:
             if after is before:
                 return before
             if len(after.pauses) > max(MOST_PAUSES, len(before.pauses)):
-                raise TooManyPauses
+                raise TaskError(
+                    f"{MOST_PAUSES} scopes are paused already; resume some, or pause the realm", code="TOO_MANY_PAUSES"
+                )
             if self._store.write(after):
                 return after
         raise StoreUnavailable("the record of pauses kept changing; nothing was written")

@@ -18,13 +18,12 @@ from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 _PAGE: Final = 100
 
 
-class NotPaused(TaskError):
-    """The live table is not paused, so recovered tasks would run before anyone has looked at them."""
-
-    code = "NOT_PAUSED"
-
-    def __init__(self) -> None:
-        super().__init__("the service is not paused: recovered tasks would run at once; `delegation pause --all` first")
+def not_paused() -> TaskError:
+    """Return the error: the live table is not paused, so recovered tasks would run before anyone has looked at them."""
+    return TaskError(
+        "the service is not paused: recovered tasks would run at once; `delegation pause --all` first",
+        code="NOT_PAUSED",
+    )
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from delegation.tasks.life.notifications.owed import Notification, owed_by
 class Create:
     """Store version 1 of a task and its head, if there is no such task."""
 
-    task: Task
+    after: Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,8 @@ class Advance:
 
     @property
     def owed(self) -> tuple[Notification, ...]:
-        """What the new versions owe; it is stored in the same transaction."""
+        """What the new versions announce; it is stored in the same transaction."""
         return owed_by(self.rows)
-
-
-def row_of(task: Task) -> Task:
-    """Return what a version's row keeps of it: not its due time, and the errors of all attempts only at an end.
-
-    The head has them; in each row they would make a history grow with its square. Each row has its own error's summary.
-    """
-    return task.evolve(due_at=None, **({} if task.is_terminal else {"result_extended": None}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +56,7 @@ class Expect:
     `owed` are notifications of that version, to be stored on this condition.
     """
 
-    task: Task
+    after: Task
     owed: tuple[Notification, ...] = ()
 
 
@@ -107,16 +99,12 @@ class Adopt:
 
 
 TaskChange = Create | Advance | Revise | Expect | Adopt
-
-
-def after_of(change: TaskChange) -> Task:
-    """Return the task that a change stores or expects."""
-    return change.task if isinstance(change, Create | Expect) else change.after
+"""Each has the task `after` it: the one that it stores or expects."""
 
 
 def before_of(change: TaskChange) -> Task:
     """Return the task that a change was decided on; of a Create the one that it stores."""
-    return change.task if isinstance(change, Create | Expect) else change.before
+    return change.after if isinstance(change, Create | Expect) else change.before
 
 
 def moved(before: Task, head: Task | None) -> StaleTask | RevisionConflict:

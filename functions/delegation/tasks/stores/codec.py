@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT, HEAD, PARTS, STORED_NAMES, Task, jsonable
 from delegation.tasks.stores.admission import QUEUED, place_of
-from delegation.tasks.stores.base import Unreadable, row_of
+from delegation.tasks.stores.base import Unreadable
 from delegation.timestamps import isoformat
 
 SHARDS: Final = 16
@@ -85,8 +85,8 @@ def head_item(task: Task) -> dict[str, Any]:
 
 
 def row_item(task: Task) -> dict[str, Any]:
-    """Return one version, never changed again and never in an index; see `base.row_of`."""
-    return {**_attributes(row_of(task)), "version": task.version}
+    """Return one version, never changed again and never in an index; see `Task.row`."""
+    return {**_attributes(task.row), "version": task.version}
 
 
 def _attributes(task: Task) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from delegation.tasks.stores.base import (
     Expect,
     Revise,
     TaskChange,
-    after_of,
     before_of,
     moved,
     require_terminal,
@@ -74,7 +73,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             put = self._actions(change)[0]["Put"]
             return self._settle(change, lambda: self.dynamodb.client.put_item(**put))
         if isinstance(change, Expect) and not change.owed:
-            return require_version(change.task, self.get(change.task.task_id))
+            return require_version(change.after, self.get(change.after.task_id))
         # The nonce of a head that stays as it is belongs to another write.
         return self.transact(change, token=str(uuid.uuid4()) if _only_expects(change) else None)
 
@@ -85,7 +84,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         nonce and needs one. Raises like `apply`, and CompanionRefused when the condition of one of `also` failed.
         """
         items = [*self._actions(change), *also]
-        client_token = token or after_of(change).nonce
+        client_token = token or change.after.nonce
         client = self.dynamodb.client
         return self._settle(
             change, lambda: client.transact_write_items(TransactItems=items, ClientRequestToken=client_token)
@@ -149,18 +148,18 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         except OutcomeUnknown:
             return self._read_back(change)
         if not reasons:
-            return after_of(change)
+            return change.after
         own = len(self._actions(change))
         if isinstance(change, Expect):
             _raise_companion(reasons[own:])  # only the companion knows whether an earlier try was applied
         if any(is_failed_condition(reason) for reason in reasons[:own]):
             return self._judge(change, reasons[0].get("Item"))
         _raise_companion(reasons[own:])
-        raise _conflict(change, self.get(after_of(change).task_id))
+        raise _conflict(change, self.get(change.after.task_id))
 
     def _judge(self, change: TaskChange, item: Mapping[str, Any] | None) -> Task:
         """Return the head if an earlier try of this write was applied, else raise; `item` is the refusing head."""
-        task = after_of(change)
+        task = change.after
         try:
             head = codec.task_of(from_item(item)) if item else self.get(task.task_id)
             applied = self._applied(change, head)
@@ -172,7 +171,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
 
     def _read_back(self, change: TaskChange) -> Task:
         """Return the head if a write without a clear answer was applied; OutcomeUnknown while it may still arrive."""
-        task = after_of(change)
+        task = change.after
         try:
             head = self.get(task.task_id)
             applied = self._applied(change, head)
@@ -188,7 +187,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         """Return the head if it or a row below it has the nonce of this write, else None."""
         if head is None or _only_expects(change):
             return None
-        after = after_of(change)
+        after = change.after
         if head.nonce == after.nonce:
             return head
         if isinstance(change, Revise | Adopt) or head.version < after.version:
@@ -307,7 +306,7 @@ def _raise_companion(reasons: Sequence[Mapping[str, Any]]) -> None:
 
 def _conflict(change: TaskChange, head: Task | None) -> TaskError:
     if isinstance(change, Create):
-        return TaskExists(change.task.task_id, head)
+        return TaskExists(change.after.task_id, head)
     return moved(before_of(change), head)
 
 

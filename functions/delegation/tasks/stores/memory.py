@@ -36,11 +36,9 @@ from delegation.tasks.stores.base import (
     TaskChange,
     TaskHeads,
     Unreadable,
-    after_of,
     require_terminal,
     require_unmoved,
     require_version,
-    row_of,
 )
 
 Fault = Callable[[str], None]
@@ -84,7 +82,7 @@ class MemoryTaskStore:
 
     def apply_locked(self, change: TaskChange) -> Task:
         """Apply a change under `lock`, so that another store can join a write to the same transaction."""
-        self._require_readable(after_of(change).task_id)
+        self._require_readable(change.after.task_id)
         match change:
             case Create(task):
                 return self._create(task)
@@ -92,14 +90,14 @@ class MemoryTaskStore:
                 is_repeat = not self._is_at(before)
                 task = self._move(before, after, row=True)
                 for passed in via:
-                    self._rows[task.task_id].setdefault(passed.version, row_of(passed))
-                self._owe(() if is_repeat else change.owed)
+                    self._rows[task.task_id].setdefault(passed.version, passed.row)
+                self._announce(() if is_repeat else change.owed)
                 return task
             case Revise(before, after):
                 return self._move(before, after, row=False)
             case Expect(task):
                 head = require_version(task, self._heads.get(task.task_id))
-                self._owe(change.owed)
+                self._announce(change.owed)
                 return head
             case Adopt(before, after):
                 return self._adopt(change, before, after)
@@ -108,7 +106,7 @@ class MemoryTaskStore:
         head = self._heads.get(before.task_id)
         return head is not None and (head.version, head.revision) == (before.version, before.revision)
 
-    def _owe(self, notifications: Iterable[Notification]) -> None:
+    def _announce(self, notifications: Iterable[Notification]) -> None:
         for owed in notifications:
             self.owed[owed.task_id, owed.notification_id] = owed
 
@@ -178,12 +176,14 @@ class MemoryTaskStore:
                 return stored
             raise TaskExists(task.task_id, stored)
         self._put_head(task)
-        self._rows[task.task_id] = {task.version: row_of(task)}
+        self._rows[task.task_id] = {task.version: task.row}
         return task
 
     def _put_head(self, task: Task) -> None:
         """Store a head, and move the task from its former place for admission to the present one."""
         former, self._heads[task.task_id] = self._heads.get(task.task_id), task
+        if task.admission.lane is None and (former is None or former.admission.lane is None):
+            return  # neither was in a lane
         before, place = place_of(former) if former is not None else None, place_of(task)
         if before == place:
             return
@@ -209,7 +209,7 @@ class MemoryTaskStore:
         require_unmoved(before, head)
         self._put_head(after)
         if row:
-            self._rows[before.task_id][after.version] = row_of(after)
+            self._rows[before.task_id][after.version] = after.row
         return after
 
     def get(self, task_id: str) -> Task | None:

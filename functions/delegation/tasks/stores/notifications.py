@@ -1,4 +1,4 @@
-"""Notifications that ends of tasks owe, as a store keeps them: written with the end itself, deleted when delivered."""
+"""Notifications that ends of tasks announce, as a store keeps them: written with the end, deleted when delivered."""
 
 import hashlib
 import zlib
@@ -31,7 +31,7 @@ class NotificationStore(Protocol):
         """Return a notification, read consistently; None when it was delivered."""
 
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
-        """Return what ends of a task still owe, in the order of their ids, read consistently."""
+        """Return the notifications of a task that are not yet delivered, in the order of ids, read consistently."""
 
     def notifications(
         self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None

@@ -3,10 +3,15 @@
 import hashlib
 from typing import Final, Protocol
 
-from delegation.tasks.errors import MalformedRecord, ResultTooLarge
-from delegation.tasks.life import sizes
+from delegation.errors import DelegationError
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 
+MOST_RESULT: Final = 65_536
+"""Bytes of a result in the record, twice for a parent: while it awaits its children, and as its outcome.
+
+DynamoDB stores at most 400 KB as one item (its Developer Guide, "Quotas").
+"""
 _KEPT: Final = "object:"
 """Begins a pending result that is the key of an object; a JSON result never begins with it."""
 
@@ -25,13 +30,18 @@ def pending(results: ResultStore | None, task: Task, result: str) -> str:
     """Return what a record holds of a result until the task ends: the JSON text, or the key of its object.
 
     The object is stored before the record names it; the name is made from attempt and content, so a repeat stores the
-    same. Raises ResultTooLarge without a bucket.
+    same. Raises DelegationError (RESULT_TOO_LARGE) without a bucket.
     """
-    if sizes.fits_record(result):
-        return result
     data = result.encode()
+    if len(data) <= MOST_RESULT:
+        return result
     if results is None:
-        raise ResultTooLarge(task.task_id, len(data), sizes.MOST_RESULT)
+        raise DelegationError(
+            f"the result has {len(data):,} bytes of at most {MOST_RESULT:,} in the task table; set "
+            "DELEGATION_PLAN_BUCKET in the process that runs the task, or return less, and retry the task",
+            code="RESULT_TOO_LARGE",
+            task_id=task.task_id,
+        )
     key = f"results/{task.task_id}/{task.attempt_count}-{hashlib.sha256(data).hexdigest()}.json"
     results.put(key, data)
     return _KEPT + key

@@ -9,28 +9,24 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from pydantic import BaseModel
-
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.submission.options import OptionTable
 from delegation.timestamps import utc_now
 
 
-class NotWaitedFor(DelegationError):
-    """A caller waits for the outcome of an operation that takes longer than any answer may."""
-
-    code = "INVALID_REQUEST"
-
-    def __init__(self, operation: str) -> None:
-        super().__init__(f"no caller can wait for {operation}; send it to POST /v1/tasks, and follow its task")
+def not_waited_for(operation: str) -> DelegationError:
+    """Return the error: a caller waits for the outcome of an operation that takes longer than any answer may."""
+    return DelegationError(
+        f"no caller can wait for {operation}; send it to POST /v1/tasks, and follow its task", code="INVALID_REQUEST"
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RequestSources:
-    """What the reading of a request may need of the deployment.
+    """What the reading of a request may need of the deployment; a process has one.
 
     `properties` are the service's, `callbacks` returns the names of those that a request may pick. A task with more
     than `small_files` files waits for its admission as a large one. `catalog` is called on demand, for a request that
@@ -92,6 +88,10 @@ class Asked(Protocol):
         """What its admission is decided by, None if the payload says that."""
 
     @property
+    def labels(self) -> Labels | None:
+        """What lists find it by, None if its task type finds that in the payload."""
+
+    @property
     def callback(self) -> str | None:
         """The callback that is sent when the task ends."""
 
@@ -117,8 +117,8 @@ class RequestForm(Protocol):
         """The names by which requests ask for the operation (`operation_type`)."""
 
     @property
-    def body(self) -> type[BaseModel]:
-        """The model of a body; it has `common_payload`, and `operation_parameters` with `properties`."""
+    def body(self) -> type[Any]:
+        """The model of a body, a `wire.requests.ReceivedBody`."""
 
     @property
     def options(self) -> OptionTable:
@@ -141,9 +141,6 @@ class RequestForm(Protocol):
 
     def check(self, properties: Mapping[str, str]) -> None:
         """Raise InvalidProperty for a property of the service that limits such requests and is unknown or wrong."""
-
-    def missing(self, body: Any, *, identity_only: bool) -> Sequence[str]:
-        """Return the places that a valid body lacks; `identity_only` accepts one that only names what it is about."""
 
     def refuse_waiting(self, body: Any) -> None:
         """Raise the error of a request whose caller cannot wait for the outcome."""

@@ -2,13 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
 from delegation.backoff import pauses
-from delegation.tasks.errors import AwaitedTaskFailed, NoOutcomeYet
+from delegation.tasks.errors import AwaitedTaskFailed, TaskError
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
@@ -87,7 +87,7 @@ class Returned(Generic[V]):
 
 
 class Handle(Generic[V]):
-    """A task by its id. Every method reads the store: TaskNotFound if the task was deleted, StoreUnavailable."""
+    """A task by its id, to be awaited. Every method reads the store: TaskNotFound if the task was deleted."""
 
     def __init__(
         self, tasks: TaskService, behavior: Behavior[Any, Any], task_id: str, since_version: int | None = None
@@ -111,12 +111,22 @@ class Handle(Generic[V]):
         """Return the ids of the children that the task's present run has submitted."""
         return self._tasks.reads.children(self.task_id)
 
+    def __await__(self) -> Generator[Any, None, V]:
+        return self.asynchronous.wait().__await__()
+
+    def outcome(self, *, head: Task | None = None) -> Task | None:
+        """Return the terminal version that is the outcome, None while there is none; see `peek`."""
+        head = head or self.get()
+        if self._since is not None:
+            return self._tasks.reads.outcome(self.task_id, self._since, head=head)
+        return head if head.is_terminal else self._last_run(head)
+
     def peek(self, *, head: Task | None = None) -> Returned[V] | AwaitedTaskFailed | None:
         """Return the outcome, None while there is none; of a recurring task that of its last run.
 
         A `head` that was just read saves a read.
         """
-        outcome = self._outcome(head)
+        outcome = self.outcome(head=head)
         if outcome is None:
             return None
         try:
@@ -125,10 +135,18 @@ class Handle(Generic[V]):
             return failed
 
     def result(self) -> V:
-        """Return what the task returned; raises AwaitedTaskFailed for FAILURE, NoOutcomeYet while there is none."""
-        outcome = self._outcome()
+        """Return what the task returned.
+
+        Raises AwaitedTaskFailed for FAILURE, TaskError (NO_OUTCOME_YET) while there is none.
+        """
+        outcome = self.outcome()
         if outcome is None:
-            raise NoOutcomeYet(self.task_id, self.get().status)
+            raise TaskError(
+                f"task {self.task_id} is {self.get().status} and has no outcome yet; wait for it",
+                code="NO_OUTCOME_YET",
+                retryable=True,
+                task_id=self.task_id,
+            )
         return self.value_of(outcome)
 
     def cancel(self, *, by: Caller | None = None) -> Task:
@@ -142,12 +160,6 @@ class Handle(Generic[V]):
     def waiting(self, timeout: timedelta | None) -> Waiting:
         """Return a wait for the outcome of the submission, or of the run that is now in progress."""
         return Waiting(self._tasks, self.task_id, self._since or self.get().version, timeout)
-
-    def _outcome(self, head: Task | None = None) -> Task | None:
-        if self._since is not None:
-            return self._tasks.reads.outcome(self.task_id, self._since, head=head)
-        head = head or self.get()
-        return head if head.is_terminal else self._last_run(head)
 
     def _last_run(self, head: Task) -> Task | None:
         """Return the end of the last run of a recurring task, which is followed by the submission of the next."""

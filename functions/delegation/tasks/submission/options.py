@@ -83,41 +83,32 @@ class InvalidOption(DelegationError):
         self.name = name
 
 
-class OptionNotAllowed(DelegationError):
-    """An option of a request has a looser value than the operator's settings allow."""
-
-    code = "PROPERTY_NOT_ALLOWED"
-
-    def __init__(self, name: str, value: str, loosest: str) -> None:
-        super().__init__(
-            f"{PLACE}.{name}: {value} is looser than this service's setting {loosest}; "
-            "send that value or a stricter one"
-        )
-        self.name = name
+def option_not_allowed(name: str, value: str, loosest: str) -> DelegationError:
+    """Return the error: an option of a request has a looser value than the operator's settings allow."""
+    return DelegationError(
+        f"{PLACE}.{name}: {value} is looser than this service's setting {loosest}; send that value or a stricter one",
+        code="PROPERTY_NOT_ALLOWED",
+    )
 
 
-class CallbackNotAllowed(DelegationError):
-    """A request picks a callback that no setting of the service names."""
-
-    code = "PROPERTY_NOT_ALLOWED"
-
-    def __init__(self, name: str, known: Collection[str]) -> None:
-        has = f"it has {', '.join(sorted(known))}" if known else "it has none"
-        super().__init__(
-            f"{PLACE}.{CALLBACK}: this service has no callback {name}; {has}, and the operator "
-            f"adds one as delegation.notifications.callback.{name}"
-        )
-        self.name = CALLBACK
+def callback_not_allowed(name: str, known: Collection[str]) -> DelegationError:
+    """Return the error: a request picks a callback that no setting of the service names."""
+    has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+    return DelegationError(
+        f"{PLACE}.{CALLBACK}: this service has no callback {name}; {has}, and the operator "
+        f"adds one as delegation.notifications.callback.{name}",
+        code="PROPERTY_NOT_ALLOWED",
+    )
 
 
 def callback_of(properties: Mapping[str, str], known: Collection[str]) -> str | None:
-    """Return the callback that a request picks; raise InvalidOption or CallbackNotAllowed."""
+    """Return the callback that a request picks; raise InvalidOption or DelegationError (PROPERTY_NOT_ALLOWED)."""
     name = properties.get(CALLBACK)
     if name is None:
         return None
     checked_text(CALLBACK_OPTION, name)
     if name not in known:
-        raise CallbackNotAllowed(name, known)
+        raise callback_not_allowed(name, known)
     return name
 
 
@@ -193,7 +184,9 @@ class OptionTable:
         return option.values[0]
 
     def chosen(self, properties: Mapping[str, str], limits: SetLimits, *, accepted: bool = False) -> dict[str, str]:
-        """Return the value of every option that callers may set; raise InvalidOption or OptionNotAllowed.
+        """Return the value of every option that callers may set.
+
+        Raises InvalidOption, DelegationError (PROPERTY_NOT_ALLOWED).
 
         In a request that was already `accepted`, a value that is looser than today's settings is replaced by the
         setting. An option with a pattern is absent unless the request has it.
@@ -203,7 +196,7 @@ class OptionTable:
             value, loosest = self._value(one, properties, self.default(one, limits)), limits.choices[one.name]
             if one.is_looser(value, loosest):
                 if not accepted:
-                    raise OptionNotAllowed(one.name, value, loosest)
+                    raise option_not_allowed(one.name, value, loosest)
                 value = loosest
             found[one.name] = value
         for one in self.by(SetBy.CALLER):

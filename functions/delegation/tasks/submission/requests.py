@@ -6,7 +6,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 from pydantic import BaseModel
 
-from delegation.tasks.life.declared.recurrence import BadSchedule, Recurrence
+from delegation.tasks.life.declared.recurrence import Recurrence, bad_schedule
 from delegation.tasks.work.behaviors import Behavior
 
 V_co = TypeVar("V_co", covariant=True)
@@ -55,17 +55,19 @@ class Schedule:
 
     @classmethod
     def of(cls, behavior: Behavior[Any, Any], options: Options, now: datetime) -> "Schedule":
-        """Return the schedule of a submission; raises BadSchedule. The declared one counts if none is given.
+        """Return the schedule of a submission; raises DelegationError (BAD_SCHEDULE).
+
+        The declared one counts if none is given.
 
         A task with an interval first runs now, one with a cron expression at its next time.
         """
         at, delay = options.get("at"), options.get("delay")
         if at is not None and delay is not None:
-            raise BadSchedule("a task runs at a time or after a delay: give one of both")
+            raise bad_schedule("a task runs at a time or after a delay: give one of both")
         if at is not None and at.tzinfo is None:
-            raise BadSchedule(f"at: {at} has no time zone")
+            raise bad_schedule(f"at: {at} has no time zone")
         if delay is not None and delay < timedelta(0):
-            raise BadSchedule(f"delay: {delay} is negative")
+            raise bad_schedule(f"delay: {delay} is negative")
         given = Recurrence(options.get("every"), options.get("cron"))
         recurrence = given or Recurrence(behavior.every, behavior.cron)
         if at is None and delay is not None:

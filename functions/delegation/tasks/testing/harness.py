@@ -52,8 +52,8 @@ class _KnownKinds(MemoryTaskStore):
 
     def apply_locked(self, change: TaskChange) -> Task:
         """See MemoryTaskStore.apply_locked."""
-        if isinstance(change, Create) and change.task.task_type not in self._kinds:
-            self.missing = change.task.task_type
+        if isinstance(change, Create) and change.after.task_type not in self._kinds:
+            self.missing = change.after.task_type
             raise Crash
         return super().apply_locked(change)
 

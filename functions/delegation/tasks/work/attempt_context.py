@@ -13,7 +13,7 @@ from delegation.tasks.errors import (
 from delegation.tasks.life.lease import is_same_lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import deadline_text, past_deadline
-from delegation.tasks.life.progress import BadReport, advanced, merged
+from delegation.tasks.life.progress import advanced, bad_report, merged
 from delegation.tasks.life.transitions import NOTHING
 from delegation.tasks.work.service import TaskService
 
@@ -128,10 +128,10 @@ class AttemptContext:
         """Report progress and `details` of the work's own; what is not given stays, a detail that is None is removed.
 
         At most every two seconds it is written; one that comes sooner is written with the next one, or the outcome.
-        Raises LeaseLost, and BadReport at every call with what cannot be stored, written or not.
+        Raises LeaseLost, and DelegationError (BAD_REPORT) at every call with what cannot be stored, written or not.
         """
         for name in unknown:
-            raise BadReport(f"{name}: is not a member of a report; put it into the map `details`")
+            raise bad_report(f"{name}: is not a member of a report; put it into the map `details`")
         with self._lock:
             given = {"done": done, "total": total, "unit": unit, "message": message}
             before = self._unwritten

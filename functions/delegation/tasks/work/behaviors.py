@@ -17,13 +17,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from delegation.errors import RunCancelled
-from delegation.tasks.calls import IllegalResult, outcome_of, require_work
-from delegation.tasks.errors import (
-    ChildrenPending,
-    LeaseLost,
-    MalformedPayload,
-    WaitsForItself,
-)
+from delegation.tasks.calls import illegal_result, outcome_of, require_work
+from delegation.tasks.errors import ChildrenPending, LeaseLost, MalformedPayload, waits_for_itself
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
@@ -35,7 +30,7 @@ from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.parts.reads import Family, awaited
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import AttemptEnding, end_attempt, ending_of, run_attempt
+from delegation.tasks.work.work_errors import AttemptEnding, AttemptRunner, end_attempt, ending_of
 from delegation.timestamps import elapsed
 
 P = TypeVar("P", bound=BaseModel)
@@ -124,7 +119,10 @@ class Run(Protocol):
         eta: datetime | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report. Raises BadReport."""
+        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report.
+
+        Raises DelegationError (BAD_REPORT).
+        """
 
 
 TaskFunction = Callable[[P, Run], R | Awaitable[R | None] | None]
@@ -236,7 +234,8 @@ class FunctionBehavior(Generic[P, R]):
             except RunCancelled as error:
                 return self._cancelled(task, error)
 
-        return run_attempt(self._tasks, task, work, lambda error: ending_of(error, self._behavior.retry.error_class))
+        classify = self._behavior.retry.error_class
+        return AttemptRunner(self._tasks, lambda _task, error: ending_of(error, classify)).run(task, work)
 
     def _run(self, task: Task, run: AttemptContext) -> Task:
         if task.cancel_requested and task.family.children:
@@ -263,7 +262,7 @@ class FunctionBehavior(Generic[P, R]):
         result = outcome_of(self._behavior.kind, lambda: self._behavior.work(parameters, run), run)
         expected = self._behavior.result
         if expected is not None and not isinstance(result, expected):
-            raise IllegalResult(f"{self._behavior.kind} must return {expected.__name__}")
+            raise illegal_result(f"{self._behavior.kind} must return {expected.__name__}")
         recorded = "null" if result is None or expected is None else result.model_dump_json()
         recorded = self._tasks.leases.pending_result(task, recorded)
         if not self._has_unread_children(task, run):
@@ -296,7 +295,7 @@ class FunctionBehavior(Generic[P, R]):
     def _await_results(self, task: Task, family: Family) -> Task:
         """End an attempt whose work needs the results of children; the wait grows with the age of the open ones."""
         for ancestor in family.own_ancestors:
-            circle = WaitsForItself(task.task_id, ancestor.task_id)
+            circle = waits_for_itself(task.task_id, ancestor.task_id)
             return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT))
         return self._await(task, family)
 
@@ -325,7 +324,7 @@ class FunctionBehavior(Generic[P, R]):
         if own is not None:
             return self._end(task, own)
         for ancestor in family.own_ancestors:
-            circle = WaitsForItself(task.task_id, ancestor.task_id)
+            circle = waits_for_itself(task.task_id, ancestor.task_id)
             return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT, after_children=True))
         if family.failed:
             text = f"{family.failed} of {family.total} children failed"

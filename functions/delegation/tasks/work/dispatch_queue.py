@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life import decisions
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import WAITING, Labels, Task
 from delegation.tasks.work.parts.hooks import TaskHooks
 
 ANY_TASK: Final = "00000000-0000-0000-0000-000000000000"
@@ -27,7 +26,7 @@ class DispatchQueue(Protocol):
 
 
 class NoDispatchQueue:
-    """DispatchQueue of a process that has none: the sweeper or a worker finds the tasks that it makes due."""
+    """DispatchQueue of a process that has none: pollers, the sweeper or a worker, find the tasks that it makes due."""
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:  # noqa: ARG002 - as the protocol
         """See DispatchQueue.send; always raises StoreUnavailable."""
@@ -42,28 +41,24 @@ class DispatchMessages:
     clock: Callable[[], datetime]
     hooks: TaskHooks
 
-    @property
-    def are_polled(self) -> bool:
-        """Whether this process has no queue: pollers find its tasks."""
-        return isinstance(self.queue, NoDispatchQueue)
-
-    def send(self, task: Task) -> Task:
+    def send(self, task: Task, *, labels: Labels | None = None) -> Task:
         """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`.
 
-        For a queued task it sends that one waits (`wake`). One that waits for its time is left to the sweeper.
+        For a queued task it sends that one waits (`wake`). One that waits for its time is left to the sweeper. `labels`
+        are the task's, if the caller knows them.
         """
         if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > self.clock():
             return task
         if task.is_queued:
             self.wake()
-        elif task.dispatches.count and decisions.awaits_dispatch(task) and self.hooks.pauses.start(task) is None:
+        elif task.dispatches.count and task.status in WAITING and self.hooks.pauses.start(task) is None:
             with suppress(StoreUnavailable):
-                self.send_again(task)
+                self.send_again(task, labels=labels)
         return task
 
-    def send_again(self, task: Task) -> Task:
+    def send_again(self, task: Task, *, labels: Labels | None = None) -> Task:
         """Repeat the last dispatch that was counted; raises StoreUnavailable when the queue did not accept it."""
-        found = self.hooks.types.labels(task).correlation_id
+        found = (labels or self.hooks.types.labels(task)).correlation_id
         joined = {} if found is None else {"correlation_id": found}
         self.queue.send(task.task_id, task.dispatches.count, **joined)
         return task

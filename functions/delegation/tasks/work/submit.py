@@ -1,71 +1,34 @@
-"""`Tasks`: submit a behavior's parameters, get a task id and a completion. Workers run what was submitted."""
+"""`Tasks`: submit a behavior's parameters, get a task id and a handle. Workers run what was submitted."""
 
 import hashlib
-import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
-from delegation.tasks.errors import AwaitedTaskFailed
-from delegation.tasks.life.declared.recurrence import BadSchedule
-from delegation.tasks.life.model import Status, Task
-from delegation.tasks.submission.handles import Handle, Waiting, wait, wait_async
+from delegation.tasks.life.declared.recurrence import bad_schedule
+from delegation.tasks.life.model import Task
+from delegation.tasks.submission.handles import Handle
 from delegation.tasks.submission.requests import Call, Options, Parent, Schedule
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 
-__all__ = ["Completion", "Parent", "Submitted", "Tasks"]
+__all__ = ["Parent", "Submitted", "Tasks"]
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
 V = TypeVar("V")
 
 
-class Completion(Generic[P, V]):
-    """The outcome of one submission, to be awaited, polled or ignored.
+@dataclass(frozen=True, slots=True)
+class Submitted(Generic[V]):
+    """The result of `submit`; `is_new` is False when it attached to an existing task.
 
-    Returns the typed result of SUCCESS (None for behaviors without one) and raises AwaitedTaskFailed for FAILURE.
+    The `handle` has the outcome of this submission, to be awaited, polled or ignored.
     """
 
-    def __init__(self, tasks: TaskService, behavior: Behavior[P, Any], task_id: str, since_version: int) -> None:
-        self._tasks = tasks
-        self._behavior = behavior
-        self.task_id = task_id
-        self.since_version = since_version
-
-    def poll(self) -> Task | None:
-        """Return the terminal version that is this outcome, None while there is none; TaskNotFound if deleted."""
-        return self._tasks.reads.outcome(self.task_id, self.since_version, head=self._tasks.reads.get(self.task_id))
-
-    def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> V | None:
-        """Block until the outcome; TimeoutError after `timeout`."""
-        return self._result(wait(self._waiting(timeout), sleep))
-
-    def __await__(self) -> Generator[Any, None, V | None]:
-        return self._awaited().__await__()
-
-    async def _awaited(self) -> V | None:
-        return self._result(await wait_async(self._waiting(None)))
-
-    def _waiting(self, timeout: timedelta | None) -> Waiting:
-        return Waiting(self._tasks, self.task_id, self.since_version, timeout)
-
-    def _result(self, outcome: Task) -> V | None:
-        if outcome.status is Status.FAILURE:
-            raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
-        result: V | None = self._behavior.read_result(self._tasks.reads.with_result(outcome))
-        return result
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted(Generic[P, V]):
-    """The result of `submit`; `is_new` is False when it attached to an existing task."""
-
     task_id: str
-    completion: Completion[P, V]
     is_new: bool
     handle: Handle[V]
 
@@ -77,29 +40,28 @@ class Tasks:
         self._service = service
 
     @overload
-    def submit(self, behavior: Call[V], **options: Unpack[Options]) -> Submitted[Any, V]: ...
+    def submit(self, behavior: Call[V], **options: Unpack[Options]) -> Submitted[V]: ...
     @overload
-    def submit(self, behavior: Behavior[P, R], parameters: P, **options: Unpack[Options]) -> Submitted[P, R]: ...
+    def submit(self, behavior: Behavior[P, R], parameters: P, **options: Unpack[Options]) -> Submitted[R]: ...
 
     def submit(
         self, behavior: Behavior[Any, Any] | Call[Any], parameters: Any = None, **options: Unpack[Options]
-    ) -> Submitted[Any, Any]:
+    ) -> Submitted[Any]:
         """Store a task with these parameters, or attach to the existing one with the same key or computed id.
 
         Submitting it again with another schedule or other parameters changes a recurring task, for the next run if one
         has begun; one without a key or a computed id is known by its parameters. An existing task that ended in FAILURE
         is submitted again; one that succeeded is complete. A child without a key or a computed id gets one from its
-        parent and its place among such children, so that the parent's next attempt finds it. Raises BadSchedule for a
-        schedule that cannot be, and for a child that recurs, because it never ends; WaitsForItself for a child that
-        awaits its parent.
+        parent and its place among such children, so that the parent's next attempt finds it. Raises DelegationError
+        (BAD_SCHEDULE) for a schedule that cannot be, and for a child that recurs, because it never ends;
+        DelegationError (WAITS_FOR_ITSELF) for a child that awaits its parent.
         """
         behavior, parameters = _unpacked(behavior, parameters)
         first, when = self._first(behavior, parameters, options)
         task, is_new = self._service.submission.create(first, rerun=options.get("rerun", False), moved=when.is_explicit)
-        completion: Completion[Any, Any] = Completion(self._service, behavior, task.task_id, task.version)
-        return Submitted(task.task_id, completion, is_new, Handle(self._service, behavior, task.task_id, task.version))
+        return Submitted(task.task_id, is_new, Handle(self._service, behavior, task.task_id, task.version))
 
-    def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Submitted[Any, V]]:
+    def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Submitted[V]]:
         """Submit many tasks as `submit` does each, with a write for every 40; `options` are those of all, without key.
 
         What was stored before an error stays; the same call finds tasks with a computed id again.
@@ -107,11 +69,10 @@ class Tasks:
         rerun = options.get("rerun", False)
         prepared, moved = self._prepared(calls, options)
         stored = self._service.submission.create_all(prepared, rerun=rerun, moved=moved)
-        found: list[Submitted[Any, V]] = []
+        found: list[Submitted[V]] = []
         for call, (task, is_new) in zip(calls, stored, strict=True):
-            completion: Completion[Any, Any] = Completion(self._service, call.behavior, task.task_id, task.version)
             handle: Handle[V] = Handle(self._service, call.behavior, task.task_id, task.version)
-            found.append(Submitted(task.task_id, completion, is_new, handle))
+            found.append(Submitted(task.task_id, is_new, handle))
         return found
 
     def submit_children(
@@ -162,7 +123,7 @@ class Tasks:
         when = Schedule.of(behavior, options, self._service.clock())
         parent, key = options.get("parent"), options.get("key")
         if parent is not None and when.recurrence:
-            raise BadSchedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
+            raise bad_schedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
         if when.recurrence and key is None and behavior.identify is None:
             # Each start of a process would add one that never ends.
             key = f"recurring:{hashlib.sha256(parameters.model_dump_json().encode()).hexdigest()}"

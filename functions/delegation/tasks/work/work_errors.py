@@ -1,15 +1,16 @@
-"""The runner of attempts, and how an attempt ends that an error ended: what is raised becomes what is recorded.
+"""The one runner of attempts, and how one ends that an error ended: what is raised becomes what is recorded.
 
 Of what the work itself raised the type, the message and where it was raised are recorded, without secrets.
 """
 
+import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from delegation.errors import DelegationError, RunCancelled, RunHandedOver, RunPaused, RunStopped, RunTimedOut
 from delegation.tasks.errors import (
@@ -18,13 +19,16 @@ from delegation.tasks.errors import (
     RunPostponed,
     StoreRefused,
     TaskError,
+    TaskNotFound,
 )
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.redaction import redacted
+from delegation.tasks.life.transitions import NOTHING, held_by
 from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.work.service import TaskService
 
+logger = logging.getLogger(__name__)
 UNEXPECTED_ERROR: Final = "UNEXPECTED_ERROR"
 _FRAMES: Final = 12
 _CAUSES: Final = 4
@@ -45,23 +49,55 @@ class AttemptEnding:
         return self.error.kind is ErrorClass.INTERRUPTED
 
 
-def run_attempt(
-    tasks: TaskService, task: Task, work: Callable[[], Task], ending: Callable[[Exception | RunStopped], AttemptEnding]
-) -> Task:
-    """Do the work of a held task, and return the task after it: the one runner of all behaviors.
+@dataclass(frozen=True, slots=True)
+class AttemptRunner:
+    """Runs the attempts of purges, drops and upkeep as those of functions, and records how they end.
 
-    What `work` raises ends the attempt as `ending` translates it; without the lease nothing is recorded. What the
-    driver of the attempt has to handle is raised: errors of the store, and what `ending` raises.
+    `ending` translates what ended an attempt of a task. Without the lease nothing is recorded. What the driver of the
+    attempt has to handle is raised: errors of the store, and what `ending` raises.
     """
-    try:
-        return work()
-    except LeaseLost:
-        return tasks.reads.get(task.task_id)
-    except (Exception, RunStopped) as error:  # the work is foreign code; what it raises is recorded on its task
-        found = ending(error)
-        if found.is_the_drivers:
+
+    tasks: TaskService
+    ending: Callable[[Task, Exception | RunStopped], AttemptEnding]
+
+    def prepare(self, task: Task, choose: Callable[[], str]) -> str | None:
+        """Return the engine that `choose` returns; None if it raised what ended the attempt, which is recorded."""
+        try:
+            return choose()
+        except (LeaseLost, TaskNotFound):
+            return None
+        except TaskError:
             raise
-        return end_attempt(tasks, task, found)
+        except (DelegationError, RunStopped) as error:
+            end_attempt(self.tasks, task, self.ending(task, error))
+            return None
+
+    def begin_job(self, task_id: str, attempt: int) -> Task:
+        """Return the task of a job that begins; raise LeaseLost if the attempt does not hold it any more."""
+        task = held_by(self.tasks.reads.get(task_id), attempt)
+        joined = self.tasks.types.labels(task).correlation_id
+        fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}
+        logger.info("job began", extra=fields)
+        return task
+
+    def run(self, task: Task, work: Callable[[], Task]) -> Task:
+        """Do the work of a held task, and return the task after it."""
+        try:
+            return work()
+        except LeaseLost:
+            return self.tasks.reads.get(task.task_id)
+        except (Exception, RunStopped) as error:  # the work is foreign code; what it raises is recorded on its task
+            found = self.ending(task, error)
+            if found.is_the_drivers:
+                raise
+            return end_attempt(self.tasks, task, found)
+
+    def succeed(
+        self, task: Task, summary: str, details: Mapping[str, Any] = NOTHING, fields: Mapping[str, Any] = NOTHING
+    ) -> Task:
+        """Record the success of an attempt, with details of the work's own and fields of the record."""
+        leases = self.tasks.holding(task).leases
+        return leases.succeed(task.task_id, task.attempt_count, summary, details=details, **fields)
 
 
 def end_attempt(tasks: TaskService, task: Task, ending: AttemptEnding) -> Task:

@@ -1,6 +1,6 @@
 """What a rule makes of a table's health: how much expires, how much that frees, and what a run would take. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -87,6 +87,20 @@ def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
         since=health.since or health.as_of,
         not_before=ended + pause_after(failures) if ended is not None and failures else None,
     )
+
+
+def longest_waiting(healths: Iterable[TableHealth]) -> TableHealth | None:
+    """Return the table that has needed a run for longest and has none under way, None if there is none.
+
+    It reads what former passes stored, so that it is known however this pass ends.
+    """
+    waiting = [one for one in healths if one.expirable and one.since is not None and not _runs(one)]
+    return min(waiting, key=lambda one: (one.since, str(one.identifier)), default=None)
+
+
+def _runs(health: TableHealth) -> bool:
+    run = health.runs.get(KIND)
+    return run is not None and run.ended is None
 
 
 def cost_of(health: TableHealth) -> Amount:

@@ -7,7 +7,7 @@ table's health before its task is submitted, and a task has one id for each tabl
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from delegation.errors import GuardRefused
@@ -26,7 +26,14 @@ from delegation.polaris.errors import (
 )
 from delegation.upkeep.errors import HealthChanged
 from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, TableRule, rule_of
-from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need, without_rule
+from delegation.upkeep.execution.needs import (
+    can_be_decided,
+    is_outdated,
+    longest_waiting,
+    need_of,
+    with_need,
+    without_rule,
+)
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.submitting import UpkeepTasks, refused, reserved
 from delegation.upkeep.health.history import document_of
@@ -37,7 +44,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import FindingCode
 from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 
 MOST_OWN_READS: Final = 1_000
 """Tables whose own policies are read in one pass; those that changed come first, then those read longest ago."""
@@ -67,11 +74,20 @@ class UpkeepCounts:
     why_unread: str | None = None
 
 
+Waited = Callable[[timedelta, TableIdentifier | None], object]
+"""Called once in a pass with the longest time that a table has been waiting for a run, and with that table."""
+
+
+def nobody_counts(_wait: timedelta, _table: TableIdentifier | None) -> None:
+    """Count no waits."""
+
+
 @dataclass(frozen=True)
 class UpkeepPass:
     """Keeps the tables of a catalog by its policies; `pace` returns when the next request may go.
 
-    `checkpoint` is called before each table and raises to stop. Nothing is read where the operator allows no type.
+    `checkpoint` is called before each table and raises to stop. `waited` is called before anything is read of the
+    catalog, so that a pass which never gets further is noticed. Nothing is read where the operator allows no type.
     """
 
     realm: str
@@ -86,12 +102,14 @@ class UpkeepPass:
     checkpoint: Callable[[], None] = lambda: None
     own_reads: int = MOST_OWN_READS
     loads: int = MOST_LOADS
+    waited: Waited = nobody_counts
 
     def run(self, catalog: str) -> UpkeepCounts:
         """Make one pass; raises the errors of the stores and the retryable ones of the catalog."""
         if PolicyType.SNAPSHOT_EXPIRY not in self.limits.types:
             return UpkeepCounts()
         healths = list(self.healths.healths(catalog))
+        self._count_wait(healths)
         found = _Found(CatalogPolicies(self.policies, self.pace), self.loads, reads_all=len(healths) <= self.own_reads)
         to_read = self._to_read(healths)
         kept = [self._kept(health, found, read=health.identifier in to_read) for health in healths]
@@ -109,6 +127,13 @@ class UpkeepPass:
             unread=found.unread,
             why_unread=found.why_unread,
         )
+
+    def _count_wait(self, healths: list[TableHealth]) -> None:
+        longest = longest_waiting(healths)
+        if longest is None or longest.since is None:
+            self.waited(timedelta(0), None)
+        else:
+            self.waited(max(self.clock() - longest.since, timedelta(0)), longest.identifier)
 
     def _to_read(self, healths: list[TableHealth]) -> set[TableIdentifier]:
         """Return the tables whose own policies are read in this pass."""

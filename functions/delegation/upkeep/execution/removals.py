@@ -6,14 +6,15 @@ from datetime import timedelta
 from typing import Final
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.kinds import POLICY
-from delegation.operations.orphans.behavior.limits import FILE_AGE, MISMATCH
+from delegation.operations.orphans.behavior.kinds import POLICY, PREFIX
+from delegation.operations.orphans.behavior.limits import FILE_AGE, LOCATION, LOCATIONS, MISMATCH
+from delegation.operations.orphans.behavior.options import location_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.context import always_permitted
 from delegation.operations.orphans.eligible import LEAST_AGE
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
-from delegation.tasks.submission.options import DRY_RUN
+from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import parse_duration
 from delegation.upkeep.execution.asked import PolicySource, policy_name
 from delegation.upkeep.rules.limits import UpkeepLimits
@@ -30,17 +31,23 @@ _LONGEST: Final = timedelta(days=10_000)
 
 @dataclass(frozen=True, slots=True)
 class AskedRemoval:
-    """A removal that a policy asks for: the policy's dotted name, and the properties of its request."""
+    """A removal that a policy asks for: the policy's dotted name, and the properties of its request.
+
+    `locations` are where to look instead of the table's location, one after another; that if there are none.
+    """
 
     policy: str
     age: timedelta
     mode: str
     dry_run: bool
+    locations: tuple[str, ...] = ()
 
-    def properties(self) -> Mapping[str, str]:
-        """Return the properties of the request; the age is in whole seconds, rounded up."""
+    def properties(self, turn: int = 0) -> Mapping[str, str]:
+        """Return the properties of a request; the age is in whole seconds, rounded up. `turn` chooses the location."""
         seconds = -(-self.age // timedelta(seconds=1))
         given = {FILE_AGE: f"{seconds}s", MISMATCH: self.mode, POLICY: self.policy}
+        if self.locations:
+            given[LOCATION] = self.locations[turn % len(self.locations)]
         return {**given, DRY_RUN: "true"} if self.dry_run else given
 
 
@@ -58,19 +65,24 @@ def removal_of(
 ) -> RemovalRule:
     """Return the rule of the removal of a table's orphan files: a pure function.
 
-    One with locations asks for nothing: those who attach a policy may not choose where files are deleted.
+    One with a location that the operator does not allow asks for nothing: those who attach a policy may not choose
+    where files are deleted.
     """
     found = resolve(table, applicable, properties, limits)[REMOVAL]
     if not found.is_executed:
         return RemovalRule(found, reason=found.reason or "it is off")
-    if found.values[_LOCATIONS].value:
-        return RemovalRule(found, reason="it names locations, and only a table's present location is looked at")
+    try:
+        locations = tuple(dict.fromkeys(map(location_of, found.values[_LOCATIONS].value or ())))
+    except InvalidOption as error:
+        return RemovalRule(found, reason=f"it names a location that is none: {error}")
+    if not all(one.startswith(limits.orphan_locations) for one in locations):
+        return RemovalRule(found, reason=f"it names locations that {PREFIX}{LOCATIONS} does not allow")
     (one,) = (each for each in applicable if each.policy.type == REMOVAL.value)
     milliseconds = min(found.values[ORPHAN_AGE].value, _LONGEST // timedelta(milliseconds=1))
     age = max(timedelta(milliseconds=milliseconds), LEAST_AGE)
     dry_run = found.status is RuleStatus.DRY_RUN
     name = policy_name(table.catalog, one.namespace, one.policy.name)
-    return RemovalRule(found, AskedRemoval(name, age, found.values[_MODE].value, dry_run))
+    return RemovalRule(found, AskedRemoval(name, age, found.values[_MODE].value, dry_run, locations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +111,9 @@ class RemovalPermissions:
                 return f"the policy {policy} asks for older files by now"
             if rule.asked.mode == "error" and orphans.properties.get(MISMATCH) != "error":
                 return f"the policy {policy} asks for another {_MODE} by now"
+            here = orphans.properties.get(LOCATION)
+            if here not in (rule.asked.locations or (None,)):
+                return f"the policy {policy} asks for another location by now"
             return None
 
         return permitted

@@ -27,7 +27,8 @@ from delegation.upkeep.schedule.amounts import MICROS, Budget
 from delegation.upkeep.schedule.choice import MOST_AT_ONCE, RUNS_AT_ONCE, PolicyTerms
 from delegation.upkeep.schedule.windows import Window, zone_named
 
-_SHORTEST: Final = timedelta(minutes=1)
+_SHORTEST: Final = timedelta(seconds=5)
+"""The sweeper begins a pass, in a deployment once a minute: a shorter interval than that is for trials."""
 _NONE: Final = "none"
 _ALWAYS: Final = "always"
 _MOST_OWN: Final = 100
@@ -50,7 +51,7 @@ class UpkeepSettings:
         """Read the settings and ignore all other properties; raise InvalidProperty."""
         interval = _duration(properties, INTERVAL, "15m")
         if interval < _SHORTEST:
-            raise InvalidProperty(INTERVAL, "is shorter than a minute")
+            raise InvalidProperty(INTERVAL, "is shorter than 5 seconds")
         at_once = _number(properties, AT_ONCE, str(RUNS_AT_ONCE))
         if at_once > MOST_AT_ONCE:
             raise InvalidProperty(AT_ONCE, f"is more than {MOST_AT_ONCE}")

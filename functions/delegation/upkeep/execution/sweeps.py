@@ -34,7 +34,7 @@ from delegation.timestamps import isoformat
 from delegation.upkeep.errors import HealthChanged
 from delegation.upkeep.execution.asked import PolicySource
 from delegation.upkeep.execution.needs import pause_after
-from delegation.upkeep.execution.passes import UpkeepCounts
+from delegation.upkeep.execution.passes import UpkeepCounts, Waited, nobody_counts
 from delegation.upkeep.execution.removals import REMOVAL, AskedRemoval, RemovalRule, removal_of
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.model import LastRun, TableHealth
@@ -43,8 +43,8 @@ from delegation.upkeep.health.store import HealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import FindingCode
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
-from delegation.upkeep.schedule.choice import UpkeepNeed, UpkeepRun, choose
-from delegation.wire.tables import TableState
+from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
+from delegation.wire.requests import TableState
 
 EVERY: Final = timedelta(days=7)
 """Between two removals of one table."""
@@ -75,6 +75,7 @@ class OrphanSweeps:
     pace: Callable[[], None] = lambda: None
     checkpoint: Callable[[], None] = lambda: None
     most_asked: int = MOST_ASKED
+    waited: Waited = nobody_counts
 
     def run(self, catalog: str) -> UpkeepCounts:
         """Make one pass; raises the errors of the stores and the retryable ones of the catalog."""
@@ -88,6 +89,7 @@ class OrphanSweeps:
         needs = [self._need(kept[table], asked) for table, asked in found.asked.items()]
         terms = self.settings.terms_of({one.policy for one in found.asked.values()})
         choice = choose(needs, terms, list(_runs(kept)), self.clock(), at_once=self.settings.at_once)
+        self._count_wait(choice)
         started = sum(self._start(kept[need.table], found.asked[need.table]) for need in choice.start)
         waiting: dict[str, int] = {}
         for _, why in choice.waiting:
@@ -101,6 +103,12 @@ class OrphanSweeps:
             unread=found.unread,
             why_unread=found.why_unread,
         )
+
+    def _count_wait(self, choice: Choice) -> None:
+        """Count the longest wait of a table that was swept before: of others it is not known since when they wait."""
+        longest = min((one for one, _ in choice.waiting), key=lambda one: (one.since, str(one.table)), default=None)
+        if longest is not None:
+            self.waited(self.clock() - longest.since, longest.table)
 
     def _in_turn(self, due: list[TableHealth]) -> list[TableHealth]:
         """Return the tables to ask about in this pass, others in the next one."""
@@ -158,7 +166,8 @@ class OrphanSweeps:
                 return False
             metadata = parse_metadata(table.metadata_location, table.metadata)
             check_allowed(metadata)
-            place_of(metadata)
+            if not rule.asked.locations:
+                place_of(metadata)
         except _GONE:
             return False
         except _OF_ONE_TABLE as error:
@@ -170,7 +179,7 @@ class OrphanSweeps:
             realm=self.realm,
             identifier=health.identifier,
             table=TableState.of(table),
-            properties=dict(rule.asked.properties()),
+            properties=dict(rule.asked.properties(int(self.clock().timestamp() // EVERY.total_seconds()))),
         )
         stored = self.tasks.reads.find(wanted.task_id)
         if stored is not None and obstacle(stored, wanted) is not None:

@@ -11,6 +11,7 @@ from delegation.operations.expiry.behavior.kinds import PREFIX as EXPIRY_PREFIX
 from delegation.operations.expiry.behavior.limits import LEAST_AGE as EXPIRY_AGE
 from delegation.operations.expiry.behavior.limits import LEAST_SNAPSHOTS as EXPIRY_SNAPSHOTS
 from delegation.operations.expiry.behavior.limits import Floor
+from delegation.operations.orphans.behavior.limits import allowed_locations
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import parse_duration
 from delegation.upkeep.rules.types import PolicyType
@@ -53,7 +54,8 @@ class UpkeepLimits:
     before anything executed them. Only what is in `include` is maintained (everything if it is empty), and nothing in
     `exclude`. With `dry_run_only` everything is planned, and nothing is done.
     `least_age_by` and `least_snapshots_by` name the properties that give the two numbers: what bounds every expiry
-    bounds those of policies too, where it keeps more.
+    bounds those of policies too, where it keeps more. `orphan_locations` are where a policy may have orphan files
+    looked for beside a table's location.
     """
 
     types: frozenset[PolicyType] = frozenset()
@@ -65,6 +67,7 @@ class UpkeepLimits:
     include: tuple[Place, ...] = ()
     exclude: tuple[Place, ...] = ()
     dry_run_only: bool = False
+    orphan_locations: tuple[str, ...] = ()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -94,6 +97,7 @@ class UpkeepLimits:
             include=_places(INCLUDE, own.pop(INCLUDE, "")),
             exclude=_places(EXCLUDE, own.pop(EXCLUDE, "")),
             dry_run_only=_flag(DRY_RUN_ONLY, own.pop(DRY_RUN_ONLY, "false")),
+            orphan_locations=allowed_locations(properties),
         )
         for name in own:
             raise InvalidProperty(name, "is not a property of this service")

@@ -105,5 +105,5 @@ def count_failed(record: Tombstone) -> None:
 
 
 def count_stuck(number: int) -> None:
-    """Print the metric of tombstones that the recurring task could not look after; each of its runs calls this."""
+    """Print the metric of tombstones that the recurring task could not settle; each of its runs calls this."""
     MetricLines.of_environment().put({TOMBSTONES_STUCK: number})

@@ -1,4 +1,4 @@
-"""A worker's delivery of what ends of tasks owe, in threads beside its tasks: it needs no queue.
+"""A worker's delivery of what ends of tasks announce, in threads beside its tasks: it needs no queue.
 
 The second thread delivers to the receivers that are set apart, which may take long.
 """
@@ -30,7 +30,7 @@ INTERVAL: Final = timedelta(seconds=15)
 
 @contextlib.contextmanager
 def delivering(stop: threading.Event, *, build: Callable[[], Notifier] = notifier) -> Iterator[None]:
-    """Deliver until `stop` is set, if a property has ends of tasks owe anything; any number of workers may do so."""
+    """Deliver until `stop` is set, if a property has ends of tasks notified; any number of workers may do so."""
     if not TaskSettings.read().policies().notifications.is_on:
         yield
         return

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
+from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Pace
-from delegation.metrics import POLICIES_INVALID, MetricLines
+from delegation.metrics import POLICIES_INVALID, UPKEEP_WAIT_SECONDS, MetricLines
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.settings import PolarisSettings
 from delegation.references.recurring import ensure_submitted
@@ -56,6 +58,11 @@ def count_policies(counts: UpkeepCounts) -> None:
     )
 
 
+def count_wait(wait: timedelta, table: TableIdentifier | None) -> None:
+    """Print the metric of the longest wait for a run, and the table that waits; each pass calls this."""
+    MetricLines.of_environment().put({UPKEEP_WAIT_SECONDS: wait.total_seconds()}, table=str(table or ""))
+
+
 def _declared(deployed: DeployedTasks) -> Behavior[KeptCatalog, UpkeepPassReport]:
     settings = UpkeepSettings.from_properties(PurgeEnvironment.read().properties)
     return catalog_upkeep(lambda run: _made(deployed, settings, run), every=settings.interval, counted=count_policies)
@@ -90,6 +97,7 @@ def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> _AllPo
         utc_now,
         pace=pace,
         checkpoint=run.checkpoint,
+        waited=count_wait,
     )
     sweeps = OrphanSweeps(
         realm,
@@ -102,5 +110,6 @@ def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> _AllPo
         utc_now,
         pace=pace,
         checkpoint=run.checkpoint,
+        waited=count_wait,
     )
     return _AllPolicies(expiry, sweeps)

@@ -1,7 +1,7 @@
 """Engines that delete the chunks of a plan, whatever operation made it: this process, or Spark executors."""
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.storage.base import ObjectStore, PlanStore
@@ -68,6 +68,3 @@ class InlineDeletes:
 
     name: EngineChoice = "inline"
     delete = staticmethod(delete_in_this_process)
-
-
-INLINE_DELETES: Final = InlineDeletes()

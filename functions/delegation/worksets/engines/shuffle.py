@@ -7,7 +7,7 @@ part merges its runs. For Spark a run is one pair: the part, and a mark (the kin
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -43,19 +43,34 @@ def decompress(data: bytes) -> bytes:
 
 
 class Spread:
-    """Collects up to about `most` rows and yields them as runs of `count` parts."""
+    """Collects up to about `most` rows and yields them as runs of `count` parts.
 
-    def __init__(self, count: int, *, most: int = RUN_RECORDS) -> None:
+    The part of a row is that of the hash of its path, which goes up to `end` where rows say more than what they are
+    joined by; or `part_of` says which.
+    """
+
+    def __init__(
+        self, count: int, *, most: int = RUN_RECORDS, end: str = "", part_of: Callable[[str], int] | None = None
+    ) -> None:
         self._count = count
         self._most = most
+        self._end = end
+        self._part_of = part_of
         self._parts: defaultdict[int, list[list[Row]]] = defaultdict(lambda: [[] for _ in range(count)])
         self._held = 0
 
     def add(self, rows: Sequence[Row], mark: int) -> Iterator[Run]:
-        parts, count, crc32 = self._parts[mark], self._count, zlib.crc32
-        for row in rows:
-            # CRC-32 alone is uneven: it hardly differs for paths that differ in one digit.
-            parts[(crc32(row[0].encode()) * _ODD & _WORD) * count >> 32].append(row)
+        parts, count, crc32, end, part_of = self._parts[mark], self._count, zlib.crc32, self._end, self._part_of
+        if part_of is not None:
+            for row in rows:
+                parts[part_of(row[0])].append(row)
+        elif end:
+            for row in rows:
+                parts[(crc32(row[0].partition(end)[0].encode()) * _ODD & _WORD) * count >> 32].append(row)
+        else:
+            for row in rows:
+                # CRC-32 alone is uneven: it hardly differs for paths that differ in one digit.
+                parts[(crc32(row[0].encode()) * _ODD & _WORD) * count >> 32].append(row)
         self._held += len(rows)
         if self._held >= self._most:
             yield from self.flush()

@@ -8,6 +8,7 @@ The jobs are of RDDs, not of DataFrames: Python does all the work on rows, and t
 generation were half of the JVM's CPU time of a purge. Nor do the Python workers need Arrow.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,8 +22,9 @@ from delegation.worksets.attempt import Attempt
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.deleting import Deleting
 from delegation.worksets.engines.inline import Tally, Work
+from delegation.worksets.engines.parts import SpreadSources
 from delegation.worksets.engines.resources import ExecutorResources
-from delegation.worksets.engines.shuffle import pack
+from delegation.worksets.engines.shuffle import Run, pack
 from delegation.worksets.engines.spark_tasks import ENDED, DeleteChunks, Result, decode_error, ended_with_number
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.index import PlanIndex
@@ -33,6 +35,11 @@ T = TypeVar("T")
 POLL_SECONDS = 1.0
 # Spark and its Python worker take a tenth of a second of CPU time for each task.
 _TASKS_PER_CORE = 4
+# One executor process merges a part. With fewer rows than the second number, starting a task costs more than it saves.
+_ROWS_PER_PART = 250_000
+_ROWS_PER_TASK = 5_000
+# For up to 10^9 rows. Counts come from manifest lists and may be wrong; with more rows, parts are larger and slower.
+_MOST_PARTS = 4_096
 _READ = set(PlanIndex.model_fields)
 
 
@@ -123,6 +130,22 @@ class SparkJobs:
         """Split items into shares, at most `most` and several per core, so that slow tasks even out."""
         count = min(len(items), self.parallelism * _TASKS_PER_CORE, len(items) if most is None else most)
         return [items[first::count] for first in range(count)]
+
+    def shares_of_rows(self, items: Sequence[T], rows: int) -> list[Sequence[T]]:
+        """Split items that have so many rows into shares, each of which is worth a task."""
+        return self.shares(items, max(1, rows // _ROWS_PER_TASK))
+
+    def parts_for(self, rows: int) -> int:
+        """Return over how many parts so many rows are spread, each of which one task merges."""
+        useful = min(self.parallelism, math.ceil(rows / _ROWS_PER_TASK))
+        return max(1, useful, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))
+
+    def spread(self, reading: SpreadSources) -> RDD[Run]:
+        """Return the sorted runs of all sources, each at the task of its part.
+
+        Jobs over the same runs read the sources once: Spark keeps what was spread.
+        """
+        return self.numbered(len(reading.sources)).mapPartitions(reading).partitionBy(reading.parts, int)
 
     def run(self, attempt: Attempt, work: RDD[Result], poll: Callable[[], int] = lambda: 0) -> list[Result]:
         """Collect the results of a job; cancel it when a checkpoint of the attempt raises.

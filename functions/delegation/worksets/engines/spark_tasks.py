@@ -51,7 +51,7 @@ class DeleteChunks:
         collect_seldom()
         plans = plans_of(self.resources)
         try:
-            checkpoint = _checkpoint(self.resources, self.task_id, self.attempt)
+            checkpoint = checkpoint_of(self.resources, self.task_id, self.attempt)
             for work, tally in self.deleted(plans, self._works(numbers), checkpoint):
                 fields = {name: getattr(tally, name) for name in Tally.__dataclass_fields__}
                 yield {"plan_id": work.index.plan_id, "chunk": work.chunk.name, "tally": fields}
@@ -83,13 +83,21 @@ def plans_of(resources: ExecutorResources) -> Any:
 
 
 @functools.cache
-def _checkpoint(resources: ExecutorResources, task_id: str, attempt: int) -> Callable[[], None]:
+def checkpoint_of(resources: ExecutorResources, task_id: str, attempt: int) -> Callable[[], None]:
     return resources.checkpoint(task_id, attempt)
 
 
 @functools.cache
 def _deleter(resources: ExecutorResources, identifier: TableIdentifier, policy: DeletePolicy) -> Deleter:
     return Deleter(store_of(resources, identifier), policy)
+
+
+def try_of_task() -> str:
+    """Return what distinguishes the tries of one task of a job, for work that a repeat does not do in the same way."""
+    from pyspark import TaskContext  # noqa: PLC0415 - only executors have one
+
+    here = TaskContext.get()
+    return "0" if here is None else str(here.attemptNumber())
 
 
 def encode_error(error: DelegationError | RunStopped) -> str:

@@ -12,38 +12,38 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 
 
-class OwesNothing(MemoryTaskStore):
-    def _owe(self, notifications: Iterable[Notification]) -> None:
+class AnnouncesNothing(MemoryTaskStore):
+    def _announce(self, notifications: Iterable[Notification]) -> None:
         """Forget them."""
 
 
-class OwesBeforeTheCondition(MemoryTaskStore):
+class AnnouncesBeforeTheCondition(MemoryTaskStore):
     def apply(self, change: TaskChange) -> Task:
         if isinstance(change, Advance | Expect):
-            self._owe(change.owed)
+            self._announce(change.owed)
         return super().apply(change)
 
 
-class OwesOnlyTheLastVersion(MemoryTaskStore):
-    def _owe(self, notifications: Iterable[Notification]) -> None:
+class AnnouncesOnlyTheLastVersion(MemoryTaskStore):
+    def _announce(self, notifications: Iterable[Notification]) -> None:
         found = list(notifications)
-        super()._owe(one for one in found if self._heads[one.task_id].version == one.version)
+        super()._announce(one for one in found if self._heads[one.task_id].version == one.version)
 
 
-class OwesEachStatus(MemoryTaskStore):
+class AnnouncesEachStatus(MemoryTaskStore):
     """Even a task that names no channel."""
 
     def apply_locked(self, change: TaskChange) -> Task:
         task = super().apply_locked(change)
         if isinstance(change, Advance):
-            self._owe(owed_by([task.evolve(notify=("event",))]))
+            self._announce(owed_by([task.evolve(notify=("event",))]))
         return task
 
 
 class OneForEachChannel(MemoryTaskStore):
-    """An end overwrites what former ends still owe."""
+    """An end overwrites what former ends announce."""
 
-    def _owe(self, notifications: Iterable[Notification]) -> None:
+    def _announce(self, notifications: Iterable[Notification]) -> None:
         for one in notifications:
             self.owed[one.task_id, one.channel] = one
 
@@ -56,9 +56,9 @@ class RemovedWithTheTask(MemoryTaskStore):
 
 
 class NotificationsAsTasks(MemoryTaskStore):
-    def _owe(self, notifications: Iterable[Notification]) -> None:
+    def _announce(self, notifications: Iterable[Notification]) -> None:
         for one in notifications:
-            super()._owe([one])
+            super()._announce([one])
             self._heads[one.notification_id] = self._heads[one.task_id].evolve(task_id=one.notification_id)
 
 

@@ -148,8 +148,8 @@ class LooksForTheFirstRow(MemoryTaskStore):
     """Takes a task for absent whose first row is."""
 
     def apply_locked(self, change: TaskChange) -> Task:
-        if isinstance(change, Create) and 1 not in self._rows.get(change.task.task_id, {}):
-            self._heads.pop(change.task.task_id, None)
+        if isinstance(change, Create) and 1 not in self._rows.get(change.after.task_id, {}):
+            self._heads.pop(change.after.task_id, None)
         return super().apply_locked(change)
 
 

@@ -129,15 +129,15 @@ class RevisedRow(MemoryTaskStore):
 
 class ExpectsNothing(MemoryTaskStore):
     def apply(self, change: TaskChange) -> Task:
-        return change.task if isinstance(change, Expect) else super().apply(change)
+        return change.after if isinstance(change, Expect) else super().apply(change)
 
 
 class ExpectsTheRevision(MemoryTaskStore):
     def apply(self, change: TaskChange) -> Task:
         if isinstance(change, Expect):
-            head = self.get(change.task.task_id)
-            if head is None or head.revision != change.task.revision:
-                raise StaleTask(change.task.task_id, head)
+            head = self.get(change.after.task_id)
+            if head is None or head.revision != change.after.revision:
+                raise StaleTask(change.after.task_id, head)
         return super().apply(change)
 
 
@@ -174,7 +174,7 @@ class ChecksThenActs(MemoryTaskStore):
         self.meeting = threading.Barrier(THREADS)
 
     def apply(self, change: TaskChange) -> Task:
-        task = change.after if isinstance(change, Advance | Revise) else change.task
+        task = change.after
         head = self.get(task.task_id)
         self._meet()
         if isinstance(change, Create) and head is not None:

@@ -9,7 +9,7 @@ import pytest
 from botocore.stub import Stubber
 
 from delegation.cli.deploying import deployed as module
-from delegation.cli.deploying.changes import ADVICE, Harm, dangers_of, dangers_of_change_set, imports_of
+from delegation.cli.deploying.changes import ADVICE, Harm, dangers_of, dangers_of_change_set
 from delegation.cli.deploying.deployed import DeployedStacks
 
 STACK = "PolarisDelegation-prod-Data"
@@ -113,13 +113,6 @@ def test_an_export_is_refused_only_while_it_is_imported(after: dict[str, Any]) -
 
 def test_a_stack_that_is_not_synthesized_any_more_stays() -> None:
     assert dangers_of({STACK: template(Table=TABLE)}, {}, lambda _: ()) == []
-
-
-def test_imports_are_found_anywhere_in_a_template() -> None:
-    nested = {"Resources": {"A": {"Properties": {"B": [{"Fn::Join": ["", [{"Fn::ImportValue": "x"}]]}]}}}}
-    imports = imports_of({"Service": nested, "Other": template()})
-    assert imports("x") == ["Service"]
-    assert imports("y") == []
 
 
 def resource_change(kind: str, action: str, replacement: str | None = None) -> dict[str, Any]:

@@ -83,7 +83,8 @@ def test_approve_shows_what_was_found_and_asks_first(run, accepting, stack, monk
     accepting.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, planned()), json_answer(200, planned()))
     left = run("orphans", "approve", PLAN, "--stack", str(stack), given="n\n")
     assert left.exit_code == 1
-    assert "found 12 orphan files" in left.stderr.replace("\n", " ")
+    assert "lake.sales.eu.orders: found 12 orphan files.\nThis deletes them" in left.stderr
+    assert "nothing was deleted" not in left.stderr
     assert accepting.asked("POST", TASKS) == []
     assert run("orphans", "approve", PLAN, "--stack", str(stack), "--yes").exit_code == 0
 
@@ -131,3 +132,37 @@ def test_waiting_follows_the_task_to_its_end(run, accepting, stack):
     result = run("orphans", "scan", TABLE, "--wait", "--stack", str(stack), "--json")
     assert result.exit_code == 0
     assert [line["status"] for line in lines(result.stdout)] == ["QUEUED", "RUNNING", "SUCCESS"]
+
+
+SEGMENT = [{"id": PLAN, "sha256": "0" * 64}]
+
+
+def followed(run, accepting, stack, *words, **changed):
+    accepting.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, planned(plan_segments=SEGMENT, **changed)))
+    result = run("orphans", *words, "--wait", "--stack", str(stack))
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_a_scan_ends_with_lines_to_copy(run, accepting, stack):
+    printed = followed(run, accepting, stack, "scan", TABLE, files_planned=12, files_deleted=0, bytes_deleted=0)
+    assert "found 12 orphan files; nothing was deleted" in printed
+    assert printed[-2:] == [
+        f"Look at them: delegation orphans show {PLAN}",
+        f"Delete them: delegation orphans approve {PLAN} --wait",
+    ]
+
+
+def test_a_scan_that_found_nothing_ends_without_advice(run, accepting, stack):
+    printed = followed(run, accepting, stack, "scan", TABLE, files_planned=0, files_deleted=0, bytes_deleted=0)
+    assert not any("delegation orphans" in line for line in printed)
+
+
+@pytest.mark.parametrize(("freed", "restorable"), [(None, True), (10, False)])
+def test_what_was_deleted_can_be_restored_where_nothing_was_freed(run, accepting, stack, freed, restorable):
+    receipt = {"format": 1, "task_id": TASK_ID, "status": "SWEPT", "bytes_freed": freed}
+    accepting.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(200, receipt))
+    accepting.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, planned()))
+    printed = followed(run, accepting, stack, "approve", PLAN, "--yes", files_planned=5, files_deleted=5)
+    assert f"The receipt: delegation tasks receipt {TASK_ID}" in printed
+    assert (f"Bring them back: delegation orphans restore {TASK_ID}" in printed) == restorable

@@ -98,9 +98,9 @@ def some(tasks) -> MemoryTaskStore:
         ({}, {1, 2, 3, 4, 5}),
         ({"statuses": frozenset({"FAILURE"})}, {3, 5}),
         ({"statuses": frozenset({"FAILURE", "RUNNING"})}, {2, 3, 5}),
-        ({"kinds": frozenset({"TABLE_PURGE_PLAN"})}, {5}),
-        ({"kinds": frozenset({"TABLE_PURGE_PLAN", "TABLE_PURGE"})}, {1, 2, 3, 4, 5}),
-        ({"kinds": frozenset({"A", "B"})}, set()),
+        ({"task_types": frozenset({"TABLE_PURGE_PLAN"})}, {5}),
+        ({"task_types": frozenset({"TABLE_PURGE_PLAN", "TABLE_PURGE"})}, {1, 2, 3, 4, 5}),
+        ({"task_types": frozenset({"A", "B"})}, set()),
         ({"table": "lake.sales.orders"}, {1, 3, 5}),
         ({"table": "lake.sales"}, set()),
         ({"since": NOW - timedelta(hours=2)}, {1, 2}),
@@ -235,7 +235,7 @@ def test_filters_of_a_cancel_never_choose_the_services_own_tasks(run, through_ap
     assert document["cancelled"] >= 1
     assert own.task_id not in {task["task_id"] for task in document["tasks"]}
     assert through_api.get(own.task_id) == own
-    assert run("tasks", "cancel", "--kind", kind, "--yes").stdout == "0 of 0 tasks cancelled.\n"
+    assert run("tasks", "cancel", "--type", kind, "--yes").stdout == "0 of 0 tasks cancelled.\n"
     assert run("tasks", "cancel", own.task_id).exit_code == 0
 
 

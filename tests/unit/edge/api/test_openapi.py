@@ -187,10 +187,10 @@ def test_schema_and_model_accept_and_refuse_the_same_bodies(
     for schema, identity_enough, fits in (("TaskPayload", False, synchronous), ("AnyTaskPayload", True, background)):
         assert (errors_of(schema, body) == []) is fits
         if fits:
-            read_payload(body, TYPES.forms, identity_only=identity_enough)
+            read_payload(body, TYPES.forms_by_operation, identity_only=identity_enough)
         else:
             with pytest.raises(BadRequest):
-                read_payload(body, TYPES.forms, identity_only=identity_enough)
+                read_payload(body, TYPES.forms_by_operation, identity_only=identity_enough)
 
 
 def test_every_status_that_an_error_can_have_is_described() -> None:

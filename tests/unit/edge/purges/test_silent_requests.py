@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.options import OptionNotAllowed
 from delegation.wire.tasks import TaskRecord
+from tests.kit.errors import coded
 from tests.paths import ROOT
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
@@ -48,13 +49,13 @@ def test_files_kept_and_findings_are_in_the_answer_and_in_the_task(world: World)
 def test_the_silent_value_and_the_loosest_one_are_two_settings() -> None:
     assert options_of({}).outside == "refuse"
     assert options_of({"outside": "keep"}).outside == "keep"
-    with pytest.raises(OptionNotAllowed):
+    with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED")):
         options_of({"outside": "delete"})
     lax = Limits.from_properties({"delegation.purge.outside-loosest": "delete"})
     assert options_of({}, lax).outside == "refuse"
     assert options_of({"outside": "delete"}, lax).outside == "delete"
     firm = Limits.from_properties({"delegation.purge.outside-loosest": "refuse"})
-    with pytest.raises(OptionNotAllowed, match="refuse"):
+    with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED"), match="refuse"):
         options_of({"outside": "keep"}, firm)
     assert options_of({"outside": "keep"}, firm, accepted=True).outside == "refuse"
     assert options_of({}, Limits.from_properties({"delegation.purge.outside": "keep"})).outside == "keep"

@@ -24,7 +24,7 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.store import MemoryTombstoneStore
 from delegation.gateway.drop.tombstones import Tombstone
-from delegation.gateway.drop.upkeep import UpkeepBegun, UpkeepReport, look_after_all, tombstone_upkeep
+from delegation.gateway.drop.upkeep import UpkeepBegun, UpkeepReport, settle_all, tombstone_upkeep
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstreams.http import HttpUpstream
@@ -365,7 +365,7 @@ class Deployment(ABC):
 
     def upkeep(self) -> UpkeepReport:
         """Run the recurring task once."""
-        return look_after_all(self.steps, lambda: None)
+        return settle_all(self.steps, lambda: None)
 
     def settle(self) -> None:
         """Let hours pass, in which the recurring task and the purges run until nothing is left to do."""

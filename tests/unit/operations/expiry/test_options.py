@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import DelegationError
 from delegation.operations.expiry.behavior.limits import MOST_IDS, OPTIONS, Floor
 from delegation.operations.expiry.behavior.options import ExpiryChoices, choices_of
 from delegation.operations.expiry.errors import InvalidRetention
 from delegation.operations.expiry.retention import Retention, decide
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.options import InvalidOption, OptionNotAllowed
+from delegation.tasks.submission.options import InvalidOption
+from tests.kit.errors import coded
 from tests.unit.operations.expiry.test_retention import DAY, NOW, branch, metadata
 
 ASKED = datetime.fromtimestamp(NOW / 1000, UTC)
@@ -164,9 +166,8 @@ def test_the_floor_is_read_from_the_operators_properties() -> None:
     ],
 )
 def test_a_request_for_less_than_the_operator_keeps_is_refused(name: str, value: str, setting: str) -> None:
-    with pytest.raises(OptionNotAllowed, match=rf"{name}: .*{setting}") as refused:
+    with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED"), match=rf"{name}: .*{setting}"):
         choices_of({name: value}, asked_at=ASKED, floor=FLOOR, refuse_looser=True)
-    assert refused.value.code == "PROPERTY_NOT_ALLOWED"
 
 
 def test_what_the_operator_allows_and_what_is_left_to_the_table_is_accepted() -> None:

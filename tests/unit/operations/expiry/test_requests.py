@@ -8,8 +8,8 @@ import pytest
 
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
+from delegation.errors import DelegationError, GuardRefused
 from delegation.idempotency.errors import IdempotencyError
-from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.behaviors.task_types import table_labels
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND, UPKEEP_PRIORITY
@@ -23,7 +23,6 @@ from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.life.task_type import Measured
-from delegation.tasks.submission.form import NotWaitedFor
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import TYPES, policies_of
 from delegation.worksets.index import PlanIndex
@@ -182,9 +181,9 @@ def test_an_expiry_whose_commits_were_all_refused_gives_way(world: World) -> Non
 
 
 def test_a_table_that_a_guard_refuses_gets_no_task(world: World) -> None:
-    for name, error in (("gc.enabled", GcDisabled), ("delegation.protected", TableProtected)):
-        world.lake.rewrite_metadata("orders", {"properties": {name: "false" if error is GcDisabled else "true"}})
-        with pytest.raises(error) as refused:
+    for name, code in (("gc.enabled", "GC_DISABLED"), ("delegation.protected", "TABLE_PROTECTED")):
+        world.lake.rewrite_metadata("orders", {"properties": {name: "false" if code == "GC_DISABLED" else "true"}})
+        with pytest.raises(GuardRefused, check=coded(code)) as refused:
             world.submit(body(world))
         assert problem_of(refused.value).status == 409
     assert world.queue.sent == []
@@ -199,7 +198,7 @@ def test_a_wrong_option_gets_no_task_and_no_load(world: World) -> None:
 
 
 def test_nobody_can_wait_for_it(world: World) -> None:
-    with pytest.raises(NotWaitedFor) as refused:
+    with pytest.raises(DelegationError, check=coded("INVALID_REQUEST")) as refused:
         world.execute(body(world))
     answer = problem_of(refused.value)
     assert (answer.status, answer.error) == (400, "INVALID_REQUEST")

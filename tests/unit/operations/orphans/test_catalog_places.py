@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.catalog_places import CatalogPlaces
-from delegation.operations.orphans.errors import PlacesUnknown
 from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisForbidden, PolarisUnavailable
+from tests.kit.errors import coded
 from tests.unit.gateway.drop.world import DropWorld
 from tests.unit.polaris.test_other_entities import SCHEMA, ann
 
@@ -71,7 +72,7 @@ NAMESPACE, VIEW = Place("namespace", "c.ns", "s3://lake/ns"), Place("view", "c.n
 @pytest.mark.parametrize("call", ["namespaces", "namespace", "views", "view"])
 def test_what_may_not_be_read_holds_the_removal_back(call: str) -> None:
     names = Names(call, PolarisForbidden("no", status=403))
-    with pytest.raises(PlacesUnknown, match="grant"):
+    with pytest.raises(GuardRefused, check=coded("PLACES_UNKNOWN"), match="grant"):
         list(CatalogPlaces(names, ["c"])())
     down = Names(call, PolarisUnavailable("down", status=503))
     with pytest.raises(PolarisUnavailable):

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import GuardRefused
 from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.errors import AgeInvalid, PrefixMismatch
+from delegation.operations.orphans.errors import PrefixMismatch
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.references.errors import ReferencesNotKnown
+from tests.kit.errors import coded
 from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.orphans.world import AT_ONCE, Beach, hours
 
@@ -79,7 +81,7 @@ def test_an_age_that_is_no_duration_any_more_stops_it() -> None:
     world, table, [orphan] = beach("orphan.parquet")
     plan = world.sweep(table, limits=REPORT).plan_ids[-1]
     table.apply({"action": "set-properties", "updates": {"delegation.orphan-files.older-than": "a while"}})
-    with pytest.raises(AgeInvalid):
+    with pytest.raises(GuardRefused, check=coded("AGE_INVALID")):
         world.sweep(table, execute_plan=plan)
     assert orphan in world.lake.uris()
 

@@ -8,29 +8,42 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
-from delegation.keeping.errors import GcDisabled, NeighbourUnreadable, PlanOfAnotherTable, TableProtected
+from delegation.keeping.errors import NeighbourUnreadable
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.errors import (
     AgeTooShort,
     AreaLeftAlone,
     LocationShared,
-    LocationTooWide,
     OrphansError,
     PrefixMismatch,
 )
-from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.operations.orphans.phases import OrphanRun, remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
-from delegation.references.errors import RecordedProblem, ReferencesNotKnown
+from delegation.references.errors import ReferencesNotKnown, recorded_problem
+from delegation.storage import memory
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
+from tests.kit.errors import coded
 from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.expiry.world import World
 from tests.unit.operations.orphans.world import AT_ONCE, Beach, hours
 
 OLD = "s3://lake/wh/t/data/old.parquet"
+
+
+@pytest.fixture(autouse=True, params=["inline", "executors"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each order of events be one of an engine that lists and compares in one process, and with executors."""
+    if request.param == "executors":
+        pytest.importorskip("pyspark")
+        from tests.unit.operations.orphans.engines.sparkless import SparklessOrphans
+
+        monkeypatch.setattr(OrphanRun.__init__, "__defaults__", (SparklessOrphans(),))
+        monkeypatch.setattr(memory, "PAGE", 2)
 
 
 def beach(**properties: str) -> tuple[Beach, StoryTable]:
@@ -336,21 +349,22 @@ def test_a_location_that_another_table_has_or_that_is_a_bucket_is_refused_before
     world, table = beach()
     document = {**table.document, "location": "s3://lake"}
     world.lake.pointers["t"] = world.lake.put("s3://lake/m/1-z.metadata.json", _json(document))
-    with pytest.raises(LocationTooWide):
+    with pytest.raises(GuardRefused, check=coded("LOCATION_TOO_WIDE")):
         world.sweep(table)
     assert "list" not in world.store.faults.names
 
 
 @pytest.mark.parametrize(
-    ("properties", "error"), [({"gc.enabled": "false"}, GcDisabled), ({"delegation.protected": "true"}, TableProtected)]
+    ("properties", "code"),
+    [({"gc.enabled": "false"}, "GC_DISABLED"), ({"delegation.protected": "true"}, "TABLE_PROTECTED")],
 )
-def test_tables_that_want_no_deletes_are_refused_also_if_they_say_so_late(properties: Any, error: Any) -> None:
+def test_tables_that_want_no_deletes_are_refused_also_if_they_say_so_late(properties: Any, code: str) -> None:
     world, table = beach(**properties)
-    with pytest.raises(error):
+    with pytest.raises(GuardRefused, check=coded(code)):
         world.sweep(table)
     world, table = beach()
     late = before_deleting(world, lambda: table.apply({"action": "set-properties", "updates": properties}))
-    with pytest.raises(error):
+    with pytest.raises(GuardRefused, check=coded(code)):
         run(world, table, late)
     assert OLD in world.lake.uris()
 
@@ -370,7 +384,7 @@ def test_metadata_of_the_table_that_does_not_validate_refuses() -> None:
 
 
 def unreadable(areas: tuple[str, ...], *, exempt: bool, other_format: bool = False) -> NeighbourUnreadable:
-    why = RecordedProblem("CORRUPT: it is torn")
+    why = recorded_problem("CORRUPT: it is torn")
     return NeighbourUnreadable("cat.ns.torn", why, areas=areas, exempt=exempt, is_other_format=other_format)
 
 
@@ -481,10 +495,10 @@ def test_a_plan_of_another_table_or_of_where_the_table_was_is_refused() -> None:
     world, table = beach()
     other = world.table("other")
     waiting = world.sweep(table, limits=ApprovalLimits())
-    with pytest.raises(PlanOfAnotherTable):
+    with pytest.raises(GuardRefused, check=coded("PLAN_OF_ANOTHER_TABLE")):
         world.sweep(other, execute_plan=waiting.plan_ids[-1])
     table.apply({"action": "set-location", "location": "s3://lake/wh/moved"})
-    with pytest.raises(PlanOfAnotherTable, match="no more"):
+    with pytest.raises(GuardRefused, check=coded("PLAN_OF_ANOTHER_TABLE"), match="no more"):
         world.sweep(table, execute_plan=waiting.plan_ids[-1])
     assert OLD in world.lake.uris()
 

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.orphans.approval import ApprovalLimits, ListedAmount, share_of, waits_for
 from delegation.operations.orphans.eligible import AGE_PROPERTY, Eligible, age_of, hidden_partitions
-from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort, LocationShared, LocationTooWide
+from delegation.operations.orphans.errors import AgeTooShort, LocationShared
 from delegation.operations.orphans.place import Place, check_allowed, check_alone, place_of
 from delegation.operations.orphans.spelling import END, Equal, folded, joined
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import Root
+from tests.kit.errors import coded
 
 EQUAL = Equal()
 DAY = 86_400
@@ -39,7 +40,7 @@ def metadata(location: str, **properties: str) -> ParsedMetadata:
      "s3://lake/a#b", "s3://lake/a?b", "gs://lake/t", "s3://lake--table-s3/t"],
 )  # fmt: skip
 def test_a_location_that_is_too_wide_or_not_clear_is_refused(location: str) -> None:
-    with pytest.raises(LocationTooWide):
+    with pytest.raises(GuardRefused, check=coded("LOCATION_TOO_WIDE")):
         place_of(metadata(location))
 
 
@@ -87,12 +88,12 @@ def test_equal_authorities_count_for_places_too() -> None:
 
 def test_protected_tables_and_those_without_gc_are_refused() -> None:
     check_allowed(metadata("s3://lake/t", **{"gc.enabled": "TRUE", "delegation.protected": "False"}))
-    for properties, error in [
-        ({"gc.enabled": "false"}, GcDisabled),
-        ({"gc.enabled": "yes"}, GcDisabled),
-        ({"delegation.protected": "ture"}, TableProtected),
+    for properties, code in [
+        ({"gc.enabled": "false"}, "GC_DISABLED"),
+        ({"gc.enabled": "yes"}, "GC_DISABLED"),
+        ({"delegation.protected": "ture"}, "TABLE_PROTECTED"),
     ]:
-        with pytest.raises(error):
+        with pytest.raises(GuardRefused, check=coded(code)):
             check_allowed(metadata("s3://lake/t", **properties))
 
 
@@ -103,7 +104,7 @@ def test_the_age_is_a_day_at_least_and_a_table_may_only_lengthen_it() -> None:
     assert age_of(three, {AGE_PROPERTY: "1s"}) == three
     with pytest.raises(AgeTooShort):
         age_of(timedelta(hours=23, minutes=59), {AGE_PROPERTY: "10d"})
-    with pytest.raises(AgeInvalid):
+    with pytest.raises(GuardRefused, check=coded("AGE_INVALID")):
         age_of(three, {AGE_PROPERTY: "long"})
 
 

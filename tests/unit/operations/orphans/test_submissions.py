@@ -7,11 +7,12 @@ import pytest
 
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.context import Claim
-from delegation.operations.orphans.errors import ClaimUnknown, LocationShared, PrefixMismatch
+from delegation.operations.orphans.errors import LocationShared, OrphansError, PrefixMismatch
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.references.errors import ReferencesNotKnown
 from delegation.worksets.attempt import PlanHead, PlanSegment
+from tests.kit.errors import coded
 from tests.unit.operations.orphans.test_orders import OLD, beach
 from tests.unit.operations.orphans.world import SMALL, Beach, hours
 
@@ -60,7 +61,7 @@ def test_a_lost_plan_of_another_task_holds_back_only_removals_where_its_table_is
     world.orphan(OLD)
     world.lake.pass_days(4)
     world.claimed.append(Claim("purge of cat.ns.near", "other-uuid", HERE, lost))
-    with pytest.raises(ClaimUnknown, match=r"purge of cat\.ns\.near") as error:
+    with pytest.raises(OrphansError, check=coded("CLAIM_UNKNOWN"), match=r"purge of cat\.ns\.near") as error:
         world.sweep(table)
     assert error.value.retryable
     assert OLD in world.lake.uris()

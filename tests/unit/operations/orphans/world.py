@@ -27,7 +27,16 @@ from tests.unit.operations.expiry.tables import StandInCatalog, StoryTable, Ware
 from tests.unit.operations.purge.lake import FAST, MortalAttempt
 
 SMALL = OrphanSettings(
-    chunk_paths=3, run_records=5, read_threads=1, list_threads=1, prefixes=4, chunks_per_look=1, delete=FAST
+    chunk_paths=3,
+    run_records=5,
+    read_threads=1,
+    list_threads=1,
+    prefixes=4,
+    pages_here=1,
+    pages_at_once=1,
+    rows_here=0,
+    chunks_per_look=1,
+    delete=FAST,
 )
 DAYS = 86_400_000
 AT_ONCE = ApprovalLimits(max_share=1.0, first_run_deletes=True)

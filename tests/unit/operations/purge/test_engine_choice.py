@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.errors import GuardRefused
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.context import (
     PurgeContext,
 )
-from delegation.operations.purge.errors import SparkNotAvailable
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.memory import Faults
 from delegation.worksets.engines.size import Size
+from tests.kit.errors import coded
 from tests.unit.operations.purge.lake import Bench, busy_table
 from tests.unit.operations.purge.sizes import state
 
@@ -74,10 +75,10 @@ def test_a_table_of_ten_million_files_is_purged_with_spark(bench: Bench) -> None
 def test_without_spark_inline_takes_what_it_can_and_the_rest_is_refused(bench: Bench) -> None:
     without = PurgeSettings(read_threads=1, has_spark=False)
     assert estimate(bench.context("t", settings=without)).engine == "inline"
-    with pytest.raises(SparkNotAvailable, match="the request asks for Spark"):
+    with pytest.raises(GuardRefused, check=coded("SPARK_NOT_AVAILABLE"), match="the request asks for Spark"):
         estimate(bench.context("t", settings=without, options=PurgeOptions(engine="spark")))
     state(bench.lake, "t", added_files_count=10_000_000 // MANIFESTS)
-    with pytest.raises(SparkNotAvailable, match="delegation:emr-subnet-ids"):
+    with pytest.raises(GuardRefused, check=coded("SPARK_NOT_AVAILABLE"), match="delegation:emr-subnet-ids"):
         estimate(bench.context("t", settings=without))
 
 

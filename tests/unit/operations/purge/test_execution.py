@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import RunCancelled, RunHandedOver
-from delegation.keeping.errors import CredentialsCannotDelete, GcDisabled, PlanOfAnotherTable, TableUuidMismatch
+from delegation.errors import GuardRefused, RunCancelled, RunHandedOver
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.errors import MetadataReplaced, PlanOutdated, TableGone
+from delegation.operations.purge.errors import PlanOutdated, PurgeError
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.settings import PurgeSettings
@@ -23,6 +22,7 @@ from delegation.worksets.attempt import MemoryAttempt, PlanSegment
 from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanTampered
 from delegation.worksets.index import load_index, read_index
+from tests.kit.errors import coded
 from tests.unit.operations.purge.lake import FAST, NOW, Bench, Lake, busy_table, rows
 
 
@@ -104,7 +104,7 @@ def test_an_earlier_plan_is_stale_after_a_commit(bench: Bench) -> None:
 def test_the_plan_of_another_table_is_refused(bench: Bench) -> None:
     plan_id = plan_dry(bench)
     before = set(bench.lake.uris())
-    with pytest.raises(PlanOfAnotherTable):
+    with pytest.raises(GuardRefused, check=coded("PLAN_OF_ANOTHER_TABLE")):
         purge_table(bench.context("sibling", options=PurgeOptions(execute_plan=plan_id)))
     with pytest.raises(PlanTampered):
         purge_table(bench.context("t", options=PurgeOptions(execute_plan="no/such/plan")))
@@ -113,7 +113,7 @@ def test_the_plan_of_another_table_is_refused(bench: Bench) -> None:
 
 def published(bench: Bench) -> str:
     """Stop an attempt after publishing and before the first delete."""
-    with pytest.raises(CredentialsCannotDelete):
+    with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")):
         purge_table(bench.context("t", denied=["s3://lake/"]))
     return bench.head.read()[0].id
 
@@ -200,7 +200,7 @@ class MemoryObjectStoreThatDies(MemoryObjectStore):
 def test_gc_disabled_refuses_the_purge(bench: Bench) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
     before = set(bench.lake.uris())
-    with pytest.raises(GcDisabled) as refused:
+    with pytest.raises(GuardRefused, check=coded("GC_DISABLED")) as refused:
         purge_table(bench.context("t"))
     assert refused.value.code == "GC_DISABLED"
     assert set(bench.lake.uris()) == before
@@ -210,7 +210,7 @@ def test_gc_disabled_after_planning_refuses_the_purge(bench: Bench) -> None:
     published(bench)
     bench.lake.table("t").transaction().set_properties(**{"gc.enabled": "false"}).commit_transaction()
     before = set(bench.lake.uris())
-    with pytest.raises(GcDisabled):
+    with pytest.raises(GuardRefused, check=coded("GC_DISABLED")):
         purge_table(bench.context("t"))
     assert set(bench.lake.uris()) == before
 
@@ -219,9 +219,9 @@ def test_another_table_with_the_same_name_is_refused(bench: Bench) -> None:
     published(bench)
     bench.lake.pointers["t"] = bench.lake.pointers["sibling"]
     before = set(bench.lake.uris())
-    with pytest.raises(TableUuidMismatch) as refused:
+    found = f"the table has table-uuid {bench.uuid('sibling')}, the purge is for {bench.uuid('t')}; send a new purge"
+    with pytest.raises(GuardRefused, check=coded("TABLE_UUID_MISMATCH"), match=f"^{found}$"):
         purge_table(bench.context("t"))
-    assert (refused.value.expected, refused.value.found) == (bench.uuid("t"), bench.uuid("sibling"))
     assert set(bench.lake.uris()) == before
 
 
@@ -230,7 +230,7 @@ def test_older_metadata_than_planned_is_refused(bench: Bench) -> None:
     published(bench)
     bench.lake.pointers["t"] = older
     before = set(bench.lake.uris())
-    with pytest.raises(MetadataReplaced):
+    with pytest.raises(GuardRefused, check=coded("METADATA_REPLACED")):
         purge_table(bench.context("t"))
     assert set(bench.lake.uris()) == before
 
@@ -238,7 +238,7 @@ def test_older_metadata_than_planned_is_refused(bench: Bench) -> None:
 def test_credentials_that_cannot_delete_are_found_before_the_first_delete(bench: Bench) -> None:
     before = set(bench.lake.uris())
     ctx = bench.context("t", denied=["s3://lake/"])
-    with pytest.raises(CredentialsCannotDelete) as refused:
+    with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")) as refused:
         purge_table(ctx)
     assert refused.value.code == "CREDENTIALS_CANNOT_DELETE"
     assert set(bench.lake.uris()) == before
@@ -294,7 +294,7 @@ def test_a_metadata_file_that_cannot_be_deleted_is_no_success(bench: Bench) -> N
 def test_a_table_dropped_before_the_last_phase_is_no_success(bench: Bench) -> None:
     published(bench)
     del bench.lake.pointers["t"]
-    with pytest.raises(TableGone):
+    with pytest.raises(PurgeError, check=coded("TABLE_GONE")):
         purge_table(bench.context("t"))
     assert ours(bench)
 
@@ -442,7 +442,7 @@ def test_the_estimate_of_an_earlier_plan_is_its_size_and_a_stale_plan_is_refused
 
 def test_the_estimate_refuses_a_table_that_must_not_be_purged(bench: Bench) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
-    with pytest.raises(GcDisabled):
+    with pytest.raises(GuardRefused, check=coded("GC_DISABLED")):
         estimate(bench.context("t"))
 
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 
 from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import TableGone
+from delegation.operations.purge.errors import PurgeError
 from delegation.operations.purge.inline import purge_table
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BatchResult
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import PlanHead
+from tests.kit.errors import coded
 from tests.unit.operations.purge.lake import Bench, busy_table
 
 TABLE = "s3://lake/wh/t/"
@@ -66,7 +67,7 @@ def test_a_table_dropped_before_its_metadata_file_is_deleted_is_finished_by_its_
 def test_a_table_dropped_before_its_metadata_file_is_deleted_is_no_success_without_credentials(bench: Bench) -> None:
     root = killed_at_root(bench, root_deleted=False)
     del bench.lake.pointers["t"]
-    with pytest.raises(TableGone, match=root):
+    with pytest.raises(PurgeError, check=coded("TABLE_GONE"), match=root):
         purge_table(without_credentials(bench.context("t")))
     assert bench.lake.below(TABLE) == {root}
     assert purge_table(bench.context("t")).status == "PURGED"

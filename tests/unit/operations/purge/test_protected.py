@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import parse_metadata
-from delegation.keeping.errors import CredentialsCannotDelete, TableProtected
 from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
+from tests.kit.errors import coded
 from tests.unit.operations.purge.lake import Bench, Lake, busy_table
 
 PROTECTION = {"delegation.protected": "true"}
@@ -33,19 +34,23 @@ def test_no_setting_purges_a_protected_table(bench: Bench, gc_disabled: Any) -> 
     bench.lake.rewrite_metadata("t", {"properties": PROTECTION})
     before = set(bench.lake.uris())
     options = PurgeOptions(gc_disabled=gc_disabled, outside="delete", uncovered="keep")
-    with pytest.raises(TableProtected, match=r"delegation\.protected is true.*set it to false or remove it") as refused:
+    with pytest.raises(
+        GuardRefused,
+        check=coded("TABLE_PROTECTED"),
+        match=r"delegation\.protected is true.*set it to false or remove it",
+    ) as refused:
         purge_table(bench.context("t", options=options))
     assert refused.value.code == "TABLE_PROTECTED"
     assert set(bench.lake.uris()) == before
 
 
 def test_a_table_protected_after_planning_keeps_every_file(bench: Bench) -> None:
-    with pytest.raises(CredentialsCannotDelete):
+    with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")):
         purge_table(bench.context("t", denied=["s3://lake/"]))
     assert bench.head.read()
     bench.lake.table("t").transaction().set_properties(**PROTECTION).commit_transaction()
     before = set(bench.lake.uris())
-    with pytest.raises(TableProtected):
+    with pytest.raises(GuardRefused, check=coded("TABLE_PROTECTED")):
         purge_table(bench.context("t"))
     assert set(bench.lake.uris()) == before
 
@@ -58,9 +63,9 @@ def test_a_table_whose_protection_ended_is_purged(bench: Bench) -> None:
 
 def test_the_dry_run_and_the_estimate_of_a_protected_table_say_so(bench: Bench) -> None:
     bench.lake.rewrite_metadata("t", {"properties": PROTECTION})
-    with pytest.raises(TableProtected):
+    with pytest.raises(GuardRefused, check=coded("TABLE_PROTECTED")):
         purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
-    with pytest.raises(TableProtected):
+    with pytest.raises(GuardRefused, check=coded("TABLE_PROTECTED")):
         estimate(bench.context("t"))
 
 

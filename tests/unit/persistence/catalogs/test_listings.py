@@ -8,9 +8,10 @@ from delegation.persistence.catalogs.process import OWN_TYPES
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.directories import Directory, entity_committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.errors import InvalidPageToken
+from delegation.persistence.errors import PersistenceError
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.types import ObjectTypes
+from tests.kit.errors import coded
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
@@ -58,7 +59,7 @@ def test_a_token_belongs_to_its_prefix() -> None:
     names = directory(with_names(NAMES))
     token = names.names(limit=1, prefix="t").next_token
     assert token is not None
-    with pytest.raises(InvalidPageToken):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
         names.names(limit=1, prefix="a", token=token)
 
 

@@ -12,9 +12,10 @@ from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import Committer
 from delegation.persistence.commits.directories import entity_committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.errors import InvalidLocation, LocationTaken
+from delegation.persistence.errors import LocationTaken, PersistenceError
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.types import ObjectTypes
+from tests.kit.errors import coded
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
@@ -126,7 +127,7 @@ def test_others_do_not_overlap(backend: CountingBackend, one: str, other: str) -
     ],
 )
 def test_what_is_no_location_is_refused(backend: CountingBackend, location: str) -> None:
-    with pytest.raises(InvalidLocation):
+    with pytest.raises(PersistenceError, check=coded("INVALID_LOCATION")):
         create(process_on(backend), "t1", location)
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from delegation.persistence.backends.base import Backend, ObjectKey, Reference, ReferenceKey, StoredObject
 from delegation.persistence.catalogs.process import PersistenceProcess
-from delegation.persistence.errors import NameTooLong
+from delegation.persistence.errors import PersistenceError
+from tests.kit.errors import coded
 from tests.unit.persistence.builders import CountingBackend, Entity, store_on
 
 WRITES = {"put_many", "create_reference", "replace_reference", "insert", "update"}
@@ -34,7 +35,7 @@ def writes(backend: CountingBackend) -> set[str]:
 )
 def test_a_name_whose_key_is_too_long_is_refused_before_anything_is_written(write: Callable[[Backend], object]) -> None:
     backend = CountingBackend()
-    with pytest.raises(NameTooLong, match="2048"):
+    with pytest.raises(PersistenceError, check=coded("NAME_TOO_LONG"), match="2048"):
         write(backend)
     assert list(backend._objects) == []
     assert list(backend.references()) == []

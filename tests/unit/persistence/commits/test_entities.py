@@ -20,9 +20,7 @@ from delegation.persistence.errors import (
     CommitOutcomeUnknown,
     EntityExists,
     EntityNotFound,
-    HeadIncomplete,
-    HeadNotListed,
-    InvalidPageToken,
+    PersistenceError,
     RealmNotReady,
     ReferenceNotFound,
     StaleObject,
@@ -37,6 +35,7 @@ from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.kit.clocks import MicrosecondClock
+from tests.kit.errors import coded
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 
 TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, REALM_TYPE, CATALOG_TYPE, *MAINTENANCE_TYPES])
@@ -253,7 +252,7 @@ def test_paging_sees_one_state_while_others_commit(world: IndexedEntities) -> No
         other.create(f"n{len(seen):02}x", Entity(name="y", number=-1))
         other.remove(f"n{len(seen):02}")
     assert seen == list(range(25))
-    with pytest.raises(InvalidPageToken):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
         directory.page(limit=4, token="bm9uZQ")
 
 
@@ -267,7 +266,7 @@ def test_a_page_of_a_commit_that_is_no_longer_kept_is_refused(world: IndexedEnti
         directory.update("n0", lambda old, n=number: old.model_copy(update={"number": n}))
     world.clock.advance(1_000)
     world.sweep()
-    with pytest.raises(InvalidPageToken, match="no longer kept"):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN"), match="no longer kept"):
         world.directory().page(limit=2, token=token)
 
 
@@ -399,7 +398,7 @@ def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: Inde
     fresh = world.store_of("r", "c")
     heads = list(recent_heads(fresh, reference))
     assert [one.problem is None for one in heads] == [False, False, True, True, True]
-    with pytest.raises(HeadIncomplete, match=str(ids[3])):
+    with pytest.raises(PersistenceError, check=coded("HEAD_INCOMPLETE"), match=str(ids[3])):
         reset(fresh, MAIN, ids[3])
     moved = reset(fresh, MAIN, ids[2])
     assert moved.heads == (ids[2], *ids[::-1])
@@ -410,7 +409,7 @@ def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: Inde
 
 def test_reset_refuses_what_is_not_a_recent_head_and_a_moving_reference(world: IndexedEntities) -> None:
     ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
-    with pytest.raises(HeadNotListed, match="recent heads"):
+    with pytest.raises(PersistenceError, check=coded("HEAD_NOT_LISTED"), match="recent heads"):
         reset(world.store, MAIN, 10**9)
     with pytest.raises(ReferenceNotFound):
         reset(world.store, "other", ids[0])
@@ -445,7 +444,7 @@ def test_a_reset_to_an_incomplete_head_needs_the_option(world: IndexedEntities) 
     lowest = min(world.backend.stored_ids("entity"))
     world.backend.delete_many([Locator(ObjectKey("r", "c", "entity", lowest))])
     fresh = world.store_of("r", "c")
-    with pytest.raises(HeadIncomplete):
+    with pytest.raises(PersistenceError, check=coded("HEAD_INCOMPLETE")):
         reset(fresh, MAIN, first)
     assert reset(fresh, MAIN, first, even_if_incomplete=True).head == first
 

@@ -11,7 +11,7 @@ from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.directories import Directory, entity_committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
 from delegation.persistence.commits.feed import Feed, FeedCursor, FeedEntry
-from delegation.persistence.errors import FeedExpired, InvalidPageToken
+from delegation.persistence.errors import PersistenceError
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.maintenance.recovery import reset
 from delegation.persistence.maintenance.run import SweepPolicy
@@ -19,6 +19,7 @@ from delegation.persistence.maintenance.sweep import RealmMaintenance
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.kit.clocks import MicrosecondClock
+from tests.kit.errors import coded
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
@@ -146,7 +147,7 @@ def test_the_log_is_kept_as_long_as_the_policy_says(world: FedEntities) -> None:
     assert stored == 60
     world.sweep(log_kept=50.0)
     assert len(world.backend.stored_ids("catalog-head")) == len(world.backend.stored_ids("commit-names")) == 20
-    with pytest.raises(FeedExpired, match="list everything"):
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="list everything"):
         Feed(world.store_of("r", "c"), "main").read(world.start)
     # The newest 20 commits stay anyway.
     cursor = FeedCursor(world.store.current_reference("main").created_at, 41, heads_of(world)[41]).encode()
@@ -165,7 +166,7 @@ def test_a_log_of_which_a_part_is_old_ends_there(world: FedEntities) -> None:
     world.create(*(f"new{number}" for number in range(30)))
     world.sweep(log_kept=2_000.0)
     feed = Feed(world.store_of("r", "c"), "main")
-    with pytest.raises(FeedExpired):
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED")):
         feed.read(world.start)
     # The commit of the cursor is gone, but all after it are there.
     assert names(feed.read(between).entries) == [f"new{number}" for number in range(30)]
@@ -180,7 +181,7 @@ def test_a_reset_reference_is_noticed(world: FedEntities) -> None:
     feed = Feed(world.store_of("r", "c"), "main")
     assert names(feed.read(first).entries) == ["other"]
     world.process().create("third", Entity(name="third"))
-    with pytest.raises(FeedExpired, match="reset"):
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="reset"):
         feed.read(last)
 
 
@@ -190,13 +191,13 @@ def test_a_reference_made_anew_is_noticed(world: FedEntities) -> None:
     world.backend.delete_reference(world.store.reference_key("main"))
     world.clock.advance(1)
     world.store.create_reference("main")
-    with pytest.raises(FeedExpired, match="made anew"):
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="made anew"):
         world.feed.read(cursor)
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "e30", "WzEsMiwzLDRd", "WzEsMiwtM10", "WzEsMix0cnVlXQ", "é"])
 def test_an_altered_cursor_is_refused(world: FedEntities, cursor: str) -> None:
-    with pytest.raises(InvalidPageToken):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
         world.feed.read(cursor)
 
 

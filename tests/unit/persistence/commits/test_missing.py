@@ -5,15 +5,11 @@ import pytest
 from delegation.persistence.backends.base import Reference
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.errors import (
-    EntityNotFound,
-    InvalidPageToken,
-    PersistenceError,
-    ReferenceNotFound,
-)
+from delegation.persistence.errors import EntityNotFound, PersistenceError, ReferenceNotFound
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import ObjectRef
 from tests.kit.clocks import MicrosecondClock
+from tests.kit.errors import coded
 from tests.unit.persistence.builders import Entity, store_on
 from tests.unit.persistence.commits.test_entities import IndexedEntities, changing
 
@@ -41,7 +37,7 @@ def test_a_listing_older_than_the_grace_in_a_warm_process_ends_in_an_error(world
         writing.update("e0", lambda old: old.model_copy(update={"number": old.number + 1}))
     world.clock.advance(1_000)
     assert world.sweep() > 6
-    with pytest.raises(InvalidPageToken, match="start the listing again"):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN"), match="start the listing again"):
         listing.page(limit=4, token=first.next_token)
 
 

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.persistence.errors import InvalidPageToken
+from delegation.persistence.errors import PersistenceError
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.paging import Listing, PageToken, read_page
 from delegation.persistence.index.spill import IndexPolicy
 from tests.effort import examples
+from tests.kit.errors import coded
 from tests.unit.persistence.index.index_fixtures import Catalog, keys, name, table
 
 ALL = Listing()
@@ -73,34 +74,34 @@ def test_a_token_is_valid_for_its_listing_only(
     assert PageToken.decode(text, listing) == token
     other = IndexKey.of("other", "listing")
     for another in (Listing(other, start, end), Listing(prefix, other, end), Listing(prefix, start, other)):
-        with pytest.raises(InvalidPageToken):
+        with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
             PageToken.decode(text, another)
 
 
 @settings(deadline=None)
 @given(st.text(max_size=60) | st.binary(max_size=40).map(lambda data: base64.urlsafe_b64encode(data).decode()))
 def test_any_other_text_is_refused(text: str) -> None:
-    with pytest.raises(InvalidPageToken):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
         PageToken.decode(text, ALL)
 
 
 def test_every_changed_character_of_a_token_is_refused() -> None:
     text = PageToken(77, name(5)).encode(ALL)
     for at in range(len(text) - 1):
-        with pytest.raises(InvalidPageToken):
+        with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
             PageToken.decode(text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :], ALL)
 
 
 def test_a_token_with_a_right_checksum_and_invalid_content_is_refused() -> None:
     for content in (b"\x01" + b"\xff" * 8 + b"a", b"\x01" + bytes(8) + b"\xff", b"\x02" + bytes(8) + b"a"):
         text = base64.urlsafe_b64encode(content + ALL.checksum(content)).decode()
-        with pytest.raises(InvalidPageToken):
+        with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
             PageToken.decode(text, ALL)
 
 
 def test_a_token_of_another_commit_is_refused() -> None:
     index = Catalog().put([(name(1), table(1))])
-    with pytest.raises(InvalidPageToken):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
         read_page(index, 5, ALL, limit=1, after=PageToken(4, name(0)))
 
 

@@ -74,7 +74,7 @@ def test_a_stop_reaches_the_driver_of_a_job_as_its_executor_raised_it(error: Any
 
 
 def test_one_module_ends_the_attempts_of_purges_drops_and_functions() -> None:
-    """Whatever runs work calls `run_attempt` or, for what it did not run, `end_attempt`: no other ends its attempts."""
+    """Whatever runs work uses `AttemptRunner` or, for what that did not run, `end_attempt`."""
     ending = {
         path.relative_to(CODE).as_posix()
         for folder in ("tasks/work", "tasks/authoring", "operations", "gateway", "references")

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from delegation.errors import RunCancelled, RunStopped
+from delegation.errors import DelegationError, RunCancelled, RunStopped
 from delegation.tasks import calls
 from delegation.tasks.authoring import AsyncContext, Context, Retry, behavior
-from delegation.tasks.authoring.signature import BadBehavior
 from delegation.tasks.errors import (
     StoreUnavailable,
 )
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior, Run
+from tests.kit.errors import coded
 from tests.unit.tasks.builders import MINUTE
 
 
@@ -267,9 +267,9 @@ class Called:
 
 @pytest.mark.parametrize("function", [numbers, async_numbers, partial(numbers), Called()])
 def test_a_generator_is_refused_at_declaration(function: Callable[..., Any]) -> None:
-    with pytest.raises(BadBehavior, match="generator"):
+    with pytest.raises(DelegationError, check=coded("BAD_BEHAVIOR"), match="generator"):
         behavior("acme.numbers")(function)
-    with pytest.raises(BadBehavior, match="generator"):
+    with pytest.raises(DelegationError, check=coded("BAD_BEHAVIOR"), match="generator"):
         Behavior("acme.numbers", Rows, function)
 
 
@@ -288,7 +288,7 @@ def test_a_coroutine_takes_the_context_that_it_can_await() -> None:
     async def plain(context: Context) -> None: ...
     def awaited(context: AsyncContext) -> None: ...
 
-    with pytest.raises(BadBehavior, match="AsyncContext"):
+    with pytest.raises(DelegationError, check=coded("BAD_BEHAVIOR"), match="AsyncContext"):
         behavior("acme.plain")(plain)
-    with pytest.raises(BadBehavior, match="Context"):
+    with pytest.raises(DelegationError, check=coded("BAD_BEHAVIOR"), match="Context"):
         behavior("acme.awaited")(awaited)

@@ -112,4 +112,4 @@ def test_a_batch_of_submissions_is_written_at_once_and_attaches_to_what_exists(c
     again, other = (harness.tasks.submit_all([one.of(3)], key=key)[0] for key in ("three", "four"))
     assert (again.task_id, again.is_new, other.is_new) == (third.task_id, False, True)
     harness.run_until_idle()
-    assert [submitted.completion.wait() for submitted in first] == list(range(50))
+    assert [submitted.handle.wait() for submitted in first] == list(range(50))

@@ -9,19 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from delegation.errors import DelegationError
 from delegation.tasks.authoring import Context, OnLost, Retry, behavior
-from delegation.tasks.authoring.signature import BadBehavior
-from delegation.tasks.errors import NoOutcomeYet
-from delegation.tasks.life.declared.recurrence import BadSchedule, Recurrence
+from delegation.tasks.errors import TaskError
+from delegation.tasks.life.declared.recurrence import Recurrence
 from delegation.tasks.life.model import Status
 from delegation.tasks.submission.handles import pause_after
 from delegation.tasks.testing import TaskHarness
+from tests.kit.errors import coded
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, in_status
 
 
 def untyped(day) -> None: ...  # type: ignore[no-untyped-def]
 def starred(*days: int) -> None: ...
-def unsaid(day: int): ...  # type: ignore[no-untyped-def]
+def without_result(day: int): ...  # type: ignore[no-untyped-def]
 def unstorable(day: Event) -> None: ...
 def fine(day: int) -> None: ...
 
@@ -32,14 +33,14 @@ def fine(day: int) -> None: ...
         (untyped, {}, "the parameter day has no type"),
         (starred, {}, "the parameter days cannot be given by name"),
         (unstorable, {}, "a type cannot be stored"),
-        (unsaid, {}, "does not say what it returns"),
+        (without_result, {}, "does not say what it returns"),
         (fine, {"kind": "acme report"}, "name a kind after its author"),
         (fine, {"timeout": timedelta(0)}, "timeout must be positive"),
         (fine, {"concurrency": 0}, "concurrency must be at least 1"),
     ],
 )
 def test_a_function_that_cannot_be_a_behavior_is_refused(function: Any, options: Any, reason: str) -> None:
-    with pytest.raises(BadBehavior, match=reason):
+    with pytest.raises(DelegationError, check=coded("BAD_BEHAVIOR"), match=reason):
         behavior(**{"kind": "acme.x", **options})(function)
 
 
@@ -59,7 +60,7 @@ def test_a_function_that_cannot_be_a_behavior_is_refused(function: Any, options:
 )
 def test_a_schedule_that_cannot_be_is_refused(options: Any, reason: str) -> None:
     harness = TaskHarness()
-    with pytest.raises(BadSchedule, match=reason):
+    with pytest.raises(DelegationError, check=coded("BAD_SCHEDULE"), match=reason):
         harness.submit(behavior("acme.x")(fine).of(1), **options)
     assert harness.store.heads().entries == ()
 
@@ -97,7 +98,7 @@ def test_a_wrong_result_is_a_failure() -> None:
 
     harness = TaskHarness(work)
     handle = harness.submit(work.of())
-    with pytest.raises(NoOutcomeYet):
+    with pytest.raises(TaskError, check=coded("NO_OUTCOME_YET")):
         handle.result()
     harness.run_until_idle()
     assert handle.get().error_code == "ILLEGAL_RESULT"

@@ -19,7 +19,7 @@ def test_a_task_is_submitted_for_later(when: dict) -> None:
     assert site.worker("w", ADD).run_once() is None
     site.clock.advance(SECOND)
     assert site.worker("w", ADD).run_once() is not None
-    assert submitted.completion.wait() == Total(total=3)
+    assert submitted.handle.wait() == Total(total=3)
 
 
 def test_submissions_with_one_key_are_one_task() -> None:
@@ -79,7 +79,7 @@ def test_a_task_runs_again_after_its_success_by_choice() -> None:
     for rerun, total in [(False, 1), (False, 1), (True, 2)]:
         submitted = site.client().submit(behavior, ONE, rerun=rerun)
         worker.run_once()
-        assert (submitted.completion.wait(), len(runs)) == (Total(total=3), total)
+        assert (submitted.handle.wait(), len(runs)) == (Total(total=3), total)
 
 
 class CountedStore(MemoryTaskStore):
@@ -103,5 +103,5 @@ def test_who_waits_does_not_read_again_before_the_recheck_time() -> None:
         if clock.now >= NOW + HOUR:
             site.worker("w", ADD).run_once()
 
-    assert submitted.completion.wait(sleep=sleep) == Total(total=3)
+    assert submitted.handle.wait(sleep=sleep) == Total(total=3)
     assert store.reads < 100

@@ -10,6 +10,7 @@ from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task, TaskLease
+from delegation.tasks.life.policy import DispatchPolicy
 from tests.unit.tasks.builders import (
     HOUR,
     MINUTE,
@@ -275,8 +276,10 @@ def test_a_restarted_task_gets_new_details_a_resumed_one_keeps_them(restarted: d
 
 def test_a_dispatch_is_counted_with_the_time_of_the_next_check() -> None:
     task = submitted(dispatches=Dispatches(count=2))
-    sent = t.dispatched(task, due_at=LATER)
-    assert (sent.dispatches.count, sent.due_at, sent.version, sent.status) == (3, LATER, 1, Status.SUBMITTED)
+    policy = DispatchPolicy()
+    sent = policy.counted(task, NOW)
+    assert (sent.dispatches.count, sent.due_at) == (3, policy.next_check(task, NOW))
+    assert (sent.version, sent.status) == (1, Status.SUBMITTED)
 
 
 @pytest.mark.parametrize("zone", [timedelta(hours=-5), timedelta(hours=9)], ids=str)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.tasks.errors import MalformedRecord, StoreUnavailable
+from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskError
 from delegation.tasks.life.model import Caller, Labels
 from delegation.tasks.life.task_type import TaskType, TaskTypes
-from delegation.tasks.pauses.control import PauseControl, TooManyPauses
+from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.lookout import NothingPaused, ReadPauses
 from delegation.tasks.pauses.model import (
     EVERYTHING,
@@ -25,6 +25,7 @@ from delegation.tasks.pauses.model import (
     pauses_of,
 )
 from delegation.tasks.pauses.store import MemoryPauseStore
+from tests.kit.errors import coded
 from tests.unit.tasks.builders import NOW, Clock, submitted
 
 OPS = Caller(client_id="ops", subject="CN=ops")
@@ -125,7 +126,7 @@ def test_the_record_stays_small() -> None:
     many = tuple(WorkPause(PauseScope(table=f"t{n}"), NOW, OPS) for n in range(MOST_PAUSES))
     assert store.write(PauseRecord(1, many))
     control = PauseControl(store, Clock())
-    with pytest.raises(TooManyPauses):
+    with pytest.raises(TaskError, check=coded("TOO_MANY_PAUSES")):
         control.pause(ORDERS, by=OPS)
     assert len(control.resume(many[0].scope).pauses) == MOST_PAUSES - 1
 

@@ -10,16 +10,18 @@ from delegation.cli.recovering.commands import recover
 from delegation.dynamodb import from_item, to_item
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.orchestration.step_input import Step
+from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
 from delegation.tasks.pauses.model import EVERYTHING
-from delegation.tasks.recovery.copying import NotPaused, items
+from delegation.tasks.recovery.copying import items
 from delegation.tasks.recovery.decide import GAP
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.wiring.types import TYPES
 from tests.contract.task_tables import create_task_table, moto, task_store
+from tests.kit.errors import coded
 from tests.services import change_service
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
@@ -124,7 +126,7 @@ def yesterday(client: Any) -> Iterator[Yesterday]:
 def test_every_task_of_yesterday_ends_or_is_refused(yesterday: Yesterday) -> None:
     yesterday.today()
     live = yesterday.lose_the_tables()
-    with pytest.raises(NotPaused):
+    with pytest.raises(TaskError, check=coded("NOT_PAUSED")):
         yesterday.recover(live)
     control = yesterday.pause()
     counted = yesterday.recover(live, dry_run=True)

@@ -8,15 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from delegation.errors import DelegationError
 from delegation.storage.memory import MemoryPlanStore
-from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreRefused, TaskError, TaskPayloadTooLarge
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreRefused, TaskError
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.sizes import MOST_RESULT
 from delegation.tasks.stores.base import Create, Revise
-from delegation.tasks.stores.results import outcome, pending, read
+from delegation.tasks.stores.results import MOST_RESULT, outcome, pending, read
+from delegation.tasks.submission.handles import Handle
 from delegation.tasks.work.behaviors import Behavior, Run
-from delegation.tasks.work.submit import Completion, Parent
+from delegation.tasks.work.submit import Parent
 from tests.contract.task_tables import moto_task_store
+from tests.kit.errors import coded
 from tests.unit.tasks.builders import HOUR, SECOND, acquired, submitted, touched
 from tests.unit.tasks.stores.dynamodb_bench import Bench
 from tests.unit.tasks.stores.faulty_client import Fault, answered, cancelled
@@ -50,7 +52,9 @@ def test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_su
     """A payload just below DynamoDB's limit would be stored, and no attempt could ever acquire the task."""
 
     site = Site()
-    with pytest.raises(TaskPayloadTooLarge, match=r"ECHO.*bytes.*131,072") as refusal:
+    with pytest.raises(
+        DelegationError, check=coded("TASK_PAYLOAD_TOO_LARGE"), match=r"ECHO.*bytes.*131,072"
+    ) as refusal:
         site.client().submit(ECHO, Text(text=text))
     assert refusal.value.retryable is False
     assert site.store.heads().entries == ()
@@ -142,7 +146,7 @@ def test_a_result_too_large_for_the_table_is_kept_in_the_record_bucket() -> None
         head = site.head(submission.task_id)
         assert (head.status, head.attempt_count, head.result_extended) == (Status.SUCCESS, 1, None)
         assert head.result_location is not None
-        assert submission.completion.wait() == Text(text="ä" * 400 * KIB)
+        assert submission.handle.wait() == Text(text="ä" * 400 * KIB)
 
 
 def test_a_parents_result_too_large_for_the_table_is_kept_while_it_waits() -> None:
@@ -160,7 +164,7 @@ def test_a_parents_result_too_large_for_the_table_is_kept_while_it_waits() -> No
         for _ in range(4):
             worker.run_once()
             site.clock.now = site.head(submission.task_id).due_at or site.clock.now
-        assert submission.completion.wait() == Text(text="x" * 500 * KIB)
+        assert submission.handle.wait() == Text(text="x" * 500 * KIB)
         assert site.head(submission.task_id).unexcused_attempts == 1
 
 
@@ -184,7 +188,7 @@ def test_a_result_that_was_changed_since_is_not_returned() -> None:
     [key] = results.objects
     results.objects[key] = b'{"text": "other"}'
     with pytest.raises(MalformedRecord, match="result"):
-        submission.completion.wait()
+        submission.handle.wait()
 
 
 def test_a_small_result_stays_in_the_table() -> None:
@@ -194,7 +198,7 @@ def test_a_small_result_stays_in_the_table() -> None:
     submission = site.client().submit(GROW, Sum(left=30, right=0))
     site.worker("w", GROW).run_once()
     assert results.objects == {}
-    assert submission.completion.wait() == Text(text="ä" * 30 * KIB)
+    assert submission.handle.wait() == Text(text="ä" * 30 * KIB)
 
 
 def test_a_reader_without_the_record_bucket_learns_what_to_set() -> None:
@@ -203,7 +207,7 @@ def test_a_reader_without_the_record_bucket_learns_what_to_set() -> None:
     site.worker("w", GROW).run_once()
     site.results = None
     with pytest.raises(MalformedRecord, match="DELEGATION_PLAN_BUCKET"):
-        Completion(site.service(), GROW, submission.task_id, 1).wait()
+        Handle(site.service(), GROW, submission.task_id, 1).wait()
 
 
 def test_a_task_that_runs_again_has_another_result() -> None:

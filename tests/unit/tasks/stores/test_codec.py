@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 
 from delegation.dynamodb import from_item, to_item
+from delegation.errors import DelegationError
 from delegation.tasks.errors import (
     MalformedRecord,
 )
 from delegation.tasks.life.model import INTERNAL, STORED_NAMES, Status, Task, jsonable
-from delegation.tasks.life.progress import BadReport
 from delegation.tasks.stores import codec
-from delegation.tasks.stores.base import row_of
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import shown
+from tests.kit.errors import coded
 from tests.unit.tasks.builders import MINUTE, NOW, in_status, submitted
 from tests.unit.tasks.strategies import BEHAVIORS_DETAILS, tasks
 
@@ -33,7 +33,7 @@ def through_dynamodb(item: dict[str, Any]) -> dict[str, Any]:
 @given(task=tasks())
 def test_heads_and_rows_are_read_as_they_were_written(task: Task) -> None:
     assert codec.task_of(through_dynamodb(codec.head_item(task))) == task
-    assert codec.task_of(through_dynamodb(codec.row_item(task))) == row_of(task)
+    assert codec.task_of(through_dynamodb(codec.row_item(task))) == task.row
 
 
 @given(task=tasks(), details=BEHAVIORS_DETAILS)
@@ -53,7 +53,7 @@ def test_counts_within_a_detail_are_numbers_for_a_caller() -> None:
 
 @pytest.mark.parametrize("value", [b"bytes", float("nan"), {1: "a number"}, "\ud800", {"a set"}, NOW])
 def test_a_detail_that_is_no_json_is_refused_in_every_store(value: object) -> None:
-    with pytest.raises(BadReport, match="details"):
+    with pytest.raises(DelegationError, check=coded("BAD_REPORT"), match="details"):
         submitted().with_details({"own": value})
 
 

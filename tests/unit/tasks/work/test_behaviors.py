@@ -24,10 +24,10 @@ def site() -> Site:
     return Site()
 
 
-def result(submitted: Submitted[Sum, Total]) -> int:
-    outcome = submitted.completion.poll()
+def result(submitted: Submitted[Total]) -> int:
+    outcome = submitted.handle.outcome()
     assert outcome is not None, "no outcome yet"
-    total = submitted.completion.wait()
+    total = submitted.handle.wait()
     assert total is not None
     return total.total
 
@@ -35,7 +35,7 @@ def result(submitted: Submitted[Sum, Total]) -> int:
 def test_single_service_single_consumer(site: Site) -> None:
     submitted = site.client().submit(ADD, ONE)
     assert submitted.is_new
-    assert submitted.completion.poll() is None
+    assert submitted.handle.outcome() is None
     assert site.worker("w", ADD).run_once() is not None
     assert result(submitted) == 3
     assert site.worker("w", ADD).run_once() is None
@@ -46,7 +46,7 @@ def test_a_completion_can_be_awaited_or_forgotten(site: Site) -> None:
     submitted = site.client().submit(ADD, ONE)
 
     async def both() -> Total | None:
-        _done, total = await asyncio.gather(asyncio.to_thread(site.worker("w", ADD).run_once), submitted.completion)
+        _done, total = await asyncio.gather(asyncio.to_thread(site.worker("w", ADD).run_once), submitted.handle)
         return total
 
     assert asyncio.run(both()) == Total(total=3)

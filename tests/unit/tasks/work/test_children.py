@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
-from delegation.errors import RunCancelled
-from delegation.tasks.life.declared.recurrence import BadSchedule
+from delegation.errors import DelegationError, RunCancelled
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import after_loss
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
+from tests.kit.errors import coded
 from tests.services import change_service
 from tests.unit.tasks.builders import MINUTE, SECOND
 from tests.unit.tasks.work.site import ONE, Permanent, Site, Sum, Total, Transient, add, identity
@@ -68,7 +68,7 @@ def test_a_parent_ends_after_its_children(site: Site) -> None:
         site.head(child).parent_id == submitted.task_id for child in site.service().reads.children(parent.task_id)
     )
     settle(site, worker)
-    outcome = submitted.completion.wait()
+    outcome = submitted.handle.wait()
     assert outcome == Total(total=7)
     assert site.head(submitted.task_id).unexcused_attempts == 1
 
@@ -247,6 +247,6 @@ def test_checks_of_children_become_rarer_and_leave_the_error_history_alone(site:
 def test_a_recurring_task_cannot_be_a_child(site: Site) -> None:
     """Its parent would wait for ever."""
     parent = site.client().submit(family(site), Family()).task_id
-    with pytest.raises(BadSchedule, match="never ends"):
+    with pytest.raises(DelegationError, check=coded("BAD_SCHEDULE"), match="never ends"):
         site.client().submit(replace(ADD_OR_FAIL, every=MINUTE), ONE, parent=Parent(parent, 1))
     assert site.service().reads.children(parent) == ()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
@@ -410,3 +411,30 @@ def test_a_run_that_failed_after_its_commit_is_resumed_with_its_plan_although_th
     [task] = world.all_tasks()
     assert task.effects_began_ts is not None
     assert TableExpiry.of(task).properties["max-snapshot-age-ms"] == str(7 * DAY_MS)
+
+
+def test_a_pass_counts_the_longest_wait_of_a_table_without_a_run() -> None:
+    world = UpkeepWorld()
+    waits: list[tuple[timedelta, str]] = []
+
+    def waited(wait: timedelta, table: TableIdentifier | None) -> None:
+        waits.append((wait, str(table)))
+
+    world.write("a", [30.0, 1.0])
+    world.policies.attach(WEEK, "ns")
+    closed = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
+    world.run(settings=closed, waited=waited)
+    world.later(days=1)
+    world.write("b", [30.0, 1.0])
+    world.run(settings=closed, waited=waited)
+    world.later(days=1)
+    world.run(waited=waited)
+    world.later(days=1)
+    world.run(waited=waited)
+    world.finish("a")
+    world.finish("b")
+    world.run(waited=waited)
+    world.run(waited=waited)
+    day = timedelta(days=1)
+    nothing = (timedelta(0), "None")
+    assert waits == [nothing, (day, "lake.ns.a"), (2 * day, "lake.ns.a"), nothing, nothing, nothing]

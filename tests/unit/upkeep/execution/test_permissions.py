@@ -11,7 +11,7 @@ from delegation.upkeep.execution.asked import effective
 from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.values import DAY_MS
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from tests.unit.upkeep.execution.catalogs import ALLOWED, EXPIRY, NOW, WEEK, MemoryPolicies, UpkeepWorld, named
 
 NOW_MS = int(NOW.timestamp() * 1000)

@@ -40,7 +40,7 @@ def test_every_setting_is_read_and_limits_of_rules_ignore_them() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("interval", "5s"),
+        ("interval", "4s"),
         ("interval", "soon"),
         ("window", "0 1 * *"),
         ("window", "0 1 30 2 *"),

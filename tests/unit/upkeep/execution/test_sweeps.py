@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
 from delegation.tasks.life.model import Task
 from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
+from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.sweeps import OrphanSweeps, together
 from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.wire.tables import TableState
+from delegation.upkeep.schedule.choice import PolicyTerms
+from delegation.upkeep.schedule.windows import Window
+from delegation.wire.requests import TableState
 from tests.unit.upkeep.execution.catalogs import NOW, Killed, UpkeepWorld, killing, named
 
 ALLOWED = UpkeepLimits(types=frozenset({REMOVAL}))
@@ -78,6 +82,19 @@ def test_a_table_is_swept_once_a_week(world: Coast) -> None:
     assert world.submissions() == 2
 
 
+def test_the_longest_wait_of_a_table_that_was_swept_before_is_counted(world: Coast) -> None:
+    waits: list[tuple[timedelta, str]] = []
+    counting = world.sweeps(waited=lambda wait, table: waits.append((wait, str(table))))
+    world.sweep()
+    world.end()
+    world.later(days=7, hours=5)
+    closed = replace(counting, settings=UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1)))))
+    assert closed.run("lake").started == 0
+    assert waits == [(timedelta(hours=5), "lake.ns.t")]
+    assert counting.run("lake").started == 1
+    assert len(waits) == 1, "nothing waits any more"
+
+
 def test_nothing_is_read_where_the_operator_does_not_allow_the_type(world: Coast) -> None:
     assert world.sweep(limits=UpkeepLimits()) == 0
     assert not world.policies.asked
@@ -120,6 +137,31 @@ def test_a_policy_that_names_locations_or_is_not_valid_is_named_and_not_executed
     assert (counts.started, len(counts.invalid)) == (0, 1)
     assert "lake.gov.sweep" in next(iter(counts.invalid))
     assert world.all_tasks() == []
+
+
+PLACES = ("s3://b/first/", "s3://b/second/x/")
+WITH_PLACES = replace(ALLOWED, orphan_locations=("s3://b/first/", "s3://b/second/"))
+
+
+def test_locations_that_the_operator_allows_are_swept_in_turn(world: Coast) -> None:
+    world.attach({"enable": True, "locations": ["s3://b/first", "s3a://b/second/x"]}, "ns")
+    found = []
+    for _ in range(4):
+        assert world.sweep(limits=WITH_PLACES) == 1
+        found.append(world.asked().properties["location"])
+        world.end()
+        world.later(days=7)
+    assert found in ([*PLACES, *PLACES], [*PLACES[::-1], *PLACES[::-1]])
+
+
+def test_a_removal_stops_when_its_policy_names_another_location(world: Coast) -> None:
+    world.attach({"enable": True, "locations": ["s3://b/first"]}, "ns")
+    assert world.sweep(limits=WITH_PLACES) == 1
+    permitted = RemovalPermissions(world.policies, WITH_PLACES)(world.asked())
+    assert permitted(world.loaded("t")) is None
+    for other, reason in ((["s3://b/second"], "another location"), ([], "another location"), (["s3://c/x"], "allow")):
+        world.attach({"enable": True, "locations": other}, "ns")
+        assert reason in (permitted(world.loaded("t")) or "")
 
 
 def test_a_table_turns_it_off_by_its_property_and_is_not_loaded_in_each_pass(world: Coast) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Final
 from pydantic import Field
 
 from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import CALLBACK_OPTION, Option, OptionTable, SetBy, callback_of
-from delegation.wire.requests import CommonPayload, Properties, ReceivedPart, TableIdentity
+from delegation.wire.requests import Properties, ReceivedBody, ReceivedPart, TableIdentity
 from tests.unit.wiring.table_touch.task_type import DEADLINE, NAME, PREFIX
 from tests.unit.wiring.table_touch.work import Touch
 
@@ -39,10 +39,9 @@ class TouchParameters(ReceivedPart):
     properties: Properties = Field(default_factory=dict)
 
 
-class TouchPayload(ReceivedPart):
+class TouchPayload(ReceivedBody):
     """The payload of a touch."""
 
-    common_payload: CommonPayload
     operation_parameters: TouchParameters
 
 
@@ -55,6 +54,7 @@ class AskedTouch:
     task_type: str = NAME
     payload_version: int = 1
     traits: Traits | None = None
+    labels: Labels | None = None
     deadline: timedelta | None = DEADLINE
 
     @property
@@ -101,9 +101,6 @@ class TouchForm:
 
     def check(self, properties: Mapping[str, str]) -> None:
         OPTIONS.limits(properties)
-
-    def missing(self, body: TouchPayload, *, identity_only: bool) -> tuple[str, ...]:
-        return ()
 
     def refuse_waiting(self, body: TouchPayload) -> None:
         """A touch is short."""

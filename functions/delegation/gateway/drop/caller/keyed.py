@@ -16,9 +16,9 @@ from delegation.gateway.keys.service import REPLAYED
 from delegation.gateway.keys.unverified import refusal_of_unverified, refusal_without_effect
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
+from delegation.idempotency.canonical import Scope
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations
-from delegation.idempotency.scope import Scope
 from delegation.identifiers import TableIdentifier
 
 

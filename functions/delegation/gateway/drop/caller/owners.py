@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from delegation.gateway.answers import json_answer
 from delegation.gateway.callers import REALM_HEADER, GatewayCaller
 from delegation.gateway.drop.caller.catalog import Forward, refusal_to_create
-from delegation.gateway.drop.errors import BadTombstoneRequest, RestoreRefused, tombstone_not_found
+from delegation.gateway.drop.errors import RestoreRefused, bad_tombstone_request, tombstone_not_found
 from delegation.gateway.drop.mapping import as_drop_errors
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.tombstones import Tombstone, caller_key
@@ -38,14 +38,14 @@ class OwnersTombstones:
     def list(self, request: CatalogRequest, caller: GatewayCaller) -> CatalogAnswer:
         """Return a page of the tables that the caller dropped, the newest first (`page_size`, `page_token`).
 
-        Raises BadTombstoneRequest.
+        Raises DropError (BAD_TOMBSTONE_REQUEST).
         """
         query = query_of(request.query)
         size, cursor = query.get("page_size", str(_LARGEST_PAGE)), query.get("page_token") or None
         if not (size.isascii() and size.isdigit() and 1 <= int(size) <= _LARGEST_PAGE):
-            raise BadTombstoneRequest(f"page_size: must be a number from 1 to {_LARGEST_PAGE}")
+            raise bad_tombstone_request(f"page_size: must be a number from 1 to {_LARGEST_PAGE}")
         if cursor is not None and not all(one in "0123456789abcdef-" for one in cursor):
-            raise BadTombstoneRequest("page_token: must be the next_page_token of an earlier answer")
+            raise bad_tombstone_request("page_token: must be the next_page_token of an earlier answer")
         if self._is_foreign(request):
             return json_answer(200, {"tombstones": [], "next_page_token": None})
         with as_drop_errors("the list of dropped tables"):
@@ -56,7 +56,7 @@ class OwnersTombstones:
     def restore(self, request: CatalogRequest, caller: GatewayCaller, tombstone_id: str) -> CatalogAnswer:
         """Rename a table that the caller dropped back, to its former name or to `to` of the body; return its record.
 
-        Raises DropError (TOMBSTONE_NOT_FOUND, also for another caller's; RESTORE_NOT_PROVED), BadTombstoneRequest,
+        Raises DropError (TOMBSTONE_NOT_FOUND, also for another caller's; RESTORE_NOT_PROVED, BAD_TOMBSTONE_REQUEST),
         RestoreRefused, NameTaken, and the errors of the catalog and of the store. A repeat finishes what was begun.
         """
         tombstones = self.tombstones()
@@ -83,16 +83,19 @@ def _key(caller: GatewayCaller) -> str:
 
 
 def _wanted(record: Tombstone, body: bytes) -> TableIdentifier | None:
-    """Return the name that the body asks for, None without one; raises BadTombstoneRequest and RestoreRefused."""
+    """Return the name that the body asks for, None without one.
+
+    Raises DropError (BAD_TOMBSTONE_REQUEST) and RestoreRefused.
+    """
     try:
         asked = RestoreRequest.model_validate_json(body or b"{}").to
         wanted = None if asked is None else TableIdentifier(record.catalog, asked.namespace, asked.name)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the body"
-        raise BadTombstoneRequest(f"{where}: {first['msg']}") from None
+        raise bad_tombstone_request(f"{where}: {first['msg']}") from None
     except ValueError as error:
-        raise BadTombstoneRequest(f"to: {error}") from None
+        raise bad_tombstone_request(f"to: {error}") from None
     if wanted is not None and record.is_of_another_table:
         raise RestoreRefused(
             f"the tombstone {record.tombstone_id} is another table than its caller dropped, and gets its own name back"

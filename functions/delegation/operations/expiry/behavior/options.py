@@ -22,7 +22,7 @@ from delegation.operations.expiry.behavior.limits import (
 )
 from delegation.operations.expiry.history import LONG
 from delegation.operations.expiry.retention import Retention
-from delegation.tasks.submission.options import DRY_RUN, InvalidOption, OptionNotAllowed
+from delegation.tasks.submission.options import DRY_RUN, InvalidOption, option_not_allowed
 
 _NO_FLOOR: Final = Floor()
 
@@ -42,7 +42,8 @@ def choices_of(
     """Read the properties of a request that was accepted at a time; raise InvalidOption, which names the property.
 
     Times and ages are those of `asked_at`: a repeated attempt expires nothing that the first one would have kept. What
-    keeps less than the `floor` is raised to it when the expiry decides; with `refuse_looser` it is OptionNotAllowed.
+    keeps less than the `floor` is raised to it when the expiry decides; with `refuse_looser` it is DelegationError
+    (PROPERTY_NOT_ALLOWED).
     """
     chosen = OPTIONS.chosen(properties, OPTIONS.limits())
     if OLDER_THAN in chosen and MAX_SNAPSHOT_AGE in chosen:
@@ -68,12 +69,15 @@ def choices_of(
 
 
 def _check_floor(chosen: Mapping[str, str], older_than: int | None, asked_ms: int, floor: Floor) -> None:
-    """Raise OptionNotAllowed for what the request says itself; what it leaves to the table is bounded later."""
+    """Raise DelegationError (PROPERTY_NOT_ALLOWED) for what the request says itself.
+
+    What it leaves to the table is bounded later.
+    """
     if older_than is not None and older_than > asked_ms - floor.age // timedelta(milliseconds=1):
         name = OLDER_THAN if OLDER_THAN in chosen else MAX_SNAPSHOT_AGE
-        raise OptionNotAllowed(name, chosen[name], f"{PREFIX}{LEAST_AGE}={floor.age}")
+        raise option_not_allowed(name, chosen[name], f"{PREFIX}{LEAST_AGE}={floor.age}")
     if RETAIN_LAST in chosen and int(chosen[RETAIN_LAST]) < floor.snapshots:
-        raise OptionNotAllowed(RETAIN_LAST, chosen[RETAIN_LAST], f"{PREFIX}{LEAST_SNAPSHOTS}={floor.snapshots}")
+        raise option_not_allowed(RETAIN_LAST, chosen[RETAIN_LAST], f"{PREFIX}{LEAST_SNAPSHOTS}={floor.snapshots}")
 
 
 def _time(text: str, asked_ms: int) -> int:

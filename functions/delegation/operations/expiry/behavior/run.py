@@ -1,4 +1,4 @@
-"""Expiring snapshots as a task behavior: run an attempt, in this process or in a Spark job, record its outcome."""
+"""Expiring snapshots as a task behavior: what an attempt needs, in this process or in a Spark job."""
 
 import json
 import time
@@ -9,13 +9,11 @@ from functools import partial
 from typing import ClassVar
 
 from delegation.attempts.task_attempt import TaskAttempt
-from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.lost import LostRefsKeeper
 from delegation.keeping.model import ReferenceCheck, TableSource
-from delegation.operations.behaviors.engines import HandOver, engine_of, spark_above
-from delegation.operations.behaviors.outcome import ending
+from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
+from delegation.operations.behaviors.outcome import TableEndings
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
 from delegation.operations.expiry.behavior.kinds import BY_POLICY, KINDS, PLAN_KIND
 from delegation.operations.expiry.behavior.limits import Floor
@@ -32,12 +30,9 @@ from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
 from delegation.references.lost import LostRefsStore
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
-from delegation.worksets.engines.choice import HandedToSpark
+from delegation.tasks.work.work_errors import AttemptRunner
 
 ExpiryFunction = Callable[[ExpiryContext], ExpiryResult]
 PermissionsOf = Callable[[TableExpiry, Retention, datetime], Callable[[LoadedTable], Permission]]
@@ -123,53 +118,34 @@ class ExpiryBehavior:
         )
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""
-        try:
-            return engine_of(task, self.settings)
-        except MalformedRecord:  # the attempt ends with it
-            return INLINE
+        """See TaskBehavior.prepare."""
+        return self._runs.prepare(task)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: expire in this process, and record the outcome, of a hand-over to Spark too."""
+        """See TaskBehavior.run: expire in this process."""
 
-        def expired() -> Task:
-            ctx = self.context(task, hand_over_at=hand_over_at, spark_above=spark_above(task, self.settings))
-            try:
-                return self._succeed(task, expire_snapshots(ctx))
-            except HandedToSpark:
-                # Before the attempt ends: one that is lost in between is continued with Spark, too.
-                HandOver(self.tasks).note(task, SPARK)
-                raise
+        def expired(above: int | None) -> Outcome:
+            ctx = self.context(task, hand_over_at=hand_over_at, spark_above=above)
+            return _outcome(expire_snapshots(ctx))
 
-        return run_attempt(self.tasks, task, expired, lambda error: self._ending(task, error))
+        return self._runs.run(task, expired)
 
     def run_job(self, engine: ExpiryFunction, task_id: str, attempt: int) -> Task:
-        """Run an engine in a Spark job, whose lease another process renews while it makes progress.
+        """Expire in a Spark job, which waits for the references if it began too late for those that are known.
 
-        It waits for the references if it began too late for those that are known. What follows a failure is chosen
-        anew: an inline attempt waits for the references, and hands over again.
-        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
+        Raises LeaseLost; see UpkeepRuns.run_job.
         """
-        handed = HandOver(self.tasks)
-        task = handed.begin_job(task_id, attempt)
 
-        def expired() -> Task:
-            held = handed.note(task, None)
-            ctx = replace(self.context(held), awaits_references=True)
-            return self._succeed(held, engine(ctx))
+        def expired(held: Task) -> Outcome:
+            return _outcome(engine(replace(self.context(held), awaits_references=True)))
 
-        return run_attempt(self.tasks, task, expired, lambda error: self._ending(task, error))
+        return self._runs.run_job(task_id, attempt, expired)
 
-    def _succeed(self, task: Task, result: ExpiryResult) -> Task:
-        """Record a success; without the lease nothing is recorded."""
-        summary, details, fields = success(result)
-        return self.tasks.holding(task).leases.succeed(
-            task.task_id, task.attempt_count, summary, details=details, engine=result.engine, **fields
-        )
+    @property
+    def _runs(self) -> UpkeepRuns:
+        return UpkeepRuns(AttemptRunner(self.tasks, TableEndings(self.hold, unheld=PLAN_KIND)), self.settings)
 
-    def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
-        if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:
-            found = self.hold(task, error)
-            if found is not None:
-                return AttemptEnding(*found)
-        return ending(error)
+
+def _outcome(result: ExpiryResult) -> Outcome:
+    summary, details, fields = success(result)
+    return summary, details, {"engine": result.engine, **fields}

@@ -1,15 +1,20 @@
 """Making the plan of an expiry: the files that only its snapshots reach, written down before the commit."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.iceberg.files import Row, TableFile
+from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.reach import read_manifest_lists
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import PathGuard, covered_roots, own_root, table_roots
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.index import ExpiryIndex, Removal
 from delegation.operations.expiry.planning.reach import (
+    Going,
+    Retained,
     fetcher_of,
     history_of,
     metadata_of,
@@ -21,6 +26,7 @@ from delegation.operations.expiry.retention import Expired, decide
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
 from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Chunk, Total
 from delegation.worksets.engines.choice import EngineChoice, HandedToSpark
 from delegation.worksets.engines.size import Size
 from delegation.worksets.index import store_index
@@ -52,6 +58,45 @@ def covered_of(ctx: ExpiryContext, table: LoadedTable) -> Roots | None:
     return covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
 
 
+@dataclass(frozen=True, slots=True)
+class ExpirySurvey:
+    """What a plan needs except the manifests' entries, read from metadata and manifest lists.
+
+    `small` are the candidates that no manifest names; what snapshots that stay need is in `kept`, apart from the
+    `outdated` metadata files.
+    """
+
+    metadata: ParsedMetadata
+    guard: PathGuard
+    foreign: frozenset[str]
+    kept: Retained
+    going: Going
+    outdated: frozenset[str]
+    small: list[TableFile]
+
+
+def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurvey:
+    """Read metadata and manifest lists; raise the errors of those that are damaged, encrypted or unreadable."""
+    metadata = metadata_of(table)
+    covered = covered_of(ctx, table)
+    history = history_of(ctx, metadata, covered)
+    roots = table_roots(metadata, history.locations, ctx.options.paths)
+    guard = PathGuard(roots, covered, ctx.options.paths, own=own_root(metadata, ctx.options.paths))
+    kept = retained(ctx, metadata.of_snapshots(lambda snapshot_id: snapshot_id not in gone.snapshot_ids))
+    outdated = outdated_metadata(metadata, history)
+    part = metadata.of_snapshots(lambda snapshot_id: snapshot_id in gone.snapshot_ids)
+    going = only_named_by(ctx, part, kept, covered)
+    return ExpirySurvey(
+        metadata=metadata,
+        guard=guard,
+        foreign=frozenset(history.foreign),
+        kept=kept,
+        going=going,
+        outdated=frozenset(one.path for one in outdated),
+        small=[*going.small, *outdated],
+    )
+
+
 def make_plan(
     ctx: ExpiryContext, table: LoadedTable, gone: Expired, engine: EngineChoice = "inline"
 ) -> tuple[ExpiryIndex, PlanSegment]:
@@ -61,29 +106,44 @@ def make_plan(
     and unreadable metadata, of which nothing is deleted, and HandedToSpark if there is more to read than a function has
     time or memory for. `engine` is whose process this is.
     """
-    metadata = metadata_of(table)
-    covered = covered_of(ctx, table)
-    history = history_of(ctx, metadata, covered)
-    roots = table_roots(metadata, history.locations, ctx.options.paths)
-    guard = PathGuard(roots, covered, ctx.options.paths, own=own_root(metadata, ctx.options.paths))
-    kept = retained(ctx, metadata.of_snapshots(lambda snapshot_id: snapshot_id not in gone.snapshot_ids))
-    outdated = outdated_metadata(metadata, history)
+    found = survey(ctx, table, gone)
+    _check_size(ctx, [*found.kept.manifests.values(), *found.going.manifests.values()])
     plan_id = ctx.new_plan_id()
     run_records = ctx.settings.run_records
     with Sorter(run_records=run_records) as candidates, Sorter(run_records=run_records) as needed:
-        part = metadata.of_snapshots(lambda snapshot_id: snapshot_id in gone.snapshot_ids)
-        going = only_named_by(ctx, part, kept, covered)
-        _check_size(ctx, [*kept.manifests.values(), *going.manifests.values()])
-        candidates.extend(going.rows(ctx))
-        candidates.extend(outdated)
+        candidates.extend(found.small)
+        candidates.extend(found.going.entries(ctx))
         if not candidates.empty:
-            deleted = {one.path for one in outdated}
-            needed.extend(row for row in kept.rows(ctx) if row[0] not in deleted)
+            needed.extend(row for row in found.kept.rows(ctx) if row[0] not in found.outdated)
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
-        for rows in without(candidates.batches(), (row[0] for row in needed.sorted())):
-            for verdict, group in guard.judge_all(rows, foreign=frozenset(history.foreign)):
-                writer.write(group, verdict)
+        paths = (row[0] for row in needed.sorted())
+        write_candidates(writer, candidates.batches(), paths, found.guard, found.foreign)
         chunks, totals = writer.close()
+    return finish_plan(ctx, table, gone, found, plan_id=plan_id, engine=engine, chunks=chunks, totals=totals)
+
+
+def write_candidates(
+    writer: PlanWriter, batches: Iterable[list[Row]], needed: Iterable[str], guard: PathGuard, foreign: frozenset[str]
+) -> None:
+    """Write the sorted candidates that are not `needed`, as the guard decides on them."""
+    for rows in without(batches, needed):
+        for verdict, group in guard.judge_all(rows, foreign=foreign):
+            writer.write(group, verdict)
+
+
+def finish_plan(
+    ctx: ExpiryContext,
+    table: LoadedTable,
+    gone: Expired,
+    found: ExpirySurvey,
+    *,
+    plan_id: str,
+    engine: EngineChoice,
+    chunks: Sequence[Chunk],
+    totals: dict[str, Total],
+) -> tuple[ExpiryIndex, PlanSegment]:
+    """Store the index of a plan's chunks, with what the guard counted."""
+    metadata, guard = found.metadata, found.guard
     index = ExpiryIndex(
         plan_id=plan_id,
         task_id=ctx.attempt.task_id,
@@ -97,7 +157,7 @@ def make_plan(
         engine=engine,
         created_at=ctx.clock().isoformat(),
         roots=guard.roots.uris,
-        covered=None if covered is None else covered.uris,
+        covered=None if guard.covered is None else guard.covered.uris,
         outside=ctx.options.outside,
         chunks=tuple(chunks),
         counts=totals,

@@ -25,7 +25,7 @@ from delegation.operations.expiry.context import ExpiryContext
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
 
-_ANY_SPELLING: Final = Spelling(ALL_KINDS)
+ANY_SPELLING: Final = Spelling(ALL_KINDS)
 _DELETE_AFTER_COMMIT: Final = "write.metadata.delete-after-commit.enabled"
 _PREVIOUS_VERSIONS: Final = "write.metadata.previous-versions-max"
 _PREVIOUS_VERSIONS_DEFAULT: Final = 100
@@ -34,7 +34,7 @@ _LONGEST_NUMBER: Final = 10
 
 
 def metadata_of(table: LoadedTable) -> ParsedMetadata:
-    """Return the parsed metadata of a loaded table; raise CorruptMetadata, UnsupportedFormat."""
+    """Return the parsed metadata of a table; raise CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
     return parse_metadata(table.metadata_location, table.metadata)
 
 
@@ -57,14 +57,15 @@ class Retained:
         path instead of what it names stays, too.
         """
         yield from with_others_read(self.small)
-        known = frozenset(without)
-        wanted = [
-            (path, read_limit(manifest, ctx.settings.max_file_bytes))
-            for path, manifest in self.manifests.items()
-            if path not in known
-        ]
-        tolerance = Tolerance(refuse, _ANY_SPELLING)
-        yield from with_others_read(all_entries(fetcher_of(ctx), self.manifests, wanted, tolerance, live=True))
+        limit, manifests = ctx.settings.max_file_bytes, self.manifests_without(without)
+        wanted = [(path, read_limit(manifest, limit)) for path, manifest in manifests.items()]
+        tolerance = Tolerance(refuse, ANY_SPELLING)
+        yield from with_others_read(all_entries(fetcher_of(ctx), manifests, wanted, tolerance, live=True))
+
+    def manifests_without(self, known: Iterable[str] = ()) -> dict[str, ManifestFile]:
+        """Return the manifests that are not among the `known` ones, by path."""
+        without = frozenset(known)
+        return {path: manifest for path, manifest in self.manifests.items() if path not in without}
 
 
 def with_others_read(rows: Iterable[Row]) -> Iterator[Row]:
@@ -85,9 +86,9 @@ def retained(ctx: ExpiryContext, metadata: ParsedMetadata, read: ListsRead | Non
     found = read_manifest_lists(
         metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True, read=read
     )
-    former = (TableFile(_ANY_SPELLING.one(path), RANK[FileType.FORMER_METADATA], 0) for path in metadata.former)
+    former = (TableFile(ANY_SPELLING.one(path), RANK[FileType.FORMER_METADATA], 0) for path in metadata.former)
     manifests = (manifest_record(path, manifest) for path, manifest in found.manifests.items())
-    small = [*named_by_metadata(metadata, _ANY_SPELLING), *former, *found.lists, *manifests]
+    small = [*named_by_metadata(metadata, ANY_SPELLING), *former, *found.lists, *manifests]
     return Retained(small, found.manifests)
 
 
@@ -102,15 +103,18 @@ class Going:
     manifests: dict[str, ManifestFile]
     readable: Callable[[str], bool]
 
-    def rows(self, ctx: ExpiryContext) -> Iterator[Row]:
-        """Yield the small files and what all entries of the manifests name, those with status DELETED too.
+    def manifests_to_read(self) -> dict[str, ManifestFile]:
+        """Return the manifests that may be read, by path."""
+        return {path: manifest for path, manifest in self.manifests.items() if self.readable(path)}
+
+    def entries(self, ctx: ExpiryContext) -> Iterator[Row]:
+        """Yield what all entries of the manifests name, those with status DELETED too.
 
         After an expiry that kept the files nothing else names some of them. Raises the errors of what cannot be read.
         """
-        yield from self.small
         limit = ctx.settings.max_file_bytes
-        wanted = [(path, read_limit(one, limit)) for path, one in self.manifests.items() if self.readable(path)]
-        yield from all_entries(fetcher_of(ctx), self.manifests, wanted, Tolerance(refuse, _ANY_SPELLING))
+        wanted = [(path, read_limit(one, limit)) for path, one in self.manifests_to_read().items()]
+        yield from all_entries(fetcher_of(ctx), self.manifests, wanted, Tolerance(refuse, ANY_SPELLING))
 
 
 def only_named_by(ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, covered: Roots | None) -> Going:
@@ -124,18 +128,18 @@ def only_named_by(ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, 
         fetcher_of(ctx),
         limit=ctx.settings.max_file_bytes,
         readable=readable,
-        tolerance=Tolerance(refuse, _ANY_SPELLING),
+        tolerance=Tolerance(refuse, ANY_SPELLING),
     )
-    root = _ANY_SPELLING.one(metadata.path)
+    root = ANY_SPELLING.one(metadata.path)
     own = {path: manifest for path, manifest in found.manifests.items() if path not in kept.manifests}
-    named = (one for one in named_by_metadata(metadata, _ANY_SPELLING) if one.path != root)
+    named = (one for one in named_by_metadata(metadata, ANY_SPELLING) if one.path != root)
     manifests = (manifest_record(path, manifest) for path, manifest in own.items())
     return Going([*named, *found.lists, *manifests], own, readable)
 
 
 def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | None) -> History:
     """Return the former metadata files and locations; what cannot be read of them is left out of the locations."""
-    tolerance = Tolerance(lambda _path, _error: None, _ANY_SPELLING)
+    tolerance = Tolerance(lambda _path, _error: None, ANY_SPELLING)
     return read_history(metadata, fetcher_of(ctx), reads(metadata, covered), tolerance)
 
 
@@ -147,7 +151,7 @@ def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableF
     most = versions_kept(metadata)
     if most is None:
         return []
-    log = [_ANY_SPELLING.one(path) for path in (*metadata.former, metadata.path)]
+    log = [ANY_SPELLING.one(path) for path in (*metadata.former, metadata.path)]
     kept = {*log[-most:], log[-1]}
     return [one for one in history.files if one.path not in kept and one.path not in history.foreign]
 

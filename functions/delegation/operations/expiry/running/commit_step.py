@@ -5,7 +5,7 @@ from dataclasses import asdict
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.expiry.commits import removal
 from delegation.operations.expiry.committing import Unanswered, lacks_any, still_expired
-from delegation.operations.expiry.errors import CommitRefused, CommitsForestalled
+from delegation.operations.expiry.errors import commit_refused, commits_forestalled
 from delegation.operations.expiry.index import ExpiryIndex, Removal
 from delegation.operations.expiry.notes import OwnCommit
 from delegation.operations.expiry.planning.plan import covered_of
@@ -33,7 +33,8 @@ class CommitStep:
         """Remove from the table what is still expired of the plan; return what of it is gone, None if nothing is.
 
         A commit of another is followed by a new decision: of the plan, only what is still expired goes. An answer that
-        says nothing is followed by a load. Raises CommitRefused, CommitsForestalled and the errors of the catalog.
+        says nothing is followed by a load. Raises ExpiryError (COMMIT_REFUSED, COMMITS_FORESTALLED) and the errors of
+        the catalog.
         """
         ctx, index, notes = self._looks.ctx, self._plan.index, self._plan.notes
         own = notes.get(OwnCommit)
@@ -57,7 +58,7 @@ class CommitStep:
                 return removed
         if unanswered.may_be_applied(table):
             raise unanswered.error()
-        raise CommitsForestalled(ctx.identifier, ctx.settings.most_commits)
+        raise commits_forestalled(ctx.identifier, ctx.settings.most_commits)
 
     def _sent(
         self, index: ExpiryIndex, table: LoadedTable, gone: Expired, unanswered: Unanswered
@@ -86,7 +87,7 @@ class CommitStep:
                     return True, None
             if unanswered.may_be_applied(table):
                 raise
-            raise CommitRefused(ctx.identifier, error) from error
+            raise commit_refused(ctx.identifier, error) from error
         return False, self._record(gone, table, after)
 
     def _ended_without(self, index: ExpiryIndex, table: LoadedTable, unanswered: Unanswered) -> Removal | None:

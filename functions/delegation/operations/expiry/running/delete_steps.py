@@ -6,18 +6,18 @@ from typing import Final
 
 from delegation.iceberg.reach import ListsRead
 from delegation.keeping.asking import AskedAnew, AskedReferences
-from delegation.operations.expiry.errors import TableChangesTooOften
+from delegation.operations.expiry.engines.inline import ExpiryEngine
+from delegation.operations.expiry.errors import table_changes_too_often
 from delegation.operations.expiry.index import Removal
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
 from delegation.operations.expiry.notes import ComparedRefs, OwnCommit
 from delegation.operations.expiry.planning.reach import metadata_of, versions_kept
-from delegation.operations.expiry.reduction import NeededFiles, reduced
+from delegation.operations.expiry.reduction import NeededFiles
 from delegation.operations.expiry.running.executed_plan import ExecutedPlan
 from delegation.operations.expiry.running.looks import TableLooks
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.chunks import DeleteStep
-from delegation.worksets.engines.deleting import DeleteEngine
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.marks import Deleted, deleted_by_marks
@@ -32,7 +32,7 @@ class DeleteSteps:
     `removed` is what of the plan the table has no more, `reported` what was deleted as of the last report.
     """
 
-    def __init__(self, looks: TableLooks, plan: ExecutedPlan, engine: DeleteEngine) -> None:
+    def __init__(self, looks: TableLooks, plan: ExecutedPlan, engine: ExpiryEngine) -> None:
         self._looks = looks
         self._plan = plan
         self._engine = engine
@@ -43,7 +43,8 @@ class DeleteSteps:
     def delete_all(self) -> None:
         """Compare again, take out of the plan what is needed, and delete the rest step by step.
 
-        Raises RefLost, RefsUnknown, TableChangesTooOften, FilesNotDeleted and the errors of catalog, guards and stores.
+        Raises RefLost, RefsUnknown, ExpiryError (TABLE_CHANGES_TOO_OFTEN), FilesNotDeleted and the errors of catalog,
+        guards and stores.
         """
         looks, plan = self._looks, self._plan
         # Before any wait: the metadata file from before the commit may be deleted by a later one.
@@ -61,10 +62,10 @@ class DeleteSteps:
             while canonical((table := looks.load()).metadata_location) != location:
                 number += 1
                 if number > looks.ctx.settings.most_looks:
-                    raise TableChangesTooOften(looks.ctx.identifier, number)
-                with NeededFiles(looks.ctx, self._lists) as needed:
-                    known = partial(needed.add_table, known=manifests)
-                    location, manifests = self._subtract(needed, looks.followed(table, known)[0])
+                    raise table_changes_too_often(looks.ctx.identifier, number)
+                with self._needed() as needed:
+                    read = partial(self._subtract, needed, known=manifests)
+                    location, manifests = looks.followed(table, read)[1]
             if not is_permitted and not looks.permit_deleting(table, plan.notes.get(OwnCommit)):
                 return
             is_permitted = True
@@ -91,12 +92,14 @@ class DeleteSteps:
         committed before it is missed. None if snapshots of the plan are gone whose refs are not compared yet: from here
         on their files could be deleted, and no ref that was lost with them be restored.
         """
-        with NeededFiles(self._looks.ctx, self._lists) as needed:
+        with self._needed() as needed:
             self._add_others(needed)
-            table, _ = self._looks.followed(self._looks.load(), needed.add_table)
-            if not gone_of(self._plan.index.removal, table) <= {*self.removed.snapshot_ids}:
-                return None
-            return self._subtract(needed, table)
+            read = partial(self._subtract_if_compared, needed)
+            return self._looks.followed(self._looks.load(), read)[1]
+
+    def _needed(self) -> NeededFiles:
+        ctx = self._looks.ctx
+        return NeededFiles(ctx, self._engine.needed(ctx), self._lists)
 
     def _add_others(self, needed: NeededFiles) -> None:
         """Add what other tables reference, as of a pass that begins after the commit."""
@@ -109,12 +112,23 @@ class DeleteSteps:
         needed.add_others(Roots((*index.roots, *index.taken)))
         asked.answered()
 
-    def _subtract(self, needed: NeededFiles, table: LoadedTable) -> tuple[str, frozenset[str]]:
-        """Take out of the plan what is needed; return the metadata file of the table and its manifests then."""
+    def _subtract_if_compared(self, needed: NeededFiles, table: LoadedTable) -> tuple[str, frozenset[str]] | None:
+        if not gone_of(self._plan.index.removal, table) <= {*self.removed.snapshot_ids}:
+            return None
+        return self._subtract(needed, table)
+
+    def _subtract(
+        self, needed: NeededFiles, table: LoadedTable, known: frozenset[str] = frozenset()
+    ) -> tuple[str, frozenset[str]]:
+        """Take out of the plan what is needed; return the metadata file of the table and its manifests then.
+
+        The entries of the manifests `known` were subtracted before. Raises ManifestMissing if the table changed.
+        """
         ctx, plan = self._looks.ctx, self._plan
+        needed.add_table(table, known)
         if versions_kept(metadata_of(table)) is None:
             needed.add_former_metadata(plan.index)
-        found = reduced(ctx, plan.index, plan.segment, needed)
+        found = needed.reduced(plan.index, plan.segment)
         if found is not None:
             fresh, own = found
             plan.use(ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from delegation.keeping.errors import PlanOfAnotherTable
+from delegation.keeping.errors import plan_of_another_table
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.index import ExpiryIndex, load_plan
 from delegation.operations.expiry.notes import Notes
@@ -29,13 +29,13 @@ class ExecutedPlan:
         return index
 
     def check(self, index: ExpiryIndex) -> None:
-        """Raise PlanOfAnotherTable unless the plan is for the table of this attempt."""
+        """Raise GuardRefused (PLAN_OF_ANOTHER_TABLE) unless the plan is for the table of this attempt."""
         if index.table_uuid != self._ctx.table_uuid.lower():
-            raise PlanOfAnotherTable(
+            raise plan_of_another_table(
                 f"plan {index.plan_id} is for table {index.table_uuid}, not {self._ctx.table_uuid}"
             )
         if index.identifier != str(self._ctx.identifier):
-            raise PlanOfAnotherTable(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
+            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
 
     @property
     def is_read(self) -> bool:

@@ -5,9 +5,9 @@ from dataclasses import asdict, replace
 from typing import TypeVar
 
 from delegation.iceberg.errors import ManifestMissing
-from delegation.keeping.errors import TableUuidMismatch
+from delegation.keeping.errors import table_uuid_mismatch
 from delegation.operations.expiry.context import ExpiryContext
-from delegation.operations.expiry.errors import TableChangesTooOften
+from delegation.operations.expiry.errors import table_changes_too_often
 from delegation.operations.expiry.notes import OwnCommit
 from delegation.operations.expiry.permission import Withdrawn, keeps_more
 from delegation.polaris.model import LoadedTable
@@ -24,16 +24,17 @@ class TableLooks:
         self.withdrawn: str | None = None
 
     def load(self) -> LoadedTable:
-        """Load the table as it is now; raise the errors of the catalog, TableUuidMismatch and those of guards."""
+        """Load the table as it is now; raise errors of catalog and guards, and GuardRefused (TABLE_UUID_MISMATCH)."""
         self.ctx.attempt.checkpoint()
         table = self.ctx.tables.load()
         if table.table_uuid != self.ctx.table_uuid.lower():
-            raise TableUuidMismatch(self.ctx.table_uuid.lower(), table.table_uuid, work="expiry")
+            raise table_uuid_mismatch(self.ctx.table_uuid.lower(), table.table_uuid, work="expiry")
         self.ctx.check(table)
         return table
 
     def followed(self, table: LoadedTable, read: Callable[[LoadedTable], T]) -> tuple[LoadedTable, T]:
-        """Return a table that could be read, with what `read` returns; raise TableChangesTooOften, ManifestMissing.
+        """Return a table that could be read, with what `read` returns; raise ExpiryError (TABLE_CHANGES_TOO_OFTEN),
+        ManifestMissing.
 
         Another expiry may delete manifests while they are read: then the table is loaded again.
         """
@@ -45,7 +46,7 @@ class TableLooks:
                 if canonical(now.metadata_location) == canonical(table.metadata_location):
                     raise
                 table = now
-        raise TableChangesTooOften(self.ctx.identifier, self.ctx.settings.most_looks)
+        raise table_changes_too_often(self.ctx.identifier, self.ctx.settings.most_looks)
 
     def permit(self, table: LoadedTable) -> bool:
         """Decide from here on by what may be expired now; return whether anything may."""

@@ -17,6 +17,8 @@ MISMATCH: Final = "prefix-mismatch-mode"
 PLAN: Final = "plan"
 INVENTORY: Final = "inventory"
 INVENTORIES: Final = "inventories"
+LOCATION: Final = "location"
+LOCATIONS: Final = "locations"
 FIRST_RUN: Final = "first-run"
 MAX_SHARE: Final = "max-share"
 MAX_FILES: Final = "max-files"
@@ -32,6 +34,7 @@ _MOST_ROLES: Final = 100
 _COUNT: Final = "[0-9]{1,12}"
 _BUCKET: Final = "s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/"
 _REPORT: Final = f"{_BUCKET}[!-~]{{0,900}}/manifest\\.json"
+_LOCATION: Final = "[sS]3[aAnN]?://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[!-~]{1,900}"
 _INVENTORY_PLACE: Final = f"{_BUCKET}([A-Za-z0-9!'()_./=+@:-]{{0,900}}/)?"
 """Without commas, and without the wildcards of policies, because the right to read them is granted by these."""
 _MOST_PLACES: Final = 20
@@ -89,6 +92,13 @@ OPTIONS: Final = OptionTable(
             "An S3 Inventory report that is read instead of listing the location, below a place that the operator "
             "allows (`delegation.orphan-files.inventories`).",
         ),
+        _text(
+            LOCATION,
+            _LOCATION,
+            "a location such as s3://lake/written-elsewhere/orders",
+            "The only place to look in, instead of the table's present location; it is at or below a place that the "
+            "operator allows (`delegation.orphan-files.locations`).",
+        ),
         Option(
             name=FIRST_RUN,
             by=SetBy.OPERATOR,
@@ -107,7 +117,7 @@ OPTIONS: Final = OptionTable(
         ),
         CALLBACK_OPTION,
     ),
-    others=frozenset({MAX_SHARE, MAX_FILES, INVENTORIES, ROLES}),
+    others=frozenset({MAX_SHARE, MAX_FILES, INVENTORIES, LOCATIONS, ROLES}),
     exclusive=((PLAN, DRY_RUN),),
 )
 
@@ -116,12 +126,14 @@ OPTIONS: Final = OptionTable(
 class OrphanLimits:
     """What requests may choose, when a plan waits for a person, and where inventory reports may be.
 
-    `roles` are the ARNs of the operator's roles by bucket.
+    `locations` are where orphan files may be looked for beside the present location of a table. `roles` are the ARNs of
+    the operator's roles by bucket.
     """
 
     requests: SetLimits = field(default_factory=OPTIONS.limits)
     approval: ApprovalLimits = field(default_factory=ApprovalLimits)
     inventories: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -135,12 +147,23 @@ class OrphanLimits:
         if not re.fullmatch(_COUNT, files, re.ASCII):
             raise InvalidProperty(PREFIX + MAX_FILES, f"{files!r} is not a number from 0 to 999999999999")
         approval = ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete")
-        return cls(found, approval, inventory_places(properties), roles_of(properties))
+        return cls(found, approval, inventory_places(properties), allowed_locations(properties), roles_of(properties))
 
 
 def inventory_places(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Return where the operator allows inventory reports, as `s3://bucket/prefix/`; raise InvalidProperty."""
-    name = PREFIX + INVENTORIES
+    return _places(PREFIX + INVENTORIES, properties)
+
+
+def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where orphan files may be looked for beside a table's location, as `s3://bucket/prefix/`.
+
+    Raises InvalidProperty.
+    """
+    return _places(PREFIX + LOCATIONS, properties)
+
+
+def _places(name: str, properties: Mapping[str, str]) -> tuple[str, ...]:
     text = properties.get(name, _NONE)
     places = () if text == _NONE else tuple(one.strip() for one in text.split(","))
     for one in places:

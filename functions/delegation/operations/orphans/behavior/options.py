@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from typing import Final
 
-from delegation.errors import DelegationError, printable
+from delegation.errors import DelegationError, GuardRefused, printable
+from delegation.operations.orphans.behavior.kinds import PREFIX
 from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
     FILE_AGE,
+    INVENTORIES,
     INVENTORY,
+    LOCATION,
+    LOCATIONS,
     MISMATCH,
     OPTIONS,
     PLAN,
@@ -19,26 +23,13 @@ from delegation.operations.orphans.context import OrphanOptions
 from delegation.operations.orphans.eligible import AGE, checked_age
 from delegation.operations.orphans.inventory.manifest import is_below
 from delegation.operations.orphans.spelling import Equal, MismatchMode
+from delegation.storage.locations import Root
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import parse_duration
 
 _NO_LIMITS: Final = OrphanLimits()
-_ELSEWHERE: Final = ("location", "locations")
-"""What Iceberg's procedure and Polaris' policies call other places: without it more would be removed than was asked."""
-_OF_THE_PLAN: Final = (INVENTORY, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
-
-
-class InventoryNotAllowed(DelegationError):
-    """A request names a report that is not below a place which the operator allows."""
-
-    code = "PROPERTY_NOT_ALLOWED"
-
-    def __init__(self, report: str) -> None:
-        super().__init__(
-            f"{PLACE}.{INVENTORY}: {printable(report)} is below no place of this service's setting "
-            "delegation.orphan-files.inventories; name a report that is, or leave the option out"
-        )
-        self.name = INVENTORY
+_NOUNS: Final = {INVENTORY: "a report", LOCATION: "a location"}
+_OF_THE_PLAN: Final = (LOCATION, INVENTORY, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
 
 
 def options_of(
@@ -46,11 +37,10 @@ def options_of(
 ) -> OrphanOptions:
     """Read the properties of a request; what an `accepted` one may do is bounded by the limits as they are now.
 
-    Raises InvalidOption, which names the property, OptionNotAllowed, InventoryNotAllowed and AgeTooShort.
+    Raises InvalidOption, which names the property, DelegationError (PROPERTY_NOT_ALLOWED), and AgeTooShort.
     """
-    for name in _ELSEWHERE:
-        if name in properties:
-            raise InvalidOption(name, "absent: orphan files are looked for in the table's present location alone")
+    if LOCATIONS in properties:  # of Polaris' policies: without it more would be removed than was asked for
+        raise InvalidOption(LOCATIONS, f"absent: a removal looks in one place, which {LOCATION} names")
     chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
     plan = chosen.get(PLAN)
     if plan is not None:
@@ -66,7 +56,12 @@ def options_of(
         raise InvalidOption(FILE_AGE, f"a duration such as 7d or PT72H ({error})") from None
     inventory = chosen.get(INVENTORY)
     if inventory is not None and not is_below(inventory, limits.inventories):
-        raise InventoryNotAllowed(inventory)
+        raise _not_allowed(INVENTORY, inventory, INVENTORIES)
+    location = chosen.get(LOCATION)
+    if location is not None:
+        location = location_of(location)
+        if not is_below(location, limits.locations):
+            raise _not_allowed(LOCATION, location, LOCATIONS)
     return OrphanOptions(
         older_than=age,
         dry_run=chosen[DRY_RUN] == "true",
@@ -77,8 +72,27 @@ def options_of(
         limits=limits.approval,
         inventory=inventory,
         inventories=limits.inventories,
+        location=location,
+        locations=limits.locations,
         quarantine=chosen[QUARANTINE] == "tag",
     )
+
+
+def _not_allowed(name: str, value: str, setting: str) -> DelegationError:
+    """Return the error of a request that names a report or a location below no place that the operator allows."""
+    return DelegationError(
+        f"{PLACE}.{name}: {printable(value)} is below no place of this service's setting {PREFIX}{setting}; name "
+        f"{_NOUNS[name]} that is, or leave the option out",
+        code="PROPERTY_NOT_ALLOWED",
+    )
+
+
+def location_of(text: str) -> str:
+    """Return a location as `s3://bucket/prefix/`; raise InvalidOption."""
+    try:
+        return Root.of(text).uri
+    except GuardRefused as error:
+        raise InvalidOption(LOCATION, f"a location in an object store ({error})") from None
 
 
 def _lists(text: str | None) -> dict[str, str]:

@@ -33,10 +33,13 @@ def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dic
     }
     listed = f"{counted(result.files_listed, 'object')} at {result.location}{_of_report(result)}"
     released = released_text(result.findings)
+    nothing = f"no orphan files among {listed}{released}"
     found = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
     match result.status:
         case "NOTHING":
-            return f"no orphan files among {listed}{released}", changed(OrphanDetails, **details)
+            return nothing, changed(OrphanDetails, **details)
+        case "PLANNED" if not result.files_planned:
+            return nothing, changed(OrphanDetails, **details)
         case "PLANNED":
             spark = " with Spark" if result.deletes_with == "spark" else ""
             summary = (

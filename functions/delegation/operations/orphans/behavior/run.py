@@ -1,4 +1,4 @@
-"""Removing orphan files as a task behavior: run an attempt, in this process or in a Spark job, record its outcome."""
+"""Removing orphan files as a task behavior: what an attempt needs, in this process or in a Spark job."""
 
 import json
 import time
@@ -9,12 +9,11 @@ from functools import cache, partial
 from typing import ClassVar, Final, NoReturn, Protocol
 
 from delegation.attempts.task_attempt import TaskAttempt
-from delegation.errors import RunHandedOver, RunPaused, RunStopped
+from delegation.errors import RunHandedOver, RunPaused
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.model import ReferenceCheck, TableSource
-from delegation.operations.behaviors.engines import HandOver, engine_of, spark_above
-from delegation.operations.behaviors.outcome import ending
+from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
+from delegation.operations.behaviors.outcome import TableEndings
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.details import OrphanDetails, segments_of
@@ -24,7 +23,7 @@ from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.outcome import success, withdrawn
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted
-from delegation.operations.orphans.errors import ReferencesNotIndexed, RemovalWithdrawn, no_role
+from delegation.operations.orphans.errors import RemovalWithdrawn, no_role, references_not_indexed
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.polaris.model import LoadedTable
@@ -33,12 +32,11 @@ from delegation.storage.listing.model import ListableStore
 from delegation.storage.listing.reports import ReportStore
 from delegation.storage.listing.tags import TagStore
 from delegation.storage.locations import split
-from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import AttemptEnding, run_attempt
+from delegation.tasks.work.work_errors import AttemptRunner
 from delegation.timestamps import isoformat
 from delegation.worksets.engines.choice import HandedToSpark
 
@@ -101,14 +99,14 @@ class OrphansBehavior:
         spark_above: int | None = None,
         leaves_plan: bool = False,
     ) -> OrphanContext:
-        """Return what an attempt needs; raise MalformedPayload, InvalidOption and ReferencesNotIndexed."""
+        """Return what attempts need; raise MalformedPayload, InvalidOption, GuardRefused (REFERENCES_NOT_INDEXED)."""
         orphans = TableOrphans.of(task)
         options = options_of(orphans.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         table_uuid = orphans.table.table_uuid.lower()
         neighbours, references = self.search(orphans.identifier, table_uuid, attempt, task)
         if references is None:
-            raise ReferencesNotIndexed
+            raise references_not_indexed()
         source, store = self.open_table(orphans.identifier)
         return OrphanContext(
             attempt=attempt,
@@ -151,52 +149,42 @@ class OrphansBehavior:
         return opened
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""
-        try:
-            return engine_of(task, self.settings)
-        except MalformedRecord:  # the attempt ends with it
-            return INLINE
+        """See TaskBehavior.prepare."""
+        return self._runs.prepare(task)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: remove in this process, and record the outcome, of a hand-over to Spark too."""
+        """See TaskBehavior.run: remove in this process."""
 
-        def removed() -> Task:
-            above = spark_above(task, self.settings)
+        def removed(above: int | None) -> Outcome:
             leaves_plan = above is not None and OrphanDetails.of(task).unplanned >= _UNPLANNED
             ctx = self.context(task, hand_over_at=hand_over_at, spark_above=above, leaves_plan=leaves_plan)
             try:
                 return self._removed(task, ctx, remove_orphan_files, INLINE)
-            except HandedToSpark:
-                # Before the attempt ends: one that is lost in between is continued with Spark, too.
-                HandOver(self.tasks).note(task, SPARK)
-                raise
-            except RunPaused:
+            except (HandedToSpark, RunPaused):
                 raise
             except RunHandedOver:
                 self._count_unplanned(task)
                 raise
 
-        return run_attempt(self.tasks, task, removed, lambda error: self._ending(task, error))
+        return self._runs.run(task, removed)
 
     def run_job(self, engine: OrphansFunction, task_id: str, attempt: int) -> Task:
-        """Run an engine in a Spark job, whose lease another process renews while it makes progress.
+        """Remove in a Spark job, which waits for the references if it began too late for those that are known.
 
-        It waits for the references if it began too late for those that are known. What follows a failure is chosen
-        anew: an inline attempt waits for the references, and hands over again.
-        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
+        Raises LeaseLost; see UpkeepRuns.run_job.
         """
-        handed = HandOver(self.tasks)
-        task = handed.begin_job(task_id, attempt)
 
-        def removed() -> Task:
-            held = handed.note(task, None)
-            ctx = replace(self.context(held), awaits_references=True)
-            return self._removed(held, ctx, engine, SPARK)
+        def removed(held: Task) -> Outcome:
+            return self._removed(held, replace(self.context(held), awaits_references=True), engine, SPARK)
 
-        return run_attempt(self.tasks, task, removed, lambda error: self._ending(task, error))
+        return self._runs.run_job(task_id, attempt, removed)
 
-    def _removed(self, task: Task, ctx: OrphanContext, remove: OrphansFunction, engine: str) -> Task:
-        """Remove, and record a success; without the lease nothing is recorded."""
+    @property
+    def _runs(self) -> UpkeepRuns:
+        return UpkeepRuns(AttemptRunner(self.tasks, TableEndings(self.hold, unheld=PLAN_KIND)), self.settings)
+
+    def _removed(self, task: Task, ctx: OrphanContext, remove: OrphansFunction, engine: str) -> Outcome:
+        """Remove, and return what a success writes, which a withdrawn policy is too."""
         try:
             result = remove(ctx)
         except RemovalWithdrawn as error:
@@ -204,9 +192,7 @@ class OrphansBehavior:
         else:
             segments = ctx.attempt.plan()
             summary, details = success(result, segments[-1] if segments else None)
-        return self.tasks.holding(task).leases.succeed(
-            task.task_id, task.attempt_count, summary, details=details, engine=engine
-        )
+        return summary, details, {"engine": engine}
 
     def _count_unplanned(self, task: Task) -> None:
         """Count an attempt that had a listing and no time left to make the plan; raise LeaseLost."""
@@ -217,10 +203,3 @@ class OrphansBehavior:
             return current.with_details({"unplanned": found.unplanned + 1}) if is_listed else current
 
         self.tasks.holding(task).writes.change(task.task_id, decide)
-
-    def _ending(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
-        if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != PLAN_KIND:
-            found = self.hold(task, error)
-            if found is not None:
-                return AttemptEnding(*found)
-        return ending(error)

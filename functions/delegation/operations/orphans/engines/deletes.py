@@ -1,10 +1,12 @@
-"""The engines that delete the chunks of a plan: this process, or Spark executors."""
+"""The engines that list a location, compare, and delete the chunks of a plan: this process, or Spark executors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from delegation.operations.orphans.context import OrphanContext, OrphanSettings
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
+from delegation.operations.orphans.planning.needed import NeededSet, SortedNeeded
+from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import split
 from delegation.worksets.engines.choice import EngineChoice
@@ -12,10 +14,20 @@ from delegation.worksets.engines.inline import Tally, Work
 
 
 class OrphanEngine(Protocol):
-    """Deletes chunks of a published plan."""
+    """Lists the parts of a location, compares what is listed, and deletes chunks of a published plan."""
 
     @property
     def name(self) -> EngineChoice: ...
+
+    def list_parts(
+        self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
+    ) -> Iterator[ListedProgress]:
+        """List parts from where they are; yield each when it is done, and count the files of others with `listed`."""
+        ...
+
+    def needed(self, ctx: OrphanContext) -> NeededSet:
+        """Return what gathers needed files for one comparison."""
+        ...
 
     def chunks_at_once(self, settings: OrphanSettings) -> int:
         """Return how many chunks are deleted between two looks at the table."""
@@ -30,6 +42,19 @@ class InlineOrphans:
     """OrphanEngine with threads of this process."""
 
     name: EngineChoice = "inline"
+
+    def list_parts(
+        self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
+    ) -> Iterator[ListedProgress]:
+        """See OrphanEngine.list_parts."""
+        lister = PartLister(
+            how, ctx.store, ctx.plans, ctx.attempt.checkpoint, recorded=lambda progress: listed(progress.files)
+        )
+        return lister.run(begun)
+
+    def needed(self, ctx: OrphanContext) -> NeededSet:
+        """See OrphanEngine.needed."""
+        return SortedNeeded(ctx)
 
     def chunks_at_once(self, settings: OrphanSettings) -> int:
         """See OrphanEngine.chunks_at_once."""

@@ -1,16 +1,199 @@
-"""The function that executors run for a removal of orphan files: delete chunks, each object as it was listed."""
+"""The functions that executors run for a removal of orphan files: list, compare, delete objects as they were listed.
+
+`worksets.engines.spark_tasks` describes what all such functions have in common.
+"""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple, Self
 
+from delegation.errors import DelegationError, RunStopped
+from delegation.iceberg.files import Row
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.executors import UNREAD, ReadNear
 from delegation.operations.orphans.context import random_id
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
+from delegation.operations.orphans.index import CandidateWriter, read_candidates
+from delegation.operations.orphans.planning.needed import OWN_FILES
+from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
+from delegation.operations.orphans.planning.subtraction import Rules, Subtraction, rows_of, write_rows
+from delegation.operations.orphans.spelling import Equal, joined_all
 from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.worksets.chunks import Chunk, paths_of
+from delegation.worksets.collection import collect_seldom
 from delegation.worksets.engines.inline import Tally, Work
+from delegation.worksets.engines.parts import ERROR, ManifestToRead, entries_of, name_of
 from delegation.worksets.engines.resources import ExecutorResources
-from delegation.worksets.engines.spark_tasks import DeleteChunks, plans_of, store_of
+from delegation.worksets.engines.shuffle import Gathered, Run, Spread, unpack
+from delegation.worksets.engines.spark_tasks import (
+    DeleteChunks,
+    Result,
+    checkpoint_of,
+    encode_error,
+    plans_of,
+    store_of,
+    try_of_task,
+)
+from delegation.worksets.errors import PlanLost
+
+
+@dataclass(frozen=True, slots=True)
+class ListOnExecutors:
+    """Maps numbers of `shares` (packed parts, each as it is so far) to one result per part, which says how far it is.
+
+    A part is listed up to `most_pages` at a time.
+    """
+
+    resources: ExecutorResources
+    identifier: TableIdentifier
+    how: PartsListing
+    most_pages: int
+    shares: tuple[bytes, ...]
+    task_id: str
+    attempt: int
+
+    def __call__(self, numbers: Iterable[int]) -> Iterator[Result]:
+        collect_seldom()
+        try:
+            lister = PartLister(
+                self.how,
+                store_of(self.resources, self.identifier),
+                plans_of(self.resources),
+                checkpoint_of(self.resources, self.task_id, self.attempt),
+                name=f"{try_of_task()}-",
+            )
+            for number in numbers:
+                begun = [ListedProgress.model_validate_json(one) for one in unpack(self.shares[number])]
+                for found in lister.run(begun, self.most_pages):
+                    yield {"listed": found.model_dump_json()}
+        except (DelegationError, RunStopped) as error:
+            yield {"error": encode_error(error)}
+
+
+OWN: Final = 0
+"""The number of the table itself among those whose manifests are read; others have the numbers after it."""
+LISTED, NEEDED = 1, 2
+"""Marks of rows that are compared: candidates (`subtraction.rows_of`), and texts of needed files."""
+LEFT, NOTE = 3, 4
+"""Marks of rows that are written: candidates (`Subtraction.orphans`), and a PartNote."""
+
+
+class BothSource(NamedTuple):
+    """What one task reads; chunks are (plan id, chunk as JSON).
+
+    `listed` chunks are of candidates. Needed are what `manifests` (number of the table, then as in ManifestToRead) and
+    `planned` chunks of other tasks name, and `paths` that the driver has read.
+    """
+
+    listed: Sequence[tuple[str, str]] = ()
+    manifests: Sequence[tuple[int, str, int, int | None, int | None]] = ()
+    planned: Sequence[tuple[str, str]] = ()
+    paths: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBoth:
+    """Yields the rows of a source: candidates and needed files. With `only_needed` chunks that are gone are left out.
+
+    What is missing, damaged or encrypted of the table itself is an error; `near` reads other tables' manifests.
+    """
+
+    resources: ExecutorResources
+    identifier: TableIdentifier
+    near: ReadNear
+    threads: int
+    equal: Equal
+    only_needed: bool
+
+    def __call__(self, stored: Sequence[Any]) -> Iterator[tuple[Sequence[Row], int]]:
+        source, plans = BothSource(*stored), plans_of(self.resources)
+        for plan_id, chunk in source.listed:
+            with suppress(PlanLost) if self.only_needed else nullcontext():
+                some = read_candidates(plans, plan_id, Chunk.model_validate_json(chunk))
+                yield rows_of(some, self.equal), LISTED
+        for plan_id, chunk in source.planned:
+            for paths in paths_of(plans, plan_id, [Chunk.model_validate_json(chunk)]):
+                yield self._needed(paths), NEEDED
+        yield self._needed(source.paths), NEEDED
+        listed = [(one[0], ManifestToRead(*one[1:])) for one in source.manifests]
+        own = [one for number, one in listed if number == OWN]
+        if own:
+            store = store_of(self.resources, self.identifier)
+            for entries in entries_of(store, own, OWN_FILES, threads=self.threads):
+                yield self._needed([path for path, _, _ in entries]), NEEDED
+        for rows, mark in self.near([one for one in listed if one[0] != OWN], NEEDED):
+            yield (rows if mark == UNREAD else self._needed([path for path, _, _ in rows])), mark
+
+    def _needed(self, paths: Sequence[str]) -> list[Row]:
+        return [(text, 0, 0) for text in joined_all(paths, self.equal)]
+
+
+class PartNote(NamedTuple):
+    """What one part came to, for the driver: how many are needed, why others stay, and what could not be read.
+
+    `stay` has for each code the number of files and the first paths, `unread` texts for NearTables.take.
+    """
+
+    part: int
+    needed: int
+    stay: Sequence[tuple[str, int, Sequence[str]]]
+    unread: Sequence[str]
+
+    @classmethod
+    def loaded(cls, text: str) -> Self:
+        """Return a note from the text of its row."""
+        return cls(*json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class SubtractParts:
+    """Maps the runs of one or more parts to runs of what is left, or of what is needed, by ranges of paths.
+
+    `ends` are the paths at which the ranges end but the last one. What else is known of a part is a row of NOTE.
+    """
+
+    rules: Rules
+    ends: tuple[str, ...]
+    only_needed: bool
+
+    def __call__(self, runs: Iterable[Run]) -> Iterator[Run]:
+        collect_seldom()
+        gathered = Gathered(runs)
+        spread = Spread(len(self.ends) + 1, part_of=lambda text: bisect_right(self.ends, text))
+        for part in gathered.parts:
+            errors = [(text, 0, 0) for text in islice(gathered.paths(part, ERROR), 1)]
+            if errors:
+                yield from spread.add(errors, ERROR)
+                continue
+            found = Subtraction(self.rules)
+            texts = ([text for text, _, _ in rows] for rows in gathered.rows(part, NEEDED))
+            compare = found.others if self.only_needed else found.orphans
+            for rows in compare(gathered.rows(part, LISTED), texts):
+                yield from spread.add(rows, LEFT)
+            stay = [(code, one.count, one.sample) for code, one in found.stay.items()]
+            note = PartNote(part, found.needed, stay, list(gathered.paths(part, UNREAD)))
+            yield from spread.add([(json.dumps(note), 0, 0)], NOTE)
+        yield from spread.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRanges:
+    """Writes what is left in a range of paths as chunks of a plan; returns these, and the notes of parts."""
+
+    resources: ExecutorResources
+    plan_id: str
+    chunk_paths: int
+
+    def __call__(self, runs: Gathered, part: int) -> Result:
+        name = name_of(part)
+        writer = CandidateWriter(plans_of(self.resources), self.plan_id, name, chunk_paths=self.chunk_paths)
+        chunks = write_rows(writer, runs.rows(part, LEFT))
+        return {"chunks": [one.model_dump(mode="json") for one in chunks], "notes": list(runs.paths(part, NOTE))}
 
 
 class DeleteOrphans(DeleteChunks):

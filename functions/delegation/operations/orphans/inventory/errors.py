@@ -4,22 +4,17 @@ from delegation.errors import GuardRefused, printable
 from delegation.operations.orphans.errors import OrphansError
 
 
-class InventoryRefused(GuardRefused):
-    """A report is not of what is at the table's location, or in a form that is not read."""
-
-    code = "INVENTORY_REFUSED"
-
-    def __init__(self, report: str, why: str) -> None:
-        super().__init__(f"orphan files are not taken from the inventory report {printable(report)}: {why}")
+def inventory_refused(report: str, why: str) -> GuardRefused:
+    """Return the error: a report is not of what is at the table's location, or in a form that is not read."""
+    return GuardRefused(
+        f"orphan files are not taken from the inventory report {printable(report)}: {why}", code="INVENTORY_REFUSED"
+    )
 
 
-class InventoryDamaged(OrphansError):
-    """A report is cut short, altered, or does not say what its manifest says."""
-
-    code = "INVENTORY_DAMAGED"
-
-    def __init__(self, what: str, why: str) -> None:
-        super().__init__(
-            f"the inventory report cannot be trusted: {printable(what)} {why}. Nothing was deleted; name another "
-            "report, or leave the option out and let the service list the location"
-        )
+def inventory_damaged(what: str, why: str) -> OrphansError:
+    """Return the error: a report is cut short, altered, or does not say what its manifest says."""
+    return OrphansError(
+        f"the inventory report cannot be trusted: {printable(what)} {why}. Nothing was deleted; name another "
+        "report, or leave the option out and let the service list the location",
+        code="INVENTORY_DAMAGED",
+    )

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, ValidationError
 
 from delegation.errors import printable
-from delegation.operations.orphans.inventory.errors import InventoryDamaged, InventoryRefused
+from delegation.operations.orphans.inventory.errors import inventory_damaged, inventory_refused
 from delegation.storage.locations import ObjectLocation
 
 MANIFEST_BYTES: Final = 8 * 1024 * 1024
@@ -84,36 +84,36 @@ def parse_manifest(
 ) -> InventoryReport:
     """Return the report of a manifest; `bucket` is the table's, `now` the store's time in seconds since 1970.
 
-    Raises InventoryDamaged for one that is not as S3 wrote it, and InventoryRefused for one of another bucket, in
-    another format, without a needed column, from the future or older than MOST_AGE.
+    Raises OrphansError (INVENTORY_DAMAGED) for one that is not as S3 wrote it, and GuardRefused (INVENTORY_REFUSED) for
+    one of another bucket, in another format, without a needed column, from the future or older than MOST_AGE.
     """
     if checksum.decode("ascii", "replace").strip().lower() != hashlib.md5(data, usedforsecurity=False).hexdigest():
-        raise InventoryDamaged(where.uri, f"has not the MD5 that its {CHECKSUM} names")
+        raise inventory_damaged(where.uri, f"has not the MD5 that its {CHECKSUM} names")
     try:
         found = _Manifest.model_validate_json(data)
     except ValidationError as error:
-        raise InventoryDamaged(where.uri, f"is no manifest: {_first_of(error)}") from None
+        raise inventory_damaged(where.uri, f"is no manifest: {_first_of(error)}") from None
     columns = _columns(where, found)
     if found.source != bucket:
-        raise InventoryRefused(
+        raise inventory_refused(
             where.uri, f"it is of the bucket {printable(found.source, 80)}, and the table is in {bucket}"
         )
     if found.destination.rpartition(":")[2] != where.bucket:
-        raise InventoryRefused(where.uri, "it was written to another bucket; name the manifest where S3 wrote it")
+        raise inventory_refused(where.uri, "it was written to another bucket; name the manifest where S3 wrote it")
     at = int(found.created) // 1000
     if at > now:
-        raise InventoryRefused(where.uri, "it is from the future, by the clock of the store")
+        raise inventory_refused(where.uri, "it is from the future, by the clock of the store")
     if now - at > MOST_AGE:
-        raise InventoryRefused(
+        raise inventory_refused(
             where.uri, f"it is {(now - at) // 86_400} days old, and {MOST_AGE // 86_400} are allowed"
         )
     files = tuple(ReportFile(one.key, one.size, one.md5) for one in found.files)
     if len({one.key for one in files}) < len(files):
-        raise InventoryDamaged(where.uri, "names a file twice")
+        raise inventory_damaged(where.uri, "names a file twice")
     for one in files:
         # The service's role may read more than reports, and the writer of this chose the names.
         if not is_below(f"s3://{where.bucket}/{one.key}", places):
-            raise InventoryDamaged(
+            raise inventory_damaged(
                 where.uri, f"names the file {one.key}, which is not where the operator allows reports"
             )
     return InventoryReport(where.uri, bucket, at, columns, files, hashlib.sha256(data).hexdigest())
@@ -121,20 +121,20 @@ def parse_manifest(
 
 def _columns(where: ObjectLocation, found: _Manifest) -> tuple[str, ...]:
     if found.version != _VERSION:
-        raise InventoryRefused(
+        raise inventory_refused(
             where.uri, f"its version is {printable(found.version, 40)}, and {_VERSION} alone is known"
         )
     if found.form != "CSV":
-        raise InventoryRefused(
+        raise inventory_refused(
             where.uri,
             f"its format is {printable(found.form, 40)}; only CSV is read, because the service has no reader of others",
         )
     columns = tuple(one.strip() for one in found.schema_.split(","))
     if len(set(columns)) < len(columns):
-        raise InventoryDamaged(where.uri, "names a column twice")
+        raise inventory_damaged(where.uri, "names a column twice")
     needed = (*_NEEDED, *(_OF_VERSIONS if set(_OF_VERSIONS) & set(columns) else ()))
     if missing := [one for one in needed if one not in columns]:
-        raise InventoryRefused(
+        raise inventory_refused(
             where.uri, f"it lacks {', '.join(missing)}; have the inventory's configuration include these fields"
         )
     return columns

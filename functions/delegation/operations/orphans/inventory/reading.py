@@ -19,7 +19,7 @@ from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.index import Candidate, CandidateWriter, ListedPart, candidates_of
-from delegation.operations.orphans.inventory.errors import InventoryDamaged, InventoryRefused
+from delegation.operations.orphans.inventory.errors import inventory_damaged, inventory_refused
 from delegation.operations.orphans.inventory.manifest import (
     CHECKSUM,
     LAG,
@@ -60,12 +60,12 @@ class _FileProgress(Stored):
 def read_report(ctx: OrphanContext, eligible: Eligible, plan_id: str, *, resume: bool = True) -> LocationListing:
     """Read the report that the options name, and store what may be an orphan; `resume` is as for `walk`.
 
-    The time of the listing is that at which S3 began the report. Raises InventoryRefused, InventoryDamaged and the
-    errors of the stores.
+    The time of the listing is that at which S3 began the report. Raises GuardRefused (INVENTORY_REFUSED), OrphansError
+    (INVENTORY_DAMAGED) and the errors of the stores.
     """
     uri, reports = ctx.options.inventory, ctx.reports
     if uri is None or reports is None:
-        raise InventoryRefused(uri or "", "this process reads no reports")
+        raise inventory_refused(uri or "", "this process reads no reports")
     look = look_at(ctx, eligible.root)
     report = _opened(ctx, reports, manifest_of(uri), eligible.root.bucket, look.now)
     return _Reading(ctx, eligible, plan_id, _Opened(report, reports, look), resume=resume).run()
@@ -77,9 +77,9 @@ def _opened(ctx: OrphanContext, reports: ReportStore, where: ObjectLocation, buc
         data = reports.read(where, limit=MANIFEST_BYTES)
         checksum = reports.read(beside, limit=_CHECKSUM_BYTES)
     except ObjectNotFound as error:
-        raise InventoryRefused(where.uri, f"it is not there, or not complete yet ({error})") from None
+        raise inventory_refused(where.uri, f"it is not there, or not complete yet ({error})") from None
     except FileTooLarge as error:
-        raise InventoryDamaged(where.uri, f"is larger than any that S3 writes ({error})") from None
+        raise inventory_damaged(where.uri, f"is larger than any that S3 writes ({error})") from None
     return parse_manifest(where, data, checksum, bucket=bucket, places=ctx.options.inventories, now=now)
 
 
@@ -114,7 +114,7 @@ class _Reading:
             parts += found.parts
             self._ctx.listed(total.files)
         if missing := sorted(self._witnesses - seen):
-            raise InventoryRefused(
+            raise inventory_refused(
                 self._report.uri,
                 f"it lacks {shown(missing)}, written long before it ({len(missing)} of {len(self._witnesses)} that "
                 "were looked at), so it is of another prefix, or from before a restore: name a later report, of a "
@@ -123,7 +123,7 @@ class _Reading:
         return LocationListing(total, self._report.at, self._sorted(parts))
 
     def _read(self, number: int, file: ReportFile) -> _FileProgress:
-        """Store the candidates of a file and record them; raise InventoryDamaged."""
+        """Store the candidates of a file and record them; raise OrphansError (INVENTORY_DAMAGED)."""
         writer, total, seen = self._writer(f"{number:05d}-"), ListedAmount(), set[str]()
         where = ObjectLocation(manifest_of(self._report.uri).bucket, file.key)
         try:
@@ -135,7 +135,7 @@ class _Reading:
                     seen |= self._witnesses.intersection(rows.keys)
                     writer.extend(self._candidates(rows.objects))
         except ObjectNotFound:
-            raise InventoryDamaged(file.key, "is not there") from None
+            raise inventory_damaged(file.key, "is not there") from None
         writer.flush()
         parts = (ListedPart(plan_id=self._plan_id, chunks=tuple(writer.chunks)),) if writer.chunks else ()
         found = _FileProgress(

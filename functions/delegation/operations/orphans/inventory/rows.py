@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
 
-from delegation.operations.orphans.inventory.errors import InventoryDamaged
+from delegation.operations.orphans.inventory.errors import inventory_damaged
 from delegation.operations.orphans.inventory.manifest import InventoryReport, ReportFile
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.sessions import time_of
@@ -27,7 +27,8 @@ class LocationRows(NamedTuple):
 
 
 def checked(pieces: Iterable[bytes], file: ReportFile) -> Generator[bytes]:
-    """Yield the pieces of a file; raise InventoryDamaged, at the end at the latest, if it is not that of the manifest.
+    """Yield the pieces of a file; raise OrphansError (INVENTORY_DAMAGED), at the end at the latest, if it is not that
+    of the manifest.
 
     So nothing may be made of the pieces before all of them came.
     """
@@ -39,18 +40,18 @@ def checked(pieces: Iterable[bytes], file: ReportFile) -> Generator[bytes]:
         md5.update(piece)
         yield piece
     if size != file.size:
-        raise InventoryDamaged(file.key, f"has not the {file.size} bytes that the manifest names")
+        raise inventory_damaged(file.key, f"has not the {file.size} bytes that the manifest names")
     if md5.hexdigest() != file.md5:
-        raise InventoryDamaged(file.key, "has not the MD5 that the manifest names")
+        raise inventory_damaged(file.key, "has not the MD5 that the manifest names")
 
 
 def lines_of(pieces: Iterable[bytes], file: ReportFile) -> Iterator[list[str]]:
-    """Yield the lines of a compressed file in lists; raise InventoryDamaged for one that is cut short or no text."""
+    """Yield lists of lines of a compressed file; raise OrphansError (INVENTORY_DAMAGED) if it is cut or no text."""
     rest = b""
     for block in _unpacked(pieces, file):
         whole, _, rest = (rest + block).rpartition(b"\n")
         if len(rest) > _LINE:
-            raise InventoryDamaged(file.key, f"has a row of more than {_LINE} bytes")
+            raise inventory_damaged(file.key, f"has a row of more than {_LINE} bytes")
         if whole:
             yield _text(whole, file)
     if rest:
@@ -61,7 +62,7 @@ def _text(data: bytes, file: ReportFile) -> list[str]:
     try:
         return data.decode().split("\n")
     except UnicodeDecodeError:
-        raise InventoryDamaged(file.key, "has rows that are not UTF-8") from None
+        raise inventory_damaged(file.key, "has rows that are not UTF-8") from None
 
 
 def _unpacked(pieces: Iterable[bytes], file: ReportFile) -> Iterator[bytes]:
@@ -72,7 +73,7 @@ def _unpacked(pieces: Iterable[bytes], file: ReportFile) -> Iterator[bytes]:
             try:
                 block = unpack.decompress(data, _BLOCK)
             except zlib.error:
-                raise InventoryDamaged(file.key, "cannot be unpacked") from None
+                raise inventory_damaged(file.key, "cannot be unpacked") from None
             if block:
                 yield block
             is_between = unpack.eof
@@ -83,11 +84,14 @@ def _unpacked(pieces: Iterable[bytes], file: ReportFile) -> Iterator[bytes]:
             if not data and len(block) < _BLOCK:
                 break
     if not is_between:
-        raise InventoryDamaged(file.key, "ends in the middle of its compressed rows")
+        raise inventory_damaged(file.key, "ends in the middle of its compressed rows")
 
 
 class RowReader:
-    """Reads the rows of a report that are below a prefix; raises InventoryDamaged for any that S3 does not write."""
+    """Reads the rows of a report that are below a prefix.
+
+    Raises OrphansError (INVENTORY_DAMAGED) for any that S3 does not write.
+    """
 
     def __init__(self, report: InventoryReport, prefix: str) -> None:
         self._report = report
@@ -108,7 +112,7 @@ class RowReader:
                 if not row:
                     continue
                 if len(row) != self._width or row[self._bucket] != self._report.bucket:
-                    raise InventoryDamaged(file.key, "has a row without the manifest's columns or of another bucket")
+                    raise inventory_damaged(file.key, "has a row without the manifest's columns or of another bucket")
                 # S3 writes a blank as + here, and a + as %2B.
                 key = unquote_plus(row[self._key], errors="strict")
                 if not key.startswith(self._prefix):
@@ -117,7 +121,7 @@ class RowReader:
                 if self._is_present(row, file):
                     found.objects.append(self._object(key, row))
         except (csv.Error, ValueError) as error:
-            raise InventoryDamaged(file.key, f"has a row that cannot be read ({type(error).__name__})") from None
+            raise inventory_damaged(file.key, f"has a row that cannot be read ({type(error).__name__})") from None
         return found
 
     def _is_present(self, row: Sequence[str], file: ReportFile) -> bool:
@@ -125,7 +129,7 @@ class RowReader:
             return True
         latest, marker = (row[at].lower() for at in self._version)
         if not {latest, marker} <= {"true", "false"}:
-            raise InventoryDamaged(file.key, "has a row that does not say whether it is of the latest version")
+            raise inventory_damaged(file.key, "has a row that does not say whether it is of the latest version")
         return latest == "true" and marker == "false"
 
     def _object(self, key: str, row: Sequence[str]) -> ListedObject:

@@ -3,51 +3,49 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 
-from delegation.iceberg.files import FileType, Row
+from delegation.iceberg.files import FileType
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.paths import ALL_KINDS, Spelling
-from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_limit, read_manifest_lists, refuse
+from delegation.iceberg.reach import Fetcher, read_manifest_lists
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.keeping.neighbours import ReadOnce, is_itself, is_near, reach_of_neighbour, small_files
+from delegation.keeping.neighbours import is_itself, is_near, small_files
 from delegation.keeping.neighbours import metadata_of as metadata_of_neighbour
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots, reads
-from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.orphans.context import Claim, OrphanContext
-from delegation.operations.orphans.errors import AreaLeftAlone, ClaimUnknown, LocationShared
+from delegation.operations.orphans.errors import AreaLeftAlone, LocationShared, claim_unknown
+from delegation.operations.orphans.index import Candidate
 from delegation.operations.orphans.place import Place, check_alone
-from delegation.operations.orphans.spelling import joined_all, overlap
+from delegation.operations.orphans.planning.needed import ANY_SPELLING, OWN_FILES, NeededSet, StoredParts
+from delegation.operations.orphans.planning.subtraction import Orphans, Rules
+from delegation.operations.orphans.spelling import overlap
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Root, Roots
-from delegation.worksets.chunks import Phase
 from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import CheckedNeighbour, PlanIndex, load_index, planned_paths
-from delegation.worksets.sorting import Sorter
-
-_ANY_SPELLING = Spelling(ALL_KINDS)
-_AT_A_TIME = 1_000
+from delegation.worksets.index import CheckedNeighbour, PlanIndex, load_index
 
 
 def metadata_of(table: LoadedTable) -> ParsedMetadata:
-    """Return the parsed metadata of a loaded table; raise CorruptMetadata, UnsupportedFormat."""
+    """Return the parsed metadata of a table; raise CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
     return parse_metadata(table.metadata_location, table.metadata)
 
 
 class KeepSet:
-    """The needed files as a sorted set of texts on disk, each a spelling of a path (`spelling.joined`).
+    """What is needed, and compared with candidates: it decides what that is, an engine's `needed` gathers it.
 
     Use it as a context manager. `left` are areas at the location in which every file stays; `manifests` are those of
     the table whose entries are in it. `check` is called with the size of what is to be read, and may raise.
     """
 
-    def __init__(self, ctx: OrphanContext, root: Root, check: Callable[[Size], object] = lambda _size: None) -> None:
+    def __init__(
+        self, ctx: OrphanContext, root: Root, needed: NeededSet, check: Callable[[Size], object] = lambda _size: None
+    ) -> None:
         self._ctx = ctx
         self._check = check
         self._root = root
-        self._files = Sorter(run_records=ctx.settings.run_records)
+        self._needed = needed
         self.checked: tuple[CheckedNeighbour, ...] = ()
         self.left = Roots(())
         self.manifests: frozenset[str] = frozenset()
@@ -56,11 +54,21 @@ class KeepSet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._files.__exit__()
+        self._needed.close()
 
-    def texts(self) -> Iterator[list[str]]:
-        """Yield the spellings in order, in lists; call it once, after all is added."""
-        return ([text for text, _, _ in rows] for rows in self._files.batches())
+    def subtracted(self, parts: StoredParts, plan_id: str, *, written_before: int | None = None) -> Orphans:
+        """Store the candidates that nothing needs as chunks of a plan, after all is added; see NeededSet.subtracted.
+
+        Those that were not written before a time, in seconds since 1970, stay.
+        """
+        return self._needed.subtracted(parts, plan_id, self._rules(written_before))
+
+    def needed_among(self, parts: StoredParts) -> Iterator[Candidate]:
+        """Yield the candidates that are needed, or may be, after all is added; chunks that are gone are left out."""
+        return chain.from_iterable(self._needed.needed_among(parts, self._rules()))
+
+    def _rules(self, written_before: int | None = None) -> Rules:
+        return Rules(self._ctx.options.mismatch, self.left.uris, written_before)
 
     def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
         """Add all that the table names, without entries of manifests whose files were added as `known`.
@@ -70,16 +78,14 @@ class KeepSet:
         """
         ctx, metadata = self._ctx, metadata_of(table)
         fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-        tolerance = Tolerance(refuse, _ANY_SPELLING)
         limit = ctx.settings.max_file_bytes
-        found = read_manifest_lists(metadata, fetcher, limit=limit, readable=lambda _path: True, tolerance=tolerance)
+        found = read_manifest_lists(metadata, fetcher, limit=limit, readable=lambda _path: True, tolerance=OWN_FILES)
         covered = covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
-        history = read_history(metadata, fetcher, reads(metadata, covered), tolerance)
-        read = [one for path, one in found.manifests.items() if path not in known]
-        self._check(Size.of(read, len(found.lists), threads=ctx.settings.read_threads))
-        self._add(small_files(metadata, history, found, _ANY_SPELLING))
-        wanted = [(path, read_limit(one, limit)) for path, one in found.manifests.items() if path not in known]
-        self._add(all_entries(fetcher, found.manifests, wanted, tolerance))
+        history = read_history(metadata, fetcher, reads(metadata, covered), OWN_FILES)
+        read = {path: one for path, one in found.manifests.items() if path not in known}
+        self._check(Size.of(read.values(), len(found.lists), threads=ctx.settings.read_threads))
+        self._needed.add_files(one.path for one in small_files(metadata, history, found, ANY_SPELLING))
+        self._needed.add_entries(read)
         self.manifests = frozenset(found.manifests)
 
     def add_others(self) -> None:
@@ -87,7 +93,7 @@ class KeepSet:
 
         An exempted table never counts as read: every file in its last known areas stays.
         """
-        ctx, unread, once = self._ctx, UnreadNeighbours(self._ctx), ReadOnce()
+        ctx = self._ctx
         equal, here = ctx.options.equal, Roots([self._root.uri])
         others = iter(ctx.neighbours(here))
         # The first one comes when the references are known: until then the catalog is asked for nothing.
@@ -120,14 +126,14 @@ class KeepSet:
             if overlaps and not one.exempt:
                 near.append(one)
         for neighbour in near:
-            self._add(reach_of_neighbour(ctx, neighbour, unread, once))
+            self._needed.add_neighbour(neighbour)
         self.checked = tuple(checked)
 
     def add_claims(self) -> None:
         """Add what plans of unfinished tasks have of this location.
 
-        Raises LocationShared for a task of another table there that has no plan yet, ClaimUnknown for one whose plan is
-        lost, and PlanTampered.
+        Raises LocationShared for a task of another table there that has no plan yet, OrphansError (CLAIM_UNKNOWN) for
+        one whose plan is lost, and PlanTampered.
         """
         here = Roots([self._root.uri])
         for claim in self._ctx.claims():
@@ -137,8 +143,7 @@ class KeepSet:
             if FileType.ORPHAN.value in index.counts:
                 continue  # two removals at once may find the same orphans, and either may delete them
             if here.overlaps(Roots((*index.roots, *index.taken))):
-                paths = planned_paths(self._ctx.plans, [index], tuple(Phase))
-                self._add((path, 0, 0) for path in paths)
+                self._needed.add_plan(index)
 
     def _index_of(self, claim: Claim) -> PlanIndex | None:
         """Return the plan of an unfinished task, None if it has none that concerns this location."""
@@ -151,13 +156,8 @@ class KeepSet:
             return load_index(self._ctx.plans, claim.segment)
         except PlanLost as error:
             if is_here:
-                raise ClaimUnknown(claim.what, claim.segment.id) from error
+                raise claim_unknown(claim.what, claim.segment.id) from error
             return None
-
-    def _add(self, rows: Iterable[Row]) -> None:
-        equal, left = self._ctx.options.equal, iter(rows)
-        while some := [path for path, _, _ in islice(left, _AT_A_TIME)]:
-            self._files.extend([(text, 0, 0) for text in joined_all(some, equal)])
 
     def _take_unreadable(self, one: NeighbourUnreadable) -> None:
         if one.is_other_format:

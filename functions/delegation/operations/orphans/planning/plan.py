@@ -8,12 +8,12 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
-from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, Stage, candidates_of
+from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, Stage
 from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
-from delegation.operations.orphans.planning.subtraction import Orphans, subtracted
-from delegation.operations.orphans.planning.walk import walk
+from delegation.operations.orphans.planning.subtraction import Orphans
+from delegation.operations.orphans.planning.walk import ListParts, walk
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Total
@@ -21,22 +21,28 @@ from delegation.worksets.index import store_index
 from delegation.worksets.marks import Marks
 
 
-def make_listing(ctx: OrphanContext, table: LoadedTable, *, resume: bool) -> tuple[OrphanIndex, PlanSegment]:
+def make_listing(
+    ctx: OrphanContext, table: LoadedTable, list_parts: ListParts, *, resume: bool
+) -> tuple[OrphanIndex, PlanSegment]:
     """List the table's location and store what may be an orphan, without publishing it; `resume` is as for `walk`."""
     metadata = metadata_of(table)
     check_allowed(metadata)
-    root = place_of(metadata)
+    root = place_of(metadata, ctx.options.location)
     age = int(age_of(ctx.options.older_than, metadata.properties).total_seconds())
     plan_id = ctx.new_plan_id()
-    how = walk if ctx.options.inventory is None else read_report
-    found = how(ctx, Eligible(root, age, hidden_partitions(table.metadata)), plan_id, resume=resume)
-    index = _index(ctx, table, metadata, plan_id, "listed").model_copy(
+    eligible = Eligible(root, age, hidden_partitions(table.metadata))
+    if ctx.options.inventory is None:
+        found = walk(ctx, eligible, plan_id, list_parts, resume=resume)
+    else:
+        found = read_report(ctx, eligible, plan_id, resume=resume)
+    index = _index(ctx, table, metadata, plan_id, "listed", elsewhere=ctx.options.location).model_copy(
         update={
             "listed": Total(files=found.total.files, bytes=found.total.bytes),
             "listed_at": found.at,
             "age": age,
             "parts": found.parts,
             "inventory": ctx.options.inventory or "",
+            "elsewhere": ctx.options.location or "",
         }
     )
     return index, store_index(ctx.plans, index)
@@ -45,14 +51,15 @@ def make_listing(ctx: OrphanContext, table: LoadedTable, *, resume: bool) -> tup
 def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep: KeepSet) -> OrphanIndex:
     """Return the plan of what nothing needs, without storing its index; its chunks are stored."""
     plan_id = ctx.new_plan_id()
-    parts = ((part.plan_id, part.chunks) for part in listing.parts)
-    found = subtracted(ctx, candidates_of(ctx.plans, parts), keep, plan_id)
-    fresh = _index(ctx, table, metadata_of(table), plan_id, "tagging" if ctx.options.quarantine else "planned")
+    found = keep.subtracted([(part.plan_id, part.chunks) for part in listing.parts], plan_id)
+    stage: Stage = "tagging" if ctx.options.quarantine else "planned"
+    fresh = _index(ctx, table, metadata_of(table), plan_id, stage, elsewhere=listing.elsewhere)
     kept = {
         "listed": listing.listed,
         "listed_at": listing.listed_at,
         "age": listing.age,
         "inventory": listing.inventory,
+        "elsewhere": listing.elsewhere,
     }
     return fresh.model_copy(update={**kept, **_found(found, keep)})
 
@@ -63,15 +70,14 @@ def reduced(
     """Return what is left of a published plan without what is needed, its chunks stored; None if none of it is needed.
 
     `metadata` is the table's as it is now: files stay that are too young for its property. Chunks that are deleted
-    already are left out. Raises AgeInvalid.
+    already are left out. Raises GuardRefused (AGE_INVALID).
     """
     age = int(age_of(timedelta(seconds=index.age), metadata.properties).total_seconds())
     done = Marks(ctx.plans, index.plan_id).done()
     chunks = [chunk for chunk in index.chunks if chunk.name not in done]
     plan_id = ctx.new_plan_id()
-    candidates = candidates_of(ctx.plans, [(index.plan_id, chunks)])
     written_before = index.listed_at - age if age > index.age else None
-    found = subtracted(ctx, candidates, keep, plan_id, written_before=written_before)
+    found = keep.subtracted([(index.plan_id, chunks)], plan_id, written_before=written_before)
     if not found.kept:
         return None
     return index.model_copy(
@@ -98,7 +104,15 @@ def _found(found: Orphans, keep: KeepSet) -> dict[str, object]:
     }
 
 
-def _index(ctx: OrphanContext, table: LoadedTable, metadata: ParsedMetadata, plan_id: str, stage: Stage) -> OrphanIndex:
+def _index(
+    ctx: OrphanContext,
+    table: LoadedTable,
+    metadata: ParsedMetadata,
+    plan_id: str,
+    stage: Stage,
+    *,
+    elsewhere: str | None,
+) -> OrphanIndex:
     covered = covered_roots(table, LENIENT_PATHS).uris if ctx.settings.vended else None
     return OrphanIndex(
         plan_id=plan_id,
@@ -112,7 +126,7 @@ def _index(ctx: OrphanContext, table: LoadedTable, metadata: ParsedMetadata, pla
         snapshots=len(metadata.snapshots),
         engine="inline",
         created_at=ctx.clock().isoformat(),
-        roots=(place_of(metadata).uri,),
+        roots=(place_of(metadata, elsewhere).uri,),
         covered=covered,
         outside=ctx.options.outside,
         chunks=(),

@@ -1,36 +1,37 @@
-"""Candidates minus what is needed: the plan, and a smaller one whenever something in it turns out to be needed."""
+"""Candidates minus what is needed: the plan, and a smaller one whenever something in it turns out to be needed.
+
+It is made of sorted rows, so it is the same in one process and in a task that has a part of all rows (`needed`).
+"""
 
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final, NamedTuple
 
 from delegation.iceberg.files import Row
-from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.errors import AgeTooShort, AreaLeftAlone, PrefixMismatch
 from delegation.operations.orphans.index import Candidate, CandidateWriter
-from delegation.operations.orphans.planning.keep import KeepSet
-from delegation.operations.orphans.spelling import END, MismatchMode, joined_all
+from delegation.operations.orphans.spelling import END, Equal, MismatchMode, joined_all
+from delegation.storage.locations import Roots
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.index import SAMPLE, Finding
-from delegation.worksets.sorting import Sorter
+
+_AFTER_END: Final = chr(ord(END) + 1)
+_KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code, AgeTooShort.code)
 
 
 @dataclass(slots=True)
-class _StayTally:
+class StayTally:
     """How many files stay for a reason that a finding names, and the first of them."""
 
     count: int = 0
     sample: list[str] = field(default_factory=list)
 
     def add(self, path: str) -> None:
+        """Count a file; they come in order."""
         self.count += 1
         if len(self.sample) < SAMPLE:
             self.sample.append(path)
-
-    def finding(self, code: str) -> list[Finding]:
-        return [Finding(code=code, count=self.count, sample=tuple(self.sample))] if self.count else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,57 +47,101 @@ class Orphans:
         return self.needed + sum(one.count for one in self.findings if one.code in _KEEP)
 
 
-_AFTER_END: Final = chr(ord(END) + 1)
-_KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code, AgeTooShort.code)
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What stays beside needed files: below `left` places (canonical, with a slash at the end), and with `mode`.
 
-
-def subtracted(
-    ctx: OrphanContext,
-    candidates: Iterable[list[Candidate]],
-    keep: KeepSet,
-    plan_id: str,
-    *,
-    written_before: int | None = None,
-) -> Orphans:
-    """Store the candidates that nothing needs as chunks of a plan; raise PrefixMismatch.
-
-    Those that were not written before a time, in seconds since 1970, stay. Memory is bounded by two sort runs and a
-    chunk.
+    Those that were not written before a time, in seconds since 1970, stay too. Plain values: executors are sent them.
     """
-    records = ctx.settings.run_records
-    needed, mismatched, left, young = 0, _StayTally(), _StayTally(), _StayTally()
-    mode = ctx.options.mismatch
-    with Sorter(run_records=records) as by_path, Sorter(run_records=records) as orphans:
-        for some in candidates:
-            by_path.extend(rows_of(some, ctx))
-        for rows in compared(by_path.batches(), keep.texts()):
-            needed += rows.needed
+
+    mode: MismatchMode
+    left: tuple[str, ...] = ()
+    written_before: int | None = None
+
+
+class Subtraction:
+    """What becomes of the candidates in sorted rows: those that nothing needs, and tallies of the others."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._left = Roots(rules.left)
+        self.needed = 0
+        self.stay = {code: StayTally() for code in _KEEP}
+
+    def orphans(self, batches: Iterable[list[Row]], texts: Iterable[list[str]]) -> Iterator[list[Row]]:
+        """Yield those that nothing needs as rows of `orphan_rows`, and count the others."""
+        mode, written_before = self._rules.mode, self._rules.written_before
+        mismatched, left, young = (self.stay[code] for code in _KEEP)
+        for rows in compared(batches, texts):
+            self.needed += rows.needed
+            found: list[Row] = []
             for text, modified, size in rows.left:
                 folded, _, path, etag = text.split(END)
                 if folded in rows.others and mode is not MismatchMode.DELETE:
                     mismatched.add(path)
-                elif keep.left.contains(path):
+                elif self._left.contains(path):
                     left.add(path)
                 elif written_before is not None and modified >= written_before:
                     young.add(path)
                 else:
-                    orphans.extend([(f"{path}{END}{etag}", modified, size)])
-        if mismatched.count and mode is MismatchMode.ERROR:
+                    found.append((f"{path}{END}{etag}", modified, size))
+            if found:
+                yield found
+
+    def others(self, batches: Iterable[list[Row]], texts: Iterable[list[str]]) -> Iterator[list[Row]]:
+        """Yield those that are needed, or may be, as `orphans` yields the others, and count nothing."""
+        for rows in compared(batches, texts):
+            nobodys = frozenset(rows.left)
+            found: list[Row] = []
+            for row in rows.rows:
+                text, modified, size = row
+                _, _, path, etag = text.split(END)
+                if row not in nobodys or self._left.contains(path):
+                    found.append((f"{path}{END}{etag}", modified, size))
+            if found:
+                yield found
+
+    def add(self, needed: int, stay: Iterable[tuple[str, int, Sequence[str]]], equal: Equal) -> None:
+        """Add the figures of a part of all rows, with the first paths of each code; other parts have other paths."""
+        self.needed += needed
+        for code, count, sample in stay:
+            tally = self.stay[code]
+            tally.count += count
+            # As if all had been compared in the order of their texts.
+            tally.sample = sorted((*tally.sample, *sample), key=lambda path: (joined_all([path], equal)[0], path))
+            del tally.sample[SAMPLE:]
+
+    def check(self) -> None:
+        """Raise PrefixMismatch if the rules refuse what was found."""
+        mismatched = self.stay[PrefixMismatch.code]
+        if mismatched.count and self._rules.mode is MismatchMode.ERROR:
             raise PrefixMismatch(mismatched.count, mismatched.sample)
-        writer = CandidateWriter(ctx.plans, plan_id, "", chunk_paths=ctx.settings.chunk_paths)
-        for batch in orphans.batches():
-            pairs = [(text.split(END), size, modified) for text, modified, size in batch]
-            writer.extend([Candidate(path, size, etag, modified) for (path, etag), size, modified in pairs])
-        writer.flush()
-    tallies = zip((mismatched, left, young), _KEEP, strict=True)
-    findings = tuple(chain.from_iterable(tally.finding(code) for tally, code in tallies))
-    return Orphans(tuple(writer.chunks), needed, findings)
+
+    def result(self, chunks: Iterable[Chunk]) -> Orphans:
+        """Return what is found, with the chunks of all orphans."""
+        tallies = ((code, self.stay[code]) for code in _KEEP)
+        findings = (Finding(code=code, count=one.count, sample=tuple(one.sample)) for code, one in tallies if one.count)
+        return Orphans(tuple(chunks), self.needed, tuple(findings))
 
 
-def rows_of(some: list[Candidate], ctx: OrphanContext) -> list[Row]:
+def write_rows(writer: CandidateWriter, batches: Iterable[list[Row]]) -> tuple[Chunk, ...]:
+    """Store sorted rows of Subtraction.orphans as chunks of candidates; return these."""
+    for batch in batches:
+        writer.extend(candidates_in(batch))
+    writer.flush()
+    return tuple(writer.chunks)
+
+
+def candidates_in(rows: Iterable[Row]) -> list[Candidate]:
+    """Return rows of Subtraction.orphans as candidates."""
+    pairs = [(text.split(END), size, modified) for text, modified, size in rows]
+    return [Candidate(path, size, etag, modified) for (path, etag), size, modified in pairs]
+
+
+def rows_of(some: list[Candidate], equal: Equal) -> list[Row]:
     """Return candidates as rows to compare: the text to join by, path and ETag with END between; time; size."""
     # A candidate's path is canonical and has neither # nor ?, so it has one spelling.
-    texts = joined_all([one.path for one in some], ctx.options.equal)
+    texts = joined_all([one.path for one in some], equal)
     return [
         (f"{text}{END}{path}{END}{etag}", modified, size)
         for text, (path, size, etag, modified) in zip(texts, some, strict=True)

@@ -9,23 +9,19 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import islice
 from typing import Final
 
 from delegation.errors import counted
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.errors import OperatorRoleRequired
-from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
+from delegation.operations.orphans.index import Candidate, OrphanIndex, load_plan
 from delegation.operations.orphans.planning.keep import KeepSet
-from delegation.operations.orphans.planning.subtraction import compared, rows_of
-from delegation.operations.orphans.spelling import END
 from delegation.storage.listing.tags import TagFound
 from delegation.storage.locations import split
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import SAMPLE, Finding
-from delegation.worksets.sorting import Sorter
 
 RELEASED: Final = "QUARANTINE_RELEASED"
 """The code of a finding: files that were tagged before are needed now, and lost the tag."""
@@ -54,22 +50,16 @@ def release_needed(ctx: OrphanContext, table_uuid: str, keep: KeepSet) -> tuple[
     if not plans:
         return ()
     found, sample = 0, list[str]()
-    with Sorter(run_records=ctx.settings.run_records) as by_path:
-        for index in plans:
-            # The chunks of a plan expire some moments before its index.
-            with suppress(PlanLost):
-                for some in candidates_of(ctx.plans, [(index.plan_id, index.chunks)]):
-                    ctx.attempt.checkpoint()
-                    by_path.extend(rows_of(some, ctx))
-        needed = _needed(by_path, keep)
-        locations = sorted({index.roots[0] for index in plans}, key=len, reverse=True)
-        with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="untag") as pool:
-            while batch := list(islice(needed, _BATCH)):
-                ctx.attempt.checkpoint()
-                tagged = pool.map(lambda one: _released(ctx, one, locations), batch)
-                paths = [one.path for one, was_tagged in zip(batch, tagged, strict=True) if was_tagged]
-                found += len(paths)
-                sample = [*sample, *paths][:SAMPLE]
+    # The chunks of a plan expire some moments before its index.
+    needed = keep.needed_among([(index.plan_id, index.chunks) for index in plans])
+    locations = sorted({index.roots[0] for index in plans}, key=len, reverse=True)
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="untag") as pool:
+        while batch := list(islice(needed, _BATCH)):
+            ctx.attempt.checkpoint()
+            tagged = pool.map(lambda one: _released(ctx, one, locations), batch)
+            paths = [one.path for one, was_tagged in zip(batch, tagged, strict=True) if was_tagged]
+            found += len(paths)
+            sample = [*sample, *paths][:SAMPLE]
     return (Finding(code=RELEASED, count=found, sample=tuple(sample)),) if found else ()
 
 
@@ -81,16 +71,6 @@ def _tagged_plans(ctx: OrphanContext, table_uuid: str) -> Iterator[OrphanIndex]:
             yield load_plan(ctx.plans, PlanSegment(record["plan"], record["sha256"]))
         except PlanLost:
             continue
-
-
-def _needed(by_path: Sorter, keep: KeepSet) -> Iterator[Candidate]:
-    for found in compared(by_path.batches(), keep.texts()):
-        left = frozenset(found.left)
-        for row in found.rows:
-            text, modified, size = row
-            _, _, path, etag = text.split(END)
-            if row not in left or keep.left.contains(path):
-                yield Candidate(path, size, etag, modified)
 
 
 def _released(ctx: OrphanContext, one: Candidate, locations: Iterable[str]) -> bool:

@@ -14,7 +14,8 @@ _NO_LIMITS: Final = Limits()
 
 
 def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, accepted: bool = False) -> PurgeOptions:
-    """Read a request's properties; raise InvalidOption or OptionNotAllowed, which name the property.
+    """Read a request's properties; raise InvalidOption or DelegationError (PROPERTY_NOT_ALLOWED), which name the
+    property.
 
     In a request that was already `accepted`, a value that is looser than today's settings is replaced by the setting.
     """

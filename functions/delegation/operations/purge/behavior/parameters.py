@@ -13,7 +13,7 @@ from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.options import DRY_RUN
 from delegation.wire.purges import PurgeRequest
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 
 
 class TablePurge(PurgeRequest):

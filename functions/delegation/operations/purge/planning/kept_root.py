@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from delegation.errors import GuardRefused
 from delegation.keeping import paths
-from delegation.operations.purge.errors import CredentialsDoNotCover, PathsOutsideTable, RootKept
+from delegation.operations.purge.errors import CredentialsDoNotCover, PathsOutsideTable
 from delegation.storage.base import PlanStore
 from delegation.worksets.chunks import Phase, stored_part
 from delegation.worksets.index import SAMPLE, Finding, PlanIndex
@@ -18,7 +18,8 @@ _NOTE = "; the current metadata file stays with them, and once the table is drop
 
 
 def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanIndex]) -> None:
-    """Raise PathsOutsideTable, CredentialsDoNotCover or RootKept for a plan that keeps the current metadata file.
+    """Raise PathsOutsideTable, CredentialsDoNotCover or GuardRefused (ROOT_KEPT) for a plan that keeps the current
+    metadata file.
 
     One that is kept for a live table is no reason, unless the plan deletes nothing and keeps other files for another.
     """
@@ -47,7 +48,9 @@ def _refusal(finding: Finding | None, index: PlanIndex, sample: Sequence[str]) -
         case Finding(code=paths.UNCOVERED):
             return CredentialsDoNotCover(finding.count, distinct, note=_NOTE)
         case _:
-            return RootKept(f"the table's current metadata file {index.metadata_location} is kept{_NOTE}")
+            return GuardRefused(
+                f"the table's current metadata file {index.metadata_location} is kept{_NOTE}", code="ROOT_KEPT"
+            )
 
 
 def _reason(plans: PlanStore, index: PlanIndex) -> str | None:

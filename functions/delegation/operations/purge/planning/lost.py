@@ -13,7 +13,7 @@ from typing import Final
 from delegation.iceberg.files import TableFile
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import Spelling
-from delegation.operations.purge.errors import MetadataReplaced
+from delegation.operations.purge.errors import metadata_replaced
 from delegation.operations.purge.planning.succession import check_not_replaced, continues
 from delegation.storage.base import PlanStore
 from delegation.worksets.attempt import PlanSegment, StepsDone
@@ -89,10 +89,10 @@ class LostPlan:
                     yield from read_chunk(plans, index.plan_id, chunk)
 
     def check_continues(self, plans: PlanStore, metadata: ParsedMetadata) -> None:
-        """Raise MetadataReplaced if the metadata does not continue the history from where the plan was made."""
+        """Raise GuardRefused (METADATA_REPLACED) if the metadata does not continue from where the plan was made."""
         check_not_replaced(plans, metadata, self.left)
         if self.done is not None and self.done.state and not self.left and not continues(metadata, self.done.state):
-            raise MetadataReplaced(
+            raise metadata_replaced(
                 f"the catalog names {metadata.path}, whose log does not have {self.done.state}, from where the purge "
                 "deleted; its plan is lost, so nothing tells which of these files are the table's"
             )

@@ -12,7 +12,7 @@ from typing import Final
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import RANK, FileType
 from delegation.iceberg.metadata import ParsedMetadata
-from delegation.operations.purge.errors import MetadataReplaced, TableStateMismatch
+from delegation.operations.purge.errors import metadata_replaced, table_state_mismatch
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import canonical
 from delegation.worksets.chunks import Phase, read_chunk
@@ -33,7 +33,8 @@ class StatedTable:
 
 
 def check_stated(stated: StatedTable | None, metadata: ParsedMetadata) -> None:
-    """Raise TableStateMismatch, which has both values, unless the table has or had what the caller states.
+    """Raise GuardRefused (TABLE_STATE_MISMATCH), which has both values, unless the table has or had what the caller
+    states.
 
     The location has to be the present one, the metadata file the present one or one of the metadata log, and the format
     version at most the present one, because a table is never set back to an older version.
@@ -41,15 +42,16 @@ def check_stated(stated: StatedTable | None, metadata: ParsedMetadata) -> None:
     if stated is None:
         return
     if _place(stated.location) != _place(metadata.location):
-        raise TableStateMismatch("location", stated.location, metadata.location)
+        raise table_state_mismatch("location", stated.location, metadata.location)
     if _place(stated.metadata_location) not in {_place(path) for path in (metadata.path, *metadata.former)}:
-        raise TableStateMismatch("metadata_location", stated.metadata_location, metadata.path)
+        raise table_state_mismatch("metadata_location", stated.metadata_location, metadata.path)
     if stated.format_version > metadata.format_version:
-        raise TableStateMismatch("format-version", str(stated.format_version), str(metadata.format_version))
+        raise table_state_mismatch("format-version", str(stated.format_version), str(metadata.format_version))
 
 
 def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> None:
-    """Raise MetadataReplaced if the metadata does not continue the table's history from where a segment was planned.
+    """Raise GuardRefused (METADATA_REPLACED) if the metadata does not continue the table's history from where a segment
+    was planned.
 
     The metadata log decides (Iceberg Table Spec, Table Metadata Fields): the clocks of the writers may differ. A plan
     has the former metadata files of its table, so a rollback to one, and a commit after a rollback, are recognized.
@@ -61,7 +63,7 @@ def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequ
         return
     own = {_place(metadata.path), *log}
     if _meets(own, plans, earlier) or _is_older(metadata, earlier):
-        raise MetadataReplaced(
+        raise metadata_replaced(
             f"the catalog names {metadata.path}, whose history does not continue from the planned "
             f"{earlier[-1].metadata_location}: the table was rolled back or restored; "
             "send a new purge if it is still to be deleted"

@@ -26,10 +26,9 @@ _ZONE: Final = "CRON_TZ="
 _FIELDS: Final = 5
 
 
-class BadSchedule(DelegationError):
-    """A time, an interval or a cron expression cannot be used; nothing was stored."""
-
-    code = "BAD_SCHEDULE"
+def bad_schedule(message: str) -> DelegationError:
+    """Return the error: a time, an interval or a cron expression cannot be used; nothing was stored."""
+    return DelegationError(message, code="BAD_SCHEDULE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +45,9 @@ class Recurrence:
 
     def __post_init__(self) -> None:
         if self.every is not None and self.cron is not None:
-            raise BadSchedule("a task recurs by an interval or by a cron expression, not by both")
+            raise bad_schedule("a task recurs by an interval or by a cron expression, not by both")
         if self.every is not None and self.every < timedelta(seconds=1):
-            raise BadSchedule(f"every: {self.every} is shorter than a second")
+            raise bad_schedule(f"every: {self.every} is shorter than a second")
         if self.cron is not None:
             _next_time(self.cron, datetime(2000, 1, 1, tzinfo=UTC))
 
@@ -74,7 +73,9 @@ class Recurrence:
 
 
 def _next_time(cron: str, after: datetime) -> datetime:
-    """Return the first time of an expression after a moment, in UTC; BadSchedule says what is wrong with it.
+    """Return the first time of an expression after a moment, in UTC.
+
+    DelegationError (BAD_SCHEDULE) says what is wrong with it.
 
     The library is imported here, because most processes never compute a time.
     """
@@ -82,16 +83,16 @@ def _next_time(cron: str, after: datetime) -> datetime:
 
     zone_name, _, expression = cron.removeprefix(_ZONE).partition(" ") if cron.startswith(_ZONE) else ("UTC", "", cron)
     if len(expression.split()) != _FIELDS:
-        raise BadSchedule(f"cron: {cron!r} does not have five fields: minute, hour, day, month, weekday")
+        raise bad_schedule(f"cron: {cron!r} does not have five fields: minute, hour, day, month, weekday")
     try:
         zone = UTC if zone_name == "UTC" else ZoneInfo(zone_name)
         return next(CronSim(expression, after.astimezone(zone))).astimezone(UTC)
     except (ZoneInfoNotFoundError, ValueError):
-        raise BadSchedule(f"cron: {cron!r} names the unknown time zone {zone_name!r}") from None
+        raise bad_schedule(f"cron: {cron!r} names the unknown time zone {zone_name!r}") from None
     except CronSimError as error:
-        raise BadSchedule(f"cron: {cron!r}: {error}") from None
+        raise bad_schedule(f"cron: {cron!r}: {error}") from None
     except StopIteration:
-        raise BadSchedule(f"cron: {cron!r} has no time in the next fifty years") from None
+        raise bad_schedule(f"cron: {cron!r} has no time in the next fifty years") from None
 
 
 def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task:

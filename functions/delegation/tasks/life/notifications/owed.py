@@ -1,6 +1,6 @@
-"""What the end of a task owes: an event, and the callbacks that its requests picked; pure functions, no I/O.
+"""What the end of a task announces: an event, and the callbacks that its requests picked; pure functions, no I/O.
 
-A task names its channels when it is submitted, so every process that ends it owes the same, whatever its settings.
+A task names its channels when it is submitted, so every process that ends it announces the same, whatever its settings.
 """
 
 import json
@@ -65,12 +65,12 @@ class Notification:
 
 
 def owed_by(rows: Iterable[Task]) -> tuple[Notification, ...]:
-    """Return what new versions of a task owe: each SUCCESS and FAILURE one notification for each of its channels."""
+    """Return what new versions of a task announce: each SUCCESS and FAILURE one notification for each channel."""
     return tuple(_notification(row, channel) for row in rows if row.is_terminal for channel in row.notify)
 
 
 def joined(task: Task, channels: Iterable[str]) -> tuple[Task, tuple[Notification, ...]]:
-    """Return the task with the channels of a request that attached to it, and what it owes them if it has ended.
+    """Return the task with the channels of a request that attached to it, and their notifications if it has ended.
 
     The task is the same if it has them already. The event of an end was owed when it ended.
     """

@@ -42,7 +42,7 @@ def callback_name(channel: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NotificationPolicy:
-    """What ends of tasks owe by default: nothing.
+    """What ends of tasks announce by default: nothing.
 
     `events`: an event on EventBridge for each end; `callbacks`: the URLs that a request may pick, by name;
     `private_addresses`: whether their hosts may have addresses that are not public. A delivery that fails is repeated
@@ -58,18 +58,13 @@ class NotificationPolicy:
 
     @property
     def is_on(self) -> bool:
-        """Whether an end of a task may owe anything."""
+        """Whether an end of a task may announce anything."""
         return self.events or bool(self.callbacks)
 
     @property
     def every_channel(self) -> tuple[str, ...]:
         """Return all channels that a task may have."""
         return (*((EVENT,) if self.events else ()), *map(callback_channel, sorted(self.callbacks)))
-
-    def channels(self, callback: str | None = None) -> tuple[str, ...]:
-        """Return the channels of a task, with those of the callback that its request picked."""
-        picked = () if callback is None else (callback_channel(callback),)
-        return (EVENT, *picked) if self.events else picked
 
     def wait_after(self, attempt: int) -> timedelta:
         """Return how long after the beginning of delivery `attempt` (from 1) the next one is due, if it failed."""

@@ -1,4 +1,4 @@
-"""What every store promises of notifications: stored with the end that owes them, found, changed and deleted."""
+"""What every store promises of notifications: stored with the end that announces them, found, changed and deleted."""
 
 import json
 from collections.abc import Callable
@@ -39,13 +39,13 @@ def running(store: TaskStore, channels: tuple[str, ...] = CHANNELS) -> Task:
 
 
 def ended(store: TaskStore, channels: tuple[str, ...] = CHANNELS) -> tuple[Task, list[Notification]]:
-    """A task that ended as FAILURE, and what it owes as the pure function says, in the order of the ids."""
+    """A task that ended as FAILURE, and what it announces as the pure function says, in the order of the ids."""
     task = running(store, channels)
     done = store.apply(Advance(task, failed(task, NOW + MINUTE)))
     return done, sorted(owed_by([done]), key=lambda owed: owed.notification_id)
 
 
-def an_end_stores_what_it_owes(store: TaskStore, owed: NotificationStore) -> None:
+def an_end_stores_what_it_announces(store: TaskStore, owed: NotificationStore) -> None:
     task = running(store)
     assert not owed.notifications_of(task.task_id)
     done = store.apply(Advance(task, failed(task, NOW + MINUTE)))
@@ -57,14 +57,14 @@ def an_end_stores_what_it_owes(store: TaskStore, owed: NotificationStore) -> Non
     assert owed.notification(task.task_id, "another") is None
 
 
-def an_end_that_nobody_asked_for_owes_nothing(store: TaskStore, owed: NotificationStore) -> None:
+def an_end_that_nobody_asked_for_announces_nothing(store: TaskStore, owed: NotificationStore) -> None:
     task, found = ended(store, ())
     assert found == []
     assert not owed.notifications_of(task.task_id)
     assert not owed.notifications(OWED, FAR)
 
 
-def a_refused_end_owes_nothing(store: TaskStore, owed: NotificationStore) -> None:
+def a_refused_end_announces_nothing(store: TaskStore, owed: NotificationStore) -> None:
     task = running(store)
     store.apply(Revise(task, touched(task, dispatches=task.dispatches.evolve(count=1))))
     with pytest.raises(Exception, match="revision"):
@@ -72,7 +72,7 @@ def a_refused_end_owes_nothing(store: TaskStore, owed: NotificationStore) -> Non
     assert not owed.notifications_of(task.task_id)
 
 
-def a_passed_end_owes_too(store: TaskStore, owed: NotificationStore) -> None:
+def a_passed_end_announces_too(store: TaskStore, owed: NotificationStore) -> None:
     """The run of a recurring task ends and is submitted again in one write."""
     task = running(store)
     end = succeeded(task, NOW + MINUTE)
@@ -81,7 +81,7 @@ def a_passed_end_owes_too(store: TaskStore, owed: NotificationStore) -> None:
     assert {one.version for one in owed.notifications_of(task.task_id)} == {end.version}
 
 
-def an_end_repeated_with_its_nonce_owes_nothing_more(store: TaskStore, owed: NotificationStore) -> None:
+def an_end_repeated_with_its_nonce_announces_nothing_more(store: TaskStore, owed: NotificationStore) -> None:
     """An answer that was lost must not bring back what was delivered meanwhile."""
     task = running(store)
     change = Advance(task, failed(task))
@@ -92,7 +92,7 @@ def an_end_repeated_with_its_nonce_owes_nothing_more(store: TaskStore, owed: Not
     assert not owed.notifications_of(task.task_id)
 
 
-def each_end_owes_notifications_of_its_own(store: TaskStore, owed: NotificationStore) -> None:
+def each_end_announces_notifications_of_its_own(store: TaskStore, owed: NotificationStore) -> None:
     task, first = ended(store)
     again = store.apply(Advance(task, resubmitted(task, NOW + HOUR)))
     held = store.apply(Advance(again, started(acquired(again, now=NOW + HOUR)).evolve(version=again.version + 1)))
@@ -219,12 +219,12 @@ def a_receiver_is_stored_under_the_revision_that_was_read(store: TaskStore, owed
 
 
 CHECKS: tuple[NotificationCheck, ...] = (
-    an_end_stores_what_it_owes,
-    an_end_that_nobody_asked_for_owes_nothing,
-    a_refused_end_owes_nothing,
-    a_passed_end_owes_too,
-    an_end_repeated_with_its_nonce_owes_nothing_more,
-    each_end_owes_notifications_of_its_own,
+    an_end_stores_what_it_announces,
+    an_end_that_nobody_asked_for_announces_nothing,
+    a_refused_end_announces_nothing,
+    a_passed_end_announces_too,
+    an_end_repeated_with_its_nonce_announces_nothing_more,
+    each_end_announces_notifications_of_its_own,
     what_is_owed_outlives_its_task_and_another_of_its_id,
     expect_stores_what_a_late_caller_is_owed,
     what_is_due_is_found_oldest_first,

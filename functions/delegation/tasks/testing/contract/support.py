@@ -11,7 +11,7 @@ import pytest
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
-from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange, TaskStore, row_of
+from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange, TaskStore
 from delegation.tasks.testing.builders import (
     HOUR,
     MINUTE,
@@ -63,7 +63,7 @@ def rows(store: TaskStore, task_id: str) -> list[Task]:
 
 def row(task: Task) -> Task:
     """Return the row of a version: everything but its place in the index, and errors of former attempts."""
-    return row_of(task)
+    return task.row
 
 
 def refused(store: TaskStore, change: TaskChange, error: type[Exception]) -> Task | None:

@@ -1,10 +1,10 @@
 """`TaskHooks`: what a process knows of its tasks beyond their policies, and whom it informs of their changes."""
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from delegation.identifiers import new_nonce
 from delegation.tasks.life.lease import execution_of
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications.owed import Notification
@@ -44,11 +44,6 @@ class JobsLeftToSweeper(NoExternalJobs):
         """See ExternalJobs.end: an execution, named after the task, starts its job before recording it."""
         by_execution = execution_of(task.lease.owner, task.task_id)
         return super().end(task) and (task.engine == INLINE or not by_execution)
-
-
-def new_nonce() -> str:
-    """Return a new nonce for one write; it fits a DynamoDB ClientRequestToken (36 characters)."""
-    return str(uuid.uuid4())
 
 
 def ignored(_task: Task) -> None:

@@ -60,7 +60,10 @@ class Leases:
         return self._writes.change(task_id, lambda task, now: t.start(task, attempt, now, effects=effects))
 
     def pending_result(self, task: Task, result: str) -> str:
-        """Return what the record holds of a result; raises ResultTooLarge, and what the record bucket raises."""
+        """Return what the record holds of a result.
+
+        Raises DelegationError (RESULT_TOO_LARGE), and what the record bucket raises.
+        """
         return kept_results.pending(self._reads.results, task, result)
 
     def succeed(
@@ -119,7 +122,7 @@ class Leases:
     def adopt(self, task_id: str, attempt: int, child: Task, *, nameless: bool = False) -> Task:
         """Record a child before it is created, and return its first version; see `transitions.adopt`.
 
-        It may be repeated. Raises WaitsForItself for a child that would wait for its parent.
+        It may be repeated. Raises DelegationError (WAITS_FOR_ITSELF) for a child that would wait for its parent.
         """
         return self.adopt_all(task_id, attempt, ((child, nameless),))[0]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from delegation.tasks.errors import TaskNotFound, WaitsForItself
+from delegation.tasks.errors import TaskNotFound, waits_for_itself
 from delegation.tasks.life.declared.recurrence import FORGIVEN
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores import results as kept_results
@@ -143,12 +143,12 @@ def awaited(
 
 
 def refuse_circles(tasks: TaskReads, parent: Task, child_ids: Sequence[str]) -> None:
-    """Raise WaitsForItself if a child is the parent itself or awaits it, over any number of generations."""
+    """Raise DelegationError (WAITS_FOR_ITSELF) if a child is the parent, or awaits it by any number of others."""
     if parent.task_id in child_ids:
-        raise WaitsForItself(parent.task_id, parent.task_id)
+        raise waits_for_itself(parent.task_id, parent.task_id)
     children = list(tasks.find_many(child_ids).values())
     for child in _ancestors_among(tasks, parent, children):
-        raise WaitsForItself(parent.task_id, child.task_id)
+        raise waits_for_itself(parent.task_id, child.task_id)
 
 
 def awaiting(tasks: TaskReads, child: Task) -> Iterator[Task]:

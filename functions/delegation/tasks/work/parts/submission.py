@@ -2,21 +2,30 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists, TaskNotFound
-from delegation.tasks.life import decisions
+from delegation.errors import DelegationError
+from delegation.tasks.errors import (
+    RevisionConflict,
+    StaleTask,
+    StoreUnavailable,
+    TaskExists,
+    TaskNotFound,
+)
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.declared import recurrence
-from delegation.tasks.life.model import Caller, LanePlace, Status, Task
-from delegation.tasks.life.sizes import require_payload
+from delegation.tasks.life.model import Caller, Labels, LanePlace, Status, Task
 from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.parts.writes import RACES, WriteLoop
+
+MOST_PAYLOAD: Final = 131_072
+"""Bytes of a task's payload, which every version of the task holds (tasks.stores.results: what fits into an item)."""
 
 
 class TaskSubmission:
-    """Makes, stores and sends tasks; raises TaskPayloadTooLarge and the store's errors."""
+    """Makes, stores and sends tasks; raises DelegationError (TASK_PAYLOAD_TOO_LARGE) and the store's errors."""
 
     def __init__(self, writes: WriteLoop) -> None:
         self._writes = writes
@@ -32,6 +41,7 @@ class TaskSubmission:
         synchronous: bool = False,
         at: datetime | None = None,
         traits: Traits | None = None,
+        labels: Labels | None = None,
         deadline: timedelta | None = None,
         callback: str | None = None,
         **fields: Any,
@@ -39,15 +49,15 @@ class TaskSubmission:
         """Return version 1 of a task due `at` or now, not stored; a dispatch now is counted if this process does it.
 
         With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
-        replace those that its task type finds in the payload. `deadline` is its behavior's, which a property of the
-        task type precedes. `callback` names the callback that its end owes. Raises TaskPayloadTooLarge, before anything
-        is stored.
+        and `labels` replace those that its task type finds in the payload. `deadline` is its behavior's, which a
+        property of the task type precedes. `callback` names the callback that its end announces. Raises
+        DelegationError (TASK_PAYLOAD_TOO_LARGE), before anything is stored.
         """
         now = self._writes.clock()
         task = Task(
             task_id=task_id,
             task_type=task_type,
-            task_payload=require_payload(task_type, payload),
+            task_payload=_checked_payload(task_type, payload),
             received_timestamp=now,
             created_ts=now,
             last_status_change_ts=now,
@@ -56,10 +66,11 @@ class TaskSubmission:
             synchronous=synchronous,
             deadline_ts=self._policies.deadline(task_type, max(at or now, now), own=deadline),
             nonce=self._writes.hooks.nonce(),
-            notify=self._policies.notifications.channels(callback),
+            notify=self._policies.channels(callback),
             **fields,
         )
-        return self._to_be_dispatched(self._types.labelled(task), now, traits)
+        labelled = self._types.labelled(task) if labels is None else task.evolve(**labels.keys())
+        return self._to_be_dispatched(labelled, now, traits)
 
     def resubmitted(
         self,
@@ -79,13 +90,13 @@ class TaskSubmission:
         """Return the next version of a terminal task that is submitted again for `at` or now, not stored.
 
         `resumes` is whether it resumes where it stopped, and `deadline_ts` when it has to be done; with None the rules
-        and the policies of its task type decide. `payload_version` is that of `payload`. The end owes `callback`, not
-        those of earlier submissions.
+        and the policies of its task type decide. `payload_version` is that of `payload`. The end announces `callback`,
+        not those of earlier submissions.
         """
         again = t.resubmit(
             task,
             now,
-            payload=require_payload(task.task_type, payload),
+            payload=_checked_payload(task.task_type, payload),
             synchronous=synchronous,
             grace=self._policies.dispatch.grace,
             restarted=self._types.restarted(task, resumes=resumes),
@@ -95,7 +106,7 @@ class TaskSubmission:
             at=None if at is None else max(at, now),
             repeats=t.repeats_so_far(task, now) + 1 if t.is_repeat(task, payload) else None,
         )
-        channels = self._policies.notifications.channels(callback)
+        channels = self._policies.channels(callback)
         again = again if again.notify == channels else again.evolve(notify=channels)
         return self._to_be_dispatched(self._types.labelled(again), now, traits)
 
@@ -174,10 +185,25 @@ class TaskSubmission:
                 return task
             if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > now:
                 return task.evolve(due_at=task.next_scheduled_run_ts)
-            if self._writes.messages.are_polled:
+            if isinstance(self._writes.messages.queue, NoDispatchQueue):
                 return task.evolve(due_at=now)
-            return decisions.dispatch(task, now, dispatch)
+            return dispatch.counted(task, now)
         lane = Lane.of(task.task_type, traits or self._types.traits(task)).text
         if task.synchronous:
             return task.evolve(admission=LanePlace(lane=lane, admitted_ts=now), due_at=dispatch.due_after(now))
         return t.queued(task, lane, now)
+
+
+def _checked_payload(task_type: str, payload: str) -> str:
+    """Return a payload that fits beside result, report and error texts.
+
+    Raises DelegationError (TASK_PAYLOAD_TOO_LARGE).
+    """
+    size = len(payload.encode())
+    if size > MOST_PAYLOAD:
+        raise DelegationError(
+            f"the payload of a {task_type} has {size:,} bytes of at most {MOST_PAYLOAD:,}; store what is large "
+            "elsewhere and pass its name",
+            code="TASK_PAYLOAD_TOO_LARGE",
+        )
+    return payload

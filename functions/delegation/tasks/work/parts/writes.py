@@ -167,7 +167,7 @@ class WriteLoop:
 
     def notifying(self, task: Task) -> Task:
         """Return a task that is submitted again, with the channels that it had and those of this deployment's tasks."""
-        channels = tuple(dict.fromkeys((*task.notify, *self.policies.notifications.channels())))
+        channels = tuple(dict.fromkeys((*task.notify, *self.policies.channels())))
         return task if channels == task.notify else task.evolve(notify=channels)
 
     def ended_attempt(self, task: Task) -> int | None:

@@ -308,10 +308,14 @@ FRAMING: Final[dict[str, Case]] = {
     "a length after a transfer coding": framing(
         LENGTH, POST + CHUNKED + b"Content-Length: 4\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n"
     ),
-    "two transfer codings": framing("chunked", POST + CHUNKED + b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n"),
-    "a list of transfer codings": framing("chunked", POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+    "two transfer codings": framing(
+        "Transfer-Encoding", POST + CHUNKED + b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n"
+    ),
+    "a list of transfer codings": framing(
+        "Transfer-Encoding", POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
+    ),
     "a transfer coding that is nearly chunked": framing(
-        "chunked", POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"
+        "Transfer-Encoding", POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"
     ),
     "a space before a transfer coding's colon": framing(
         "header", POST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n"
@@ -323,22 +327,24 @@ FRAMING: Final[dict[str, Case]] = {
     "a chunk that is longer than its size": framing("chunk", POST + CHUNKED + b"\r\n2\r\n{}XX\r\n0\r\n\r\n"),
     "a chunk without an end": framing("chunk", POST + CHUNKED + b"\r\n2\r\n{}0\r\n\r\n"),
     "bytes": framing("request line", b"\x00\x01\x02\x03"),
-    "bytes beyond ASCII": framing("request line", b"\xff\xfe\xfd"),
+    "bytes beyond ASCII": framing("request line", b"\xff\xfe\xfd\r\n\r\n"),
     "TLS inside TLS": framing("request line", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
     "no HTTP": framing("request line", b"HELLO\r\n\r\n"),
-    "HTTP/0.9": framing("HTTP/1.1", b"GET /\r\n\r\n"),
+    "HTTP/0.9": framing("request line", b"GET /\r\n\r\n"),
     "HTTP/2 inside TLS": framing("request line", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     "another version": framing("request line", b"GET / HTTP/9.9\r\n\r\n"),
     "something else than a version": framing("request line", b"GET / rubbish\r\n\r\n"),
     "a NUL in the request line": framing("request line", b"GET /\x00 HTTP/1.1\r\n\r\n"),
-    "a request line of 70,000 bytes": framing("request line", b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n"),
+    "a request line of 70,000 bytes": framing("too long", b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n"),
     "a header without a colon": framing("header", b"GET / HTTP/1.1\r\nrubbish\r\n\r\n"),
     "a space before a header's colon": framing("header", b"GET / HTTP/1.1\r\nContent-Length : 3\r\n\r\nabc"),
-    "a folded header": framing("header", b"GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n"),
+    "a folded header": framing("header", b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n folded\r\n\r\n"),
     "a NUL in a header": framing("header", b"GET / HTTP/1.1\r\nA: \x00\r\n\r\n"),
     "a header without a name": framing("header", b"GET / HTTP/1.1\r\n: b\r\n\r\n"),
     "a header with a carriage return inside": framing("header", b"GET / HTTP/1.1\r\nA: b\rX: c\r\n\r\n"),
-    "200 headers": framing("header", b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n"),
+    "10,000 headers": framing("too long", b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 10_000 + b"\r\n"),
+    "no host": framing("Host", b"GET / HTTP/1.1\r\nA: b\r\n\r\n"),
+    "two hosts": framing("Host", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
 }
 
 CHAPTERS: Final = {

@@ -10,7 +10,7 @@ import pytest
 from delegation.errors import DelegationError
 from delegation.operations.expiry.behavior.outcome import success
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
-from delegation.operations.expiry.errors import RefLost, RestOfPlanLost
+from delegation.operations.expiry.errors import ExpiryError, RefLost
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.permission import Withdrawn
 from delegation.operations.expiry.phases import expire_snapshots
@@ -20,6 +20,7 @@ from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import planned_paths
+from tests.kit.errors import coded
 from tests.unit.operations.expiry.tables import identifier
 from tests.unit.operations.expiry.test_orders import (
     COMMIT,
@@ -221,7 +222,7 @@ def test_an_approved_plan_that_loses_a_part_after_its_commit_says_what_stays_and
     ctx = story.world.context(story.table, execute_plan=dry.plan_ids[0])
     story.world.catalogs[-1].before[at] = lambda: lose_parts(story, "META-")
 
-    with pytest.raises(RestOfPlanLost) as raised:
+    with pytest.raises(ExpiryError, check=coded("EARLIER_PLAN_LOST")) as raised:
         expire_snapshots(ctx)
 
     assert "delegation orphans scan" in str(raised.value)
@@ -259,6 +260,7 @@ def test_an_approved_plan_whose_index_is_lost_is_known_by_the_notes_of_its_commi
 
     said = {LOAD: "make a new plan", SEND: "may be removed", LOOK: "are removed"}[at]
     assert said in str(raised.value)
-    assert isinstance(raised.value, PlanLost if at == LOAD else RestOfPlanLost)
+    assert isinstance(raised.value, PlanLost) == (at == LOAD)
+    assert raised.value.code == (PlanLost.code if at == LOAD else "EARLIER_PLAN_LOST")
     assert before - story.lake.uris() == set()
     assert story.world.commits() == (at == LOOK)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
-from delegation.keeping.errors import GcDisabled, TableProtected
-from delegation.operations.expiry.errors import CommitRefused
+from delegation.errors import DelegationError, GuardRefused
+from delegation.operations.expiry.errors import ExpiryError
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.planning.reach import metadata_of
@@ -18,6 +17,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import PlanTampered
+from tests.kit.errors import coded
 from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.expiry.test_orders import (
     COMMIT,
@@ -50,8 +50,8 @@ def guarded(story: Story) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("at", range(1, LAST + 1))
-@pytest.mark.parametrize(("name", "error"), [("gc.enabled", GcDisabled), ("delegation.protected", TableProtected)])
-def test_no_step_begins_after_a_guard_is_set(name: str, error: type[DelegationError], at: int) -> None:
+@pytest.mark.parametrize(("name", "code"), [("gc.enabled", "GC_DISABLED"), ("delegation.protected", "TABLE_PROTECTED")])
+def test_no_step_begins_after_a_guard_is_set(name: str, code: str, at: int) -> None:
     story = Story()
     run = guarded(story)
     seen: list[set[str]] = []
@@ -62,7 +62,7 @@ def test_no_step_begins_after_a_guard_is_set(name: str, error: type[DelegationEr
 
     story.world.catalogs[-1].before[at] = protect
 
-    with pytest.raises(error):
+    with pytest.raises(GuardRefused, check=coded(code)):
         run()
 
     assert seen[0] - story.lake.uris() == set()
@@ -279,7 +279,7 @@ def test_a_commit_that_the_catalog_refuses_as_invalid_is_not_repeated() -> None:
 
     story.world.catalogs[-1].commit_table = refuse  # type: ignore[method-assign]
     before = story.lake.uris()
-    with pytest.raises(CommitRefused, match="Polaris answered 400"):
+    with pytest.raises(ExpiryError, check=coded("COMMIT_REFUSED"), match="Polaris answered 400"):
         expire_snapshots(ctx)
     assert (len(sent), before - story.lake.uris()) == (1, set())
 

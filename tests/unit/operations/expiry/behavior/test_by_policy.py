@@ -13,7 +13,7 @@ from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.kinds import runs
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from delegation.wiring.types import TYPES
 from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
 

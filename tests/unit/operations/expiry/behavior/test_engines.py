@@ -9,20 +9,17 @@ import pytest
 
 from delegation.operations.behaviors.engines import engine_of, spark_above
 from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.kinds import KIND
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpirySettings
+from delegation.operations.expiry.engines.inline import InlineExpiry
 from delegation.operations.expiry.phases import ExpiryRun
 from delegation.orchestration.step_input import Step
 from delegation.polaris.errors import PolarisForbidden
-from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.memory import Killed
-from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.wiring.types import TYPES
 from delegation.worksets.engines.choice import EngineChoice, HandedToSpark, engine_for
-from delegation.worksets.engines.deleting import InlineDeletes
 from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
 from tests.unit.operations.expiry.test_orders import COMPARE_REFS, Story
 from tests.unit.operations.expiry.world import SMALL
@@ -33,7 +30,7 @@ from tests.unit.tasks.builders import submitted
 SETTINGS = ExpirySettings(inline_max_files=100)
 
 
-class InJob(InlineDeletes):
+class InJob(InlineExpiry):
     """The deletes of a job, in this process."""
 
     name: EngineChoice = "spark"
@@ -150,62 +147,13 @@ def test_no_limit_of_the_operator_means_that_of_purges() -> None:
         assert getattr(ExpirySettings(), name) == getattr(PurgeSettings(), name)
 
 
-def test_a_plan_above_the_limit_is_committed_inline_and_deleted_by_a_job(world: SparkWorld) -> None:
-    before, ids = world.files(), {one.snapshot_id for one in world.lake.table("t").snapshots()}
-    seen: list[tuple[set[str], int]] = []
-    world.before_job = lambda: seen.append((before - world.files(), world.commits.made))
-
+def test_a_plan_above_the_limit_is_committed_inline_before_its_job_begins(world: SparkWorld) -> None:
+    ids = {one.snapshot_id for one in world.lake.table("t").snapshots()}
+    seen: list[int] = []
+    world.before_job = lambda: seen.append(world.commits.made)
     task = world.expire("t")
-
-    assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
-    [(name, arguments)] = world.jobs.started
-    assert name == f"{task.task_id}-{task.attempt_count}"
-    assert arguments == ["--task-id", task.task_id, "--attempt", str(task.attempt_count)]
-    assert world.jobs.folders == [(task.task_id, f"results/{task.task_id}", "lost-refs")]
-    assert seen == [(set(), 1)]
-    assert world.commits.made == 1
-    details = ExpiryDetails.of(task)
-    assert details.files_deleted == len(before - world.files()) > 1
-    assert details.next_engine is None
-    assert details.snapshots_expired == len(ids) - len(world.lake.table("t").snapshots())
-    assert world.needed(world.lake, "t") <= world.files()
-    receipt = world.receipt(task)
-    assert (receipt["status"], receipt["engine"], receipt["files_deleted"]) == (
-        "EXPIRED",
-        "spark",
-        details.files_deleted,
-    )
-
-
-@pytest.mark.parametrize("limit", ["the files planned", "one less", "no Spark"])
-def test_a_plan_up_to_the_limit_needs_no_job(limit: str) -> None:
-    dry = with_table(SparkWorld()).expire("t", **{"dry-run": "true"})
-    planned = ExpiryDetails.of(dry).files_planned
-    assert planned
-    most = {"the files planned": planned, "one less": planned - 1, "no Spark": 0}[limit]
-    world = with_table(SparkWorld(most, has_spark=limit != "no Spark"))
-    task = world.expire("t")
-    assert task.status is Status.SUCCESS
-    assert (len(world.jobs.started), task.engine) == ((1, "spark") if limit == "one less" else (0, "inline"))
-
-
-def test_a_dry_run_says_that_spark_would_delete(world: SparkWorld) -> None:
-    dry = world.expire("t", **{"dry-run": "true"})
-    assert (dry.task_type, dry.engine, world.jobs.started) == (PLAN_KIND, "inline", [])
-    assert "to be deleted with Spark" in str(dry.result_summary)
-    [segment] = ExpiryDetails.of(dry).plan_segments
-    task = world.expire("t", plan=segment.id)
-    assert (task.status, task.engine) == (Status.SUCCESS, "spark")
-    assert segment.id.partition("/")[0] in world.jobs.folders[0]
-    assert "to be deleted" not in str(with_table(SparkWorld(1_000)).expire("t", **{"dry-run": "true"}).result_summary)
-
-
-def test_a_process_without_spark_deletes_inline_what_was_handed_over(world: SparkWorld) -> None:
-    world.has_jobs = False
-    before = world.files()
-    task = world.expire("t")
-    assert (task.status, task.engine, task.attempt_count) == (Status.SUCCESS, "inline", 2)
-    assert before - world.files()
+    assert (task.status, seen, world.commits.made) == (Status.SUCCESS, [1], 1), task.result_summary
+    assert ExpiryDetails.of(task).snapshots_expired == len(ids) - len(world.lake.table("t").snapshots())
 
 
 TOO_LARGE = [{"most_read_ahead_bytes": 1}, {"longest_planning_seconds": 0.0}]
@@ -319,73 +267,6 @@ def test_no_job_is_started_while_another_table_cannot_be_read(world: SparkWorld)
     assert world.commits.made == 1
 
 
-def test_no_job_is_started_before_the_references_are_known(world: SparkWorld) -> None:
-    """Another process makes the pass, so that a job could only wait for it."""
-    assert world.expiry is not None
-    search, known = world.expiry.search, list[bool]()
-
-    class Awaited:
-        def __init__(self, check: Any) -> None:
-            self._check = check
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._check, name)
-
-        def ensure_known(self) -> None:
-            if world.jobs.started:
-                return
-            known.append(len(known) == 2)
-            if not known[-1]:
-                raise ReferencesNotKnown("cat", 1, 2)
-
-    def searched(*which: Any) -> tuple[Any, Any]:
-        neighbours, check = search(*which)
-        return neighbours, Awaited(check)
-
-    world.expiry = replace(world.expiry, search=searched)
-    world.become(world.behavior)
-    task = world.expire("t")
-    assert (task.status, task.engine, known) == (Status.SUCCESS, "spark", [False, False, True])
-    assert len(world.jobs.started) == 1
-
-
-def test_where_every_job_begins_late_the_first_one_deletes(world: SparkWorld) -> None:
-    """Each is queued for 40 minutes, and when it begins another process has the pass over the catalog."""
-    assert world.expiry is not None
-    search, looked = world.expiry.search, list[int]()
-    world.before_job = lambda: world.clock.advance(timedelta(minutes=40))
-
-    class Awaited:
-        def __init__(self, check: Any) -> None:
-            self._check = check
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._check, name)
-
-        def ensure_known(self) -> None:
-            jobs = len(world.jobs.started)
-            if jobs:
-                looked.append(jobs)
-            if jobs and looked.count(jobs) < 4:
-                raise ReferencesNotKnown("cat", looked.count(jobs), 9)
-            self._check.ensure_known()
-
-    def searched(*which: Any) -> tuple[Any, Any]:
-        neighbours, check = search(*which)
-        return neighbours, Awaited(check)
-
-    slept = list[float]()
-    world.expiry = replace(world.expiry, search=searched, sleep=slept.append)
-    world.become(world.behavior)
-    task = world.expire("t")
-    for _ in range(3):
-        world.later(2)
-    task = world.tasks.reads.get(task.task_id)
-    assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
-    assert len(world.jobs.started) == 1
-    assert slept.count(5) == 3
-
-
 def test_after_a_failed_job_the_references_are_asked_for_anew_before_the_next_one(world: SparkWorld) -> None:
     """The first job deletes data and fails at metadata; a clone is registered before the next one."""
     former, began, held = world.lake.pointers["t"], set[int](), set[str]()
@@ -405,28 +286,6 @@ def test_after_a_failed_job_the_references_are_asked_for_anew_before_the_next_on
     assert held
     assert held <= world.files()
     assert world.commits.made == 1
-
-
-def test_a_job_of_a_former_attempt_does_nothing(world: SparkWorld) -> None:
-    ran: list[ExpiryContext] = []
-
-    def lose() -> None:
-        assert world.expiry is not None
-        [(name, _)] = world.jobs.started
-        task_id, _, attempt = name.rpartition("-")
-        error = AttemptError("JOB_FAILED", "killed", ErrorClass.PERMANENT)
-        holder = world.tasks.reads.get(task_id)
-        world.tasks.holding(holder).leases.end_attempt(task_id, int(attempt), error)
-        before = world.files()
-        with pytest.raises(LeaseLost):
-            world.expiry.run_job(ran.append, task_id, int(attempt))  # type: ignore[arg-type]
-        assert world.files() == before
-        raise LookupError
-
-    world.before_job = lose
-    with pytest.raises(LookupError):
-        world.expire("t")
-    assert ran == []
 
 
 def test_the_types_of_expiries_name_the_folder_of_lost_refs() -> None:

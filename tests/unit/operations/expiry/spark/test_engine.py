@@ -1,6 +1,7 @@
 """Expiries whose files executors delete, on a real session whose workers are separate processes."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -19,6 +20,7 @@ from tests.unit.operations.expiry.test_orders import (
     SUBTRACT,
     Event,
     Story,
+    add_files,
     append,
     bring_file_back,
     check,
@@ -52,8 +54,10 @@ def test_executors_delete_what_the_inline_engine_deletes_and_the_receipt_is_the_
     assert names_left(story) == names_left(inline)
     assert story.world.commits() == 1
     deletes = [call for call in switch.made if call.name == "delete"]
-    assert deletes
-    assert {call.side for call in deletes} == {EXECUTOR}
+    chunks = [call for call in switch.made if call.name == "plan put" and call.subject.endswith(".jsonl.gz")]
+    manifests = [call for call in switch.made if call.name == "read" and "/metadata/m" in call.subject]
+    for calls in (deletes, chunks, manifests):
+        assert {call.side for call in calls} == {EXECUTOR}
     assert (result.files_deleted, result.bytes_deleted, result.snapshot_ids) == (
         by_inline.files_deleted,
         by_inline.bytes_deleted,
@@ -76,7 +80,7 @@ def test_steps_are_deleted_one_after_the_other_with_a_load_before_each(executors
     order: list[str] = []
     for call in switch.made:
         name = call.subject.rpartition("/")[2]
-        if call.side == EXECUTOR and call.name == "plan put" and name in steps:
+        if call.side == EXECUTOR and call.name == "plan put" and "/done/" in call.subject and name in steps:
             order.append(str(steps[name]))
         elif call.side == DRIVER and call.name == "load":
             order.append("load")
@@ -84,6 +88,24 @@ def test_steps_are_deleted_one_after_the_other_with_a_load_before_each(executors
     assert list(dict.fromkeys(one for one in order if one != "load")) == [str(step) for step in wanted]
     for step in wanted:
         assert order[order.index(str(step)) - 1] == "load"
+
+
+def test_what_is_spread_to_see_if_anything_is_needed_is_not_read_again_to_write_the_rest(executors: Executors) -> None:
+    story, switch = Story(), Switch()
+    executors.expire(story, switch, **{f"call_{COMPARE_REFS}": partial(add_files, story)})
+    check_shared(story)
+    kept = story.table.manifests_of(story.table.refs["main"])
+    reads = Counter(call.subject for call in switch.made if call.name == "read" and call.side == EXECUTOR)
+    # Once for the plan, and once after the commit.
+    assert [reads[uri] for uri in kept] == [2] * len(kept)
+
+
+def check_shared(story: Story) -> None:
+    """Check that the plan was reduced by the file that another table took."""
+    index = story.world.plan()
+    assert len(index.reduces) == 1
+    assert [(one.code, one.count, one.sample) for one in index.findings] == [("FILES_SHARED", 1, (story.of_old[0],))]
+    assert story.of_old[0] in story.lake.uris()
 
 
 EVENTS: list[tuple[Event, int]] = [

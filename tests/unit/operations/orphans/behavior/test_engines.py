@@ -18,10 +18,7 @@ from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.step_input import Step
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
-from delegation.references.errors import ReferencesNotKnown
-from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.wiring.types import TYPES
 from delegation.worksets.engines.choice import EngineChoice
 from tests.unit.operations.expiry.behavior.test_engines import NotedJobs
@@ -111,27 +108,6 @@ def test_the_types_name_the_folder_of_first_plans() -> None:
     }
 
 
-def test_a_plan_above_the_limit_is_made_inline_and_deleted_by_a_job(world: SparkWorld) -> None:
-    planted = world.plant("data/a.parquet", "metadata/b.avro", "c")
-    seen: list[bool] = []
-    world.before_job = lambda: seen.append(planted <= world.uris())
-
-    task = world.ask()
-
-    assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
-    [(name, arguments)] = world.jobs.started
-    assert name == f"{task.task_id}-{task.attempt_count}"
-    assert arguments == ["--task-id", task.task_id, "--attempt", str(task.attempt_count)]
-    assert world.jobs.folders == [(task.task_id, f"results/{task.task_id}", "orphans")]
-    assert seen == [True]
-    assert not planted & world.uris()
-    assert world.needed() <= world.uris()
-    details = OrphanDetails.of(task)
-    assert (details.files_deleted, details.next_engine) == (len(world.planned(task)), None)
-    receipt = world.receipt(task)
-    assert (receipt["status"], receipt["engine"], receipt["files_deleted"]) == ("SWEPT", "spark", details.files_deleted)
-
-
 def test_a_job_writes_only_to_the_folders_that_its_policy_names(world: SparkWorld) -> None:
     """The plan is lost before the job begins, so that it lists and plans as well."""
     world.plant("data/a.parquet", "data/b.parquet")
@@ -152,35 +128,6 @@ def test_a_job_writes_only_to_the_folders_that_its_policy_names(world: SparkWorl
     assert all(key.startswith(tuple(f"{folder}/" for folder in folders)) for key in world.written_by_jobs)
 
 
-@pytest.mark.parametrize("limit", ["the files planned", "one less", "no Spark"])
-def test_a_plan_up_to_the_limit_needs_no_job(limit: str) -> None:
-    dry = SparkWorld()
-    dry.plant("data/a.parquet", "c")
-    planned = OrphanDetails.of(dry.ask(dry_run="true")).files_planned
-    assert planned
-    most = {"the files planned": planned, "one less": planned - 1, "no Spark": 0}[limit]
-    world = SparkWorld(most, has_spark=limit != "no Spark")
-    world.plant("data/a.parquet", "c")
-    task = world.ask()
-    assert task.status is Status.SUCCESS
-    assert (len(world.jobs.started), task.engine) == ((1, "spark") if limit == "one less" else (0, "inline"))
-
-
-def test_a_dry_run_says_that_spark_would_delete_and_its_plan_is_approved_for_a_job(world: SparkWorld) -> None:
-    planted = world.plant("data/a.parquet", "c")
-    dry = world.ask(dry_run="true")
-    assert (dry.task_type, dry.engine, world.jobs.started) == (PLAN_KIND, "inline", [])
-    assert str(dry.result_summary).endswith("deletes them with Spark")
-    [segment] = OrphanDetails.of(dry).plan_segments
-    task = world.ask(plan=segment.id)
-    assert (task.status, task.engine) == (Status.SUCCESS, "spark")
-    assert segment.id.partition("/")[0] in world.jobs.folders[0]
-    assert not planted & world.uris()
-    small = SparkWorld(1_000)
-    small.plant("data/a.parquet")
-    assert "Spark" not in str(small.ask(dry_run="true").result_summary)
-
-
 def test_a_plan_that_waits_for_a_person_starts_no_job() -> None:
     world = SparkWorld(properties={})
     planted = world.plant("data/a.parquet", "c")
@@ -188,14 +135,6 @@ def test_a_plan_that_waits_for_a_person_starts_no_job() -> None:
     assert (OrphanDetails.of(waits).waits, world.jobs.started) == ("first-run", [])
     approved = world.ask(plan=world.waiting(waits))
     assert (approved.status, approved.engine, len(world.jobs.started)) == (Status.SUCCESS, "spark", 1)
-    assert not planted & world.uris()
-
-
-def test_a_process_without_spark_deletes_inline_what_was_handed_over(world: SparkWorld) -> None:
-    world.has_jobs = False
-    planted = world.plant("data/a.parquet", "c")
-    task = world.ask()
-    assert (task.status, task.engine) == (Status.SUCCESS, "inline")
     assert not planted & world.uris()
 
 
@@ -257,75 +196,6 @@ def test_no_job_is_started_while_another_table_cannot_be_read(world: SparkWorld)
     assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
 
 
-def test_no_job_is_started_before_the_references_are_known(world: SparkWorld) -> None:
-    """Another process makes the pass, so that a job could only wait for it."""
-    assert world.orphans is not None
-    world.plant("data/a.parquet", "c")
-    search, known = world.orphans.search, list[bool]()
-
-    class Awaited:
-        def __init__(self, check: Any) -> None:
-            self._check = check
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._check, name)
-
-        def ensure_known(self) -> None:
-            if world.jobs.started:
-                return
-            known.append(len(known) == 2)
-            if not known[-1]:
-                raise ReferencesNotKnown("cat", 1, 2)
-
-    def searched(*which: Any) -> tuple[Any, Any]:
-        neighbours, check = search(*which)
-        return neighbours, Awaited(check)
-
-    world.orphans = replace(world.orphans, search=searched)
-    world.become(world.behavior, AT_ONCE)
-    task = world.ask()
-    assert (task.status, task.engine, known) == (Status.SUCCESS, "spark", [False, False, True])
-    assert len(world.jobs.started) == 1
-
-
-def test_where_every_job_begins_late_the_first_one_deletes(world: SparkWorld) -> None:
-    """Each is queued for 40 minutes, and when it begins another process has the pass over the catalog."""
-    assert world.orphans is not None
-    world.plant("data/a.parquet", "c")
-    search, looked = world.orphans.search, list[int]()
-    world.before_job = lambda: world.clock.advance(timedelta(minutes=40))
-
-    class Awaited:
-        def __init__(self, check: Any) -> None:
-            self._check = check
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._check, name)
-
-        def ensure_known(self) -> None:
-            jobs = len(world.jobs.started)
-            if jobs:
-                looked.append(jobs)
-            if jobs and looked.count(jobs) < 4:
-                raise ReferencesNotKnown("cat", looked.count(jobs), 9)
-            self._check.ensure_known()
-
-    def searched(*which: Any) -> tuple[Any, Any]:
-        neighbours, check = search(*which)
-        return neighbours, Awaited(check)
-
-    slept = list[float]()
-    world.orphans = replace(world.orphans, search=searched, sleep=slept.append)
-    world.become(world.behavior, AT_ONCE)
-    task = world.ask()
-    for _ in range(3):
-        world.later(2)
-    task = world.tasks.reads.get(task.task_id)
-    assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
-    assert len(world.jobs.started) == 1
-    assert slept.count(5) == 3
-
-
 def test_a_failed_job_is_followed_by_an_attempt_that_finishes_the_same_plan(world: SparkWorld) -> None:
     planted = world.plant(*(f"data/{number}.parquet" for number in range(8)))
 
@@ -342,27 +212,6 @@ def test_a_failed_job_is_followed_by_an_attempt_that_finishes_the_same_plan(worl
     assert not planted & world.uris()
     details = OrphanDetails.of(task)
     assert (details.files_deleted, details.files_failed) == (details.files_planned, 0)
-
-
-def test_a_job_of_a_former_attempt_does_nothing(world: SparkWorld) -> None:
-    planted, ran = world.plant("data/a.parquet", "c"), list[OrphanContext]()
-
-    def lose() -> None:
-        assert world.orphans is not None
-        [(name, _)] = world.jobs.started
-        task_id, _, attempt = name.rpartition("-")
-        error = AttemptError("JOB_FAILED", "killed", ErrorClass.PERMANENT)
-        holder = world.tasks.reads.get(task_id)
-        world.tasks.holding(holder).leases.end_attempt(task_id, int(attempt), error)
-        with pytest.raises(LeaseLost):
-            world.orphans.run_job(ran.append, task_id, int(attempt))  # type: ignore[arg-type]
-        raise LookupError
-
-    world.before_job = lose
-    with pytest.raises(LookupError):
-        world.ask()
-    assert ran == []
-    assert planted <= world.uris()
 
 
 def test_a_policy_that_is_withdrawn_while_the_job_starts_stops_it(world: SparkWorld) -> None:

@@ -7,17 +7,16 @@ import pytest
 
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
-from delegation.errors import GuardRefused
+from delegation.errors import DelegationError, GuardRefused
 from delegation.idempotency.errors import IdempotencyError
-from delegation.keeping.errors import GcDisabled, TableProtected
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.options import InventoryNotAllowed, options_of
+from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
-from delegation.operations.orphans.errors import AgeInvalid, AgeTooShort, LocationTooWide, OperatorRoleRequired
+from delegation.operations.orphans.errors import OperatorRoleRequired
 from delegation.operations.orphans.receipt import receipt_key
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
@@ -26,8 +25,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.life.task_type import Measured
-from delegation.tasks.submission.form import NotWaitedFor
-from delegation.tasks.submission.options import InvalidOption, OptionNotAllowed
+from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import policies_of
 from delegation.worksets.index import PlanIndex
 from infra import api_schemas
@@ -154,47 +152,46 @@ def test_the_receipt_is_where_the_removal_writes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "error"),
+    ("changes", "code"),
     [
-        ({"properties": {"gc.enabled": "false"}}, GcDisabled),
-        ({"properties": {"delegation.protected": "true"}}, TableProtected),
-        ({"properties": {"delegation.orphan-files.older-than": "soon"}}, AgeInvalid),
-        ({"location": "s3://lake"}, LocationTooWide),
+        ({"properties": {"gc.enabled": "false"}}, "GC_DISABLED"),
+        ({"properties": {"delegation.protected": "true"}}, "TABLE_PROTECTED"),
+        ({"properties": {"delegation.orphan-files.older-than": "soon"}}, "AGE_INVALID"),
+        ({"location": "s3://lake"}, "LOCATION_TOO_WIDE"),
     ],
 )
-def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, error: type[GuardRefused]) -> None:
+def test_a_table_that_a_guard_refuses_gets_no_task(world: World, changes: Any, code: str) -> None:
     world.lake.rewrite_metadata("orders", changes)
-    with pytest.raises(error) as refused:
+    with pytest.raises(GuardRefused, check=coded(code)) as refused:
         world.submit(body(world))
     assert problem_of(refused.value).status == 409
     assert world.queue.sent == []
 
 
 @pytest.mark.parametrize(
-    ("properties", "error"),
+    ("properties", "code"),
     [
-        ({"file_age": "23h"}, AgeTooShort),
-        ({"file_age": "99999999d"}, InvalidOption),
-        ({"file_age": "yesterday"}, InvalidOption),
-        ({"location": "s3://lake/wh/orders/data"}, InvalidOption),
-        ({"locations": "[]"}, InvalidOption),
-        ({"quarantine": "delete"}, InvalidOption),
-        ({"prefix_mismatch_mode": "delete"}, OptionNotAllowed),
-        ({"equal_schemes": "s3a=hdfs"}, InvalidOption),
-        ({"equal_schemes": "s3a"}, InvalidOption),
-        ({"plan": "x"}, InvalidOption),
-        ({"plan": PLAN, "file_age": "7d"}, InvalidOption),
-        ({"plan": PLAN, "dry_run": "true"}, InvalidOption),
-        ({"inventory": "s3://reports/lake/daily/x/manifest.json"}, InventoryNotAllowed),
-        ({"inventory": "s3://reports/lake/daily/x/data.csv.gz"}, InvalidOption),
-        ({"inventory": "s3://reports/lake/a b/manifest.json"}, InvalidOption),
-        ({"inventory": "file:///tmp/manifest.json"}, InvalidOption),
+        ({"file_age": "23h"}, "AGE_TOO_SHORT"),
+        ({"file_age": "99999999d"}, "INVALID_REQUEST"),
+        ({"file_age": "yesterday"}, "INVALID_REQUEST"),
+        ({"location": "s3://lake/wh/orders/data"}, "PROPERTY_NOT_ALLOWED"),
+        ({"location": "s3://lake/wh/../x"}, "INVALID_REQUEST"),
+        ({"locations": "[]"}, "INVALID_REQUEST"),
+        ({"quarantine": "delete"}, "INVALID_REQUEST"),
+        ({"prefix_mismatch_mode": "delete"}, "PROPERTY_NOT_ALLOWED"),
+        ({"equal_schemes": "s3a=hdfs"}, "INVALID_REQUEST"),
+        ({"equal_schemes": "s3a"}, "INVALID_REQUEST"),
+        ({"plan": "x"}, "INVALID_REQUEST"),
+        ({"plan": PLAN, "file_age": "7d"}, "INVALID_REQUEST"),
+        ({"plan": PLAN, "dry_run": "true"}, "INVALID_REQUEST"),
+        ({"inventory": "s3://reports/lake/daily/x/manifest.json"}, "PROPERTY_NOT_ALLOWED"),
+        ({"inventory": "s3://reports/lake/daily/x/data.csv.gz"}, "INVALID_REQUEST"),
+        ({"inventory": "s3://reports/lake/a b/manifest.json"}, "INVALID_REQUEST"),
+        ({"inventory": "file:///tmp/manifest.json"}, "INVALID_REQUEST"),
     ],
 )
-def test_a_wrong_option_gets_no_task_and_no_load(
-    world: World, properties: dict[str, str], error: type[Exception]
-) -> None:
-    with pytest.raises(error):
+def test_a_wrong_option_gets_no_task_and_no_load(world: World, properties: dict[str, str], code: str) -> None:
+    with pytest.raises(DelegationError, check=coded(code)):
         world.submit(body(world, **properties))
     assert (world.tables.loads, world.queue.sent) == (0, [])
 
@@ -221,7 +218,7 @@ def test_only_the_operator_names_roles_and_may_forbid_to_delete() -> None:
     assert options_of({"quarantine": "tag"}, limits).quarantine
     tags = OrphanLimits.from_properties({"delegation.orphan-files.quarantine": "tag", ROLES: f"lake={arn}"})
     assert options_of({}, tags).quarantine
-    with pytest.raises(OptionNotAllowed):
+    with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED")):
         options_of({"quarantine": "none"}, tags)
     assert options_of({"quarantine": "none"}, tags, accepted=True).quarantine
 
@@ -246,15 +243,36 @@ def test_only_the_operator_says_where_inventory_reports_may_be() -> None:
     found = options_of({"inventory": REPORT}, limits)
     assert (found.inventory, found.inventories) == (REPORT, limits.inventories)
     for other in ("s3://reports/lakes/x/manifest.json", "s3://audits2/x/manifest.json", "s3://reports/x/manifest.json"):
-        with pytest.raises(InventoryNotAllowed, match=r"delegation\.orphan-files\.inventories") as refused:
+        with pytest.raises(
+            DelegationError, check=coded("PROPERTY_NOT_ALLOWED"), match=r"delegation\.orphan-files\.inventories"
+        ) as refused:
             options_of({"inventory": other}, limits)
         assert problem_of(refused.value).status == 403
     with pytest.raises(InvalidOption):
         options_of({"inventory": REPORT, "plan": PLAN}, limits)
 
 
+def test_only_the_operator_says_where_else_orphan_files_may_be_looked_for() -> None:
+    limits = OrphanLimits.from_properties({"delegation.orphan-files.locations": "s3://lake/elsewhere/, s3://other/"})
+    for text, found in (
+        ("s3a://lake/elsewhere/orders", "s3://lake/elsewhere/orders/"),
+        ("s3://lake/elsewhere", "s3://lake/elsewhere/"),
+    ):
+        assert options_of({"location": text}, limits).location == found
+    for other in ("s3://lake/elsewhere2", "s3://lake/wh/orders", "s3://others/x"):
+        with pytest.raises(
+            DelegationError, check=coded("PROPERTY_NOT_ALLOWED"), match=r"delegation\.orphan-files\.locations"
+        ) as refused:
+            options_of({"location": other}, limits)
+        assert problem_of(refused.value).status == 403
+    with pytest.raises(InvalidOption):
+        options_of({"location": "s3://other/x", "plan": PLAN}, limits)
+    with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED")):
+        options_of({"location": "s3://other/x"}, accepted=True)
+
+
 def test_a_report_that_the_operator_forbade_meanwhile_is_not_read() -> None:
-    with pytest.raises(InventoryNotAllowed):
+    with pytest.raises(DelegationError, check=coded("PROPERTY_NOT_ALLOWED")):
         options_of({"inventory": REPORT}, accepted=True)
 
 
@@ -277,7 +295,7 @@ def test_an_accepted_request_is_bounded_by_the_limits_of_today() -> None:
 
 
 def test_nobody_can_wait_for_it(world: World) -> None:
-    with pytest.raises(NotWaitedFor) as refused:
+    with pytest.raises(DelegationError, check=coded("INVALID_REQUEST")) as refused:
         world.execute(body(world))
     assert (problem_of(refused.value).status, world.queue.sent) == (400, [])
 

@@ -22,7 +22,7 @@ from delegation.references.store import MemoryReferenceStore
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.wire.tables import TableState
+from delegation.wire.requests import TableState
 from tests.unit.gateway.drop.world import ORDERS, REALM, DropWorld
 from tests.unit.operations.orphans.behavior.world import AT_ONCE
 from tests.unit.operations.orphans.world import SMALL

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.inventory.errors import InventoryDamaged, InventoryRefused
+from delegation.errors import GuardRefused
+from delegation.operations.orphans.errors import OrphansError
 from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead
+from tests.kit.errors import coded
 from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.orphans.inventory.reports import COLUMNS, PLACE, VERSIONS, Depot, row
 from tests.unit.operations.orphans.test_orders import before_deleting, during_listing
@@ -160,7 +162,7 @@ def test_a_report_of_another_prefix_is_refused_instead_of_seeing_less(prefix: st
     world, table, _ = depot()
     report = world.report(prefix=prefix)
     before = world.lake.uris()
-    with pytest.raises(InventoryRefused, match=r"it lacks wh/t/.* is of another prefix"):
+    with pytest.raises(GuardRefused, check=coded("INVENTORY_REFUSED"), match=r"it lacks wh/t/.* is of another prefix"):
         world.remove(table, report)
     assert world.lake.uris() == before
 
@@ -176,7 +178,7 @@ def test_a_file_that_came_back_after_the_report_does_not_make_its_key_missing_fo
     world, table, _ = depot()
     x = "wh/t/data/x.parquet"
     world.rows = lambda rows: [one for one in rows if one["Key"] != x]
-    with pytest.raises(InventoryRefused, match="from before a restore"):
+    with pytest.raises(GuardRefused, check=coded("INVENTORY_REFUSED"), match="from before a restore"):
         world.remove(table, world.report())
     world.rows = lambda rows: rows
     assert world.remove(table, world.report()).files_deleted == 4
@@ -202,7 +204,7 @@ def test_a_report_that_cannot_serve_is_refused_with_the_reason(changed: dict[str
     world.manifest = changed
     report = world.report()
     before = world.lake.uris()
-    with pytest.raises(InventoryRefused, match=why):
+    with pytest.raises(GuardRefused, check=coded("INVENTORY_REFUSED"), match=why):
         world.remove(table, report)
     assert world.lake.uris() == before
 
@@ -212,7 +214,7 @@ def test_a_report_of_which_no_checksum_is_there_yet_is_refused() -> None:
     report = world.report()
     beside = report.removeprefix("s3://reports/").replace("manifest.json", "manifest.checksum")
     del world.lake.objects["reports", beside]
-    with pytest.raises(InventoryRefused, match="not complete yet"):
+    with pytest.raises(GuardRefused, check=coded("INVENTORY_REFUSED"), match="not complete yet"):
         world.remove(table, report)
 
 
@@ -244,7 +246,7 @@ def test_a_report_whose_files_are_not_those_of_its_manifest_deletes_nothing(dama
     world.files = damage
     report = world.report()
     before = world.lake.uris()
-    with pytest.raises(InventoryDamaged):
+    with pytest.raises(OrphansError, check=coded("INVENTORY_DAMAGED")):
         world.remove(table, report)
     assert world.lake.uris() == before
     assert not [key for key in world.plans.objects if key.endswith("index.json")]
@@ -268,7 +270,7 @@ def test_a_row_that_s3_never_writes_deletes_nothing(changed: dict[str, str]) -> 
     world.rows = lambda rows: [{**one, **changed} if one["Key"] == x else one for one in rows]
     before = world.lake.uris()
     report = world.report()
-    with pytest.raises(InventoryDamaged):
+    with pytest.raises(OrphansError, check=coded("INVENTORY_DAMAGED")):
         world.remove(table, report)
     assert world.lake.uris() - {uri for uri in world.lake.uris() if "reports" in uri} == before
 
@@ -278,7 +280,7 @@ def test_a_row_that_s3_never_writes_deletes_nothing(changed: dict[str, str]) -> 
 )
 def test_a_manifest_that_is_none_is_damaged(data: bytes) -> None:
     world, table, _ = depot()
-    with pytest.raises(InventoryDamaged, match="is no manifest"):
+    with pytest.raises(OrphansError, check=coded("INVENTORY_DAMAGED"), match="is no manifest"):
         world.remove(table, world.write_manifest("lake/daily/x", data))
 
 
@@ -287,7 +289,7 @@ def test_a_manifest_that_was_altered_after_s3_wrote_it_is_damaged() -> None:
     report = world.report()
     key = ("reports", report.removeprefix("s3://reports/"))
     world.lake.objects[key] = world.lake.objects[key].replace(b"CSV", b"csv")
-    with pytest.raises(InventoryDamaged, match="has not the MD5"):
+    with pytest.raises(OrphansError, check=coded("INVENTORY_DAMAGED"), match="has not the MD5"):
         world.remove(table, report)
 
 
@@ -298,7 +300,7 @@ def test_a_manifest_cannot_make_the_service_read_what_the_operator_did_not_name(
     world.manifest = {"files": [{"key": key, "size": 1, "MD5checksum": "0" * 32}]}
     report = world.report()
     world.lake.objects["reports", key] = b"x"
-    with pytest.raises(InventoryDamaged, match="allow"):
+    with pytest.raises(OrphansError, check=coded("INVENTORY_DAMAGED"), match="allow"):
         world.remove(table, report)
     assert "pieces" not in world.store.faults.names
 
@@ -365,6 +367,6 @@ def test_another_report_under_the_same_name_is_read_anew() -> None:
 def test_a_process_without_a_store_of_reports_reads_none() -> None:
     world, table, _ = depot()
     ctx = world.context(table, inventory=world.report(), inventories=(PLACE,))
-    with pytest.raises(InventoryRefused, match="reads no reports"):
+    with pytest.raises(GuardRefused, check=coded("INVENTORY_REFUSED"), match="reads no reports"):
         remove_orphan_files(replace(ctx, reports=None))
     assert callable(read_report)

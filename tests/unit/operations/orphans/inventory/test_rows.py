@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.operations.orphans.inventory.errors import InventoryDamaged
+from delegation.operations.orphans.errors import OrphansError
 from delegation.operations.orphans.inventory.manifest import InventoryReport, ReportFile
 from delegation.operations.orphans.inventory.rows import RowReader, checked, lines_of
 from delegation.operations.orphans.inventory.witnesses import _some
 from delegation.storage.listing.model import ListedObject
+from tests.kit.errors import coded
 from tests.unit.operations.orphans.inventory.reports import COLUMNS, packed, row
 
 KEYS = ("t/a b", "t/c+d", "t/%41", "t/é\u2028", 't/"q",x', "t/\n\r", "other/x", "t/" + "l" * 900)
@@ -58,7 +59,7 @@ def test_a_file_of_several_gzip_members_is_read_to_its_end(ends: list[int]) -> N
 def test_a_byte_that_was_changed_is_always_noticed(at: int, change: int) -> None:
     file = described(WHOLE)
     broken = WHOLE[:at] + bytes([WHOLE[at] ^ change]) + WHOLE[at + 1 :]
-    with pytest.raises(InventoryDamaged):
+    with pytest.raises(OrphansError, check=coded("INVENTORY_DAMAGED")):
         read(broken, [7, 90], file)
 
 
@@ -68,12 +69,12 @@ def test_a_file_that_is_cut_short_is_noticed_even_without_its_checksum(length: i
     if not short:
         assert read(short, []) == []
         return
-    with pytest.raises(InventoryDamaged):
+    with pytest.raises(OrphansError, check=coded("INVENTORY_DAMAGED")):
         read(short, [])
 
 
 def test_a_row_without_end_is_damage_and_not_memory() -> None:
-    with pytest.raises(InventoryDamaged, match="a row of more than"):
+    with pytest.raises(OrphansError, check=coded("INVENTORY_DAMAGED"), match="a row of more than"):
         read(gzip.compress(b"x" * 5_000_000), [])
 
 

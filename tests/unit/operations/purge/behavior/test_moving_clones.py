@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
 from delegation.tasks.life.model import Status
 from tests.unit.operations.purge.behavior.test_references import IndexedWorld
 from tests.unit.operations.purge.lake import Lake, busy_table, rows
@@ -55,7 +56,7 @@ def lending(known: str) -> IndexedWorld:
 
 def look(world: IndexedWorld) -> None:
     """Make a pass over the catalog."""
-    refresher = world.behavior._refresher(world.index, "recurring", lambda: None)
+    refresher = OtherTables(world.behavior).refresher(world.index, "recurring", lambda: None)
     replace(refresher, eager=True).ensure_fresh("cat", timedelta(0))
 
 

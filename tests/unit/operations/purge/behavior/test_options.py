@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from delegation.errors import DelegationError, GuardRefused
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.errors import TooLargeForInline
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.options import InvalidOption, OptionNotAllowed
+from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import policies_of
+from tests.kit.errors import coded
 from tests.unit.operations.purge.lake import FAST, Bench, busy_table
 
 PLAN = "0b1c6f2e-3c7f-5d2b-9a50-2f6d3f1f7a11/3/9f86d081884c"
@@ -71,9 +72,12 @@ def test_every_known_property_is_read() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("outside", "delete"), ("uncovered", "keep")])
 def test_by_default_nothing_looser_than_the_defaults_is_allowed(name: str, value: str) -> None:
-    with pytest.raises(OptionNotAllowed, match=rf"operation_parameters\.properties\.{name}: {value}") as refused:
+    with pytest.raises(
+        DelegationError,
+        check=coded("PROPERTY_NOT_ALLOWED"),
+        match=rf"operation_parameters\.properties\.{name}: {value}",
+    ):
         options_of({name: value})
-    assert (refused.value.name, refused.value.code) == (name, "PROPERTY_NOT_ALLOWED")
 
 
 @pytest.mark.parametrize(("name", "loose"), LOOSE.items())
@@ -82,7 +86,11 @@ def test_an_operators_setting_is_the_default_and_the_limit(name: str, loose: str
     strict = STRICT.get(name, "false")
     limits = Limits.from_properties({f"delegation.purge.{names.get(name, name)}": strict})
     assert options_of({}, limits) == options_of({name: strict}, limits)
-    with pytest.raises(OptionNotAllowed, match=f"{name}: {loose} is looser than this service's setting {strict}"):
+    with pytest.raises(
+        DelegationError,
+        check=coded("PROPERTY_NOT_ALLOWED"),
+        match=f"{name}: {loose} is looser than this service's setting {strict}",
+    ):
         options_of({name: loose}, limits)
     assert options_of({name: loose}, limits, accepted=True) == options_of({name: strict}, limits)
 
@@ -167,5 +175,5 @@ def test_the_requested_engine_is_used_unless_the_table_is_too_large_for_it(most:
     if chosen == "inline":
         assert engine("inline") == "inline"
     else:
-        with pytest.raises(TooLargeForInline):
+        with pytest.raises(GuardRefused, check=coded("TOO_LARGE_FOR_INLINE")):
             engine("inline")

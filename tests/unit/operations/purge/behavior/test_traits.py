@@ -10,7 +10,7 @@ from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.traits import traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.submission.options import InvalidOption
-from delegation.wire.tables import files_of
+from delegation.wire.requests import files_of
 from tests.unit.edge.world import World
 from tests.unit.operations.purge.lake import busy_table
 

@@ -8,6 +8,7 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.indexed.holding import may_be_held, release
+from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
 from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
@@ -129,7 +130,9 @@ def exempt_all(world: IndexedWorld, why: str = "nobody needs it", *, catalog: st
 def refresh(world: IndexedWorld) -> None:
     """Make a new pass, as the recurring task does."""
     world.clock.advance(timedelta(minutes=20))
-    world.behavior._refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
+    OtherTables(world.behavior).refresher(world.index, "recurring", lambda: None).ensure_fresh(
+        "cat", timedelta(minutes=15)
+    )
     release(world.index, world.tasks.writes, ["cat"], world.clock())
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from delegation.errors import DelegationError
-from delegation.keeping.errors import CredentialsCannotDelete
+from delegation.errors import DelegationError, GuardRefused
 from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import MetadataReplaced, TableGone
+from delegation.operations.purge.errors import PurgeError
 from delegation.operations.purge.inline import purge_table
+from tests.kit.errors import coded
 from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
 
 EPOCH_1970 = 1
@@ -50,7 +50,7 @@ def test_older_metadata_is_refused_although_its_clock_was_ahead(bench: Bench) ->
     published(bench)
     bench.lake.pointers["t"] = older
     before = set(bench.lake.uris())
-    with pytest.raises(MetadataReplaced):
+    with pytest.raises(GuardRefused, check=coded("METADATA_REPLACED")):
         purge_table(bench.context("t"))
     assert set(bench.lake.uris()) == before
 
@@ -62,7 +62,7 @@ def test_a_commit_on_top_of_older_metadata_is_refused(bench: Bench) -> None:
     bench.lake.pointers["t"] = older
     commit(bench)
     before = set(bench.lake.uris())
-    with pytest.raises(MetadataReplaced):
+    with pytest.raises(GuardRefused, check=coded("METADATA_REPLACED")):
         purge_table(bench.context("t"))
     assert set(bench.lake.uris()) == before
 
@@ -76,7 +76,7 @@ def test_a_commit_that_no_metadata_log_relates_to_the_plan_is_judged_by_its_time
 
 def published(bench: Bench) -> None:
     """Stop an attempt after publishing its plan and before the first delete."""
-    with pytest.raises(CredentialsCannotDelete):
+    with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")):
         purge_table(bench.context("t", denied=["s3://lake/"]))
 
 
@@ -118,7 +118,7 @@ def test_a_dropped_tables_error_has_its_metadata_file_and_the_next_step(bench: B
     root = bench.lake.pointers["t"]
     ctx = bench.context("t")
     bench.on_load(ctx, load, drop(bench))
-    with pytest.raises(TableGone) as gone:
+    with pytest.raises(PurgeError, check=coded("TABLE_GONE")) as gone:
         purge_table(ctx)
     assert f"delegation purge {root}" in str(gone.value)
 
@@ -127,7 +127,7 @@ def test_a_table_whose_metadata_file_somebody_deleted_names_it_and_the_plan(benc
     root = bench.lake.pointers["t"]
     ctx = bench.context("t")
     bench.on_load(ctx, 3, lambda: bench.lake.objects.pop(("lake", root.removeprefix("s3://lake/"))))
-    with pytest.raises(TableGone) as gone:
+    with pytest.raises(PurgeError, check=coded("TABLE_GONE")) as gone:
         purge_table(ctx)
     assert root in str(gone.value)
     assert bench.head.read()[0].id in str(gone.value)

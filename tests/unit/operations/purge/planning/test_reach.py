@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError, ManifestMissing
-from delegation.keeping.errors import CredentialsCannotDelete
 from delegation.keeping.model import Neighbour
 from delegation.operations.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
 from delegation.operations.purge.inline import purge_table
@@ -16,6 +16,7 @@ from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.locations import AmbiguousPath, UnsupportedLocation, parse
 from delegation.storage.memory import Faults, MemoryObjectStore
 from delegation.worksets.attempt import MemoryAttempt
+from tests.kit.errors import coded
 from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
 
 
@@ -248,7 +249,7 @@ def test_files_of_a_live_clone_are_kept_and_deleted_with_the_clone(bench: Bench)
 def test_a_clone_registered_between_plan_and_execution_refuses_the_purge(bench: Bench) -> None:
     busy_table(bench.lake, "t")
     bench.lake.create("harmless", location="s3://lake/wh/t/nested")
-    with pytest.raises(CredentialsCannotDelete):
+    with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")):
         purge_table(with_neighbours(bench, "t", "harmless", denied=["s3://lake/"]))
     bench.lake.pointers["clone"] = bench.lake.metadata("t")["metadata-log"][2]["metadata-file"]
     before = set(bench.lake.uris())

@@ -11,9 +11,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from delegation.errors import RunCancelled
+from delegation.errors import GuardRefused, RunCancelled
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
-from delegation.keeping.errors import TableProtected
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.operations.purge.inline import purge_table
@@ -28,6 +27,7 @@ from delegation.worksets.attempt import MemoryAttempt
 from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.index import read_index
+from tests.kit.errors import coded
 from tests.spark_sessions import spark_session
 from tests.unit.cli.test_purge_files import Disk
 from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, identifier, rows
@@ -131,7 +131,7 @@ def test_spark_purges_no_protected_table(s3: Any, spark: Any) -> None:
     bench.lake.rewrite_metadata("spark_protected", {"properties": {"delegation.protected": "true"}})
     ctx, place = bench.on_s3(s3, "spark_protected", "spark-protected")
     before = keys(s3, "wh/spark_protected/")
-    with pytest.raises(TableProtected):
+    with pytest.raises(GuardRefused, check=coded("TABLE_PROTECTED")):
         purge_with_spark(spark, ctx, place)
     assert keys(s3, "wh/spark_protected/") == before
 

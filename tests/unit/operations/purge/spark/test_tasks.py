@@ -198,6 +198,35 @@ def test_both_engines_keep_what_is_known_of_an_exempt_table(engine_of: Callable[
     assert {one.code for one in index.findings} >= {"NEIGHBOUR_EXEMPT", "FILES_SHARED", "FILES_AT_ANOTHER_TABLE"}
 
 
+@pytest.mark.parametrize("change", ["missing", "corrupt"])
+@pytest.mark.parametrize("engine_of", [lambda _resources, _seed: InlineEngine(), SparklessEngine])
+def test_both_engines_report_damage_of_a_former_state_unless_a_live_table_has_it_too(
+    engine_of: Callable[..., Any], change: str
+) -> None:
+    """Another program deleted or tore what no table names; what a live table names has to be read."""
+    bench = Bench()
+    busy_table(bench.lake, "t")
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    ours = set(bench.lake.objects)
+    bench.lake.table("clone").append(rows(7, 8, part="z"))
+    manifest = next(where for where in bench.lake.objects if where[1].endswith("-m0.avro") and where not in ours)
+    bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
+    if change == "missing":
+        del bench.lake.objects[manifest]
+    ctx = with_clone(bench, bench.context("t"))
+    live = list(ctx.neighbours(None))
+    former = [replace(one, former=True) for one in live if isinstance(one, Neighbour)]
+
+    alone = replace(ctx, neighbours=lambda _roots: former)
+    index, _ = engine_of(ThisProcess(ctx.store, bench.plans), 0).plan(alone, ctx.tables.load(), ())
+
+    assert "LOST_REFS_DAMAGED" in {one.code for one in index.findings}
+    assert planned(bench.plans, index)["KEPT"]
+    both_of_them = replace(ctx, neighbours=lambda _roots: [*former, *live])
+    with pytest.raises(NeighbourChanged if change == "missing" else NeighbourUnreadable):
+        engine_of(ThisProcess(ctx.store, bench.plans), 0).plan(both_of_them, ctx.tables.load(), ())
+
+
 def test_a_wrong_count_in_a_manifest_list_makes_at_most_the_largest_number_of_parts() -> None:
     bench = Bench()
     busy_table(bench.lake, "t")

@@ -13,15 +13,19 @@ URL = "https://catalog.internal:8443/hooks/7?token=s3cr3t"
 
 
 def read(**properties):
+    return policies(**properties).notifications
+
+
+def policies(**properties):
     named = {PREFIX + name.replace("_", "-").replace("--", "."): value for name, value in properties.items()}
-    return Policies.from_properties(named).notifications
+    return Policies.from_properties(named)
 
 
 def test_nothing_is_owed_by_default():
     policy = Policies.from_properties(default_properties_of_tasks()).notifications
     assert policy == NotificationPolicy()
     assert not policy.is_on
-    assert policy.channels() == policy.channels(None) == ()
+    assert policies().channels() == policies().channels(None) == ()
 
 
 def default_properties_of_tasks():
@@ -30,7 +34,7 @@ def default_properties_of_tasks():
 
 
 def test_all_settings():
-    policy = read(
+    found = policies(
         events="true",
         callback__catalog=URL,
         private_addresses="true",
@@ -46,10 +50,10 @@ def test_all_settings():
         initial_backoff=timedelta(minutes=5),
         max_backoff=timedelta(hours=2),
     )
-    assert policy == expected
-    assert policy.channels("catalog") == ("event", "callback:catalog")
-    assert "s3cr3t" not in repr(policy)
-    assert read(callback__catalog=URL).channels() == ()
+    assert found.notifications == expected
+    assert found.channels("catalog") == ("event", "callback:catalog")
+    assert "s3cr3t" not in repr(found.notifications)
+    assert policies(callback__catalog=URL).channels() == ()
 
 
 @pytest.mark.parametrize(

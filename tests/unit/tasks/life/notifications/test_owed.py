@@ -1,4 +1,4 @@
-"""What an end owes: pure functions of the task."""
+"""What an end announces: pure functions of the task."""
 
 import json
 from datetime import timedelta
@@ -18,7 +18,7 @@ POLICY = NotificationPolicy()
 
 
 @pytest.mark.parametrize("status", Status)
-def test_only_an_end_owes_and_one_notification_for_each_channel(status):
+def test_only_an_end_announces_and_one_notification_for_each_channel(status):
     found = owed_by([in_status(status, notify=BOTH)])
     assert [one.channel for one in found] == (list(BOTH) if status in {Status.SUCCESS, Status.FAILURE} else [])
 

@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from delegation.tasks.errors import LeaseLost, StoreUnavailable, TaskNotFound, WaitsForItself
+from delegation.errors import DelegationError
+from delegation.tasks.errors import LeaseLost, StoreUnavailable, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Adopt, Create
 from delegation.tasks.work.submit import Parent, Tasks
+from tests.kit.errors import coded
 from tests.unit.tasks.builders import HOUR, submitted
 from tests.unit.tasks.work.harness import TRANSIENT, Harness
 from tests.unit.tasks.work.site import ADD, ONE
@@ -47,7 +49,7 @@ def test_an_attempt_that_no_longer_holds_the_parent_adopts_nothing(
 
 def test_a_task_does_not_adopt_itself(harness: Harness) -> None:
     task_id = harness.running()
-    with pytest.raises(WaitsForItself, match=task_id):
+    with pytest.raises(DelegationError, check=coded("WAITS_FOR_ITSELF"), match=task_id):
         harness.service.leases.adopt(task_id, 1, submitted(task_id))
     assert harness.service.reads.adopted_by(task_id) == ()
 

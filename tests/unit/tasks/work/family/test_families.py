@@ -119,7 +119,7 @@ class Losing(MemoryTaskStore):
     losing = True
 
     def apply(self, change: TaskChange) -> Task:
-        if self.losing and isinstance(change, Create) and change.task.task_type == "CHILD":
+        if self.losing and isinstance(change, Create) and change.after.task_type == "CHILD":
             raise StoreUnavailable("no answer")
         return super().apply(change)
 

@@ -1,8 +1,9 @@
 """The requests for expiries: what a body asks for, and how that relates to the expiry which is stored."""
 
+from functools import lru_cache
 from typing import Final
 
-from delegation.operations.behaviors.requests import TableCheck, TableForm, WorkRelation, once_read
+from delegation.operations.behaviors.requests import TableCheck, TableForm, WorkRelation
 from delegation.operations.expiry.behavior.kinds import UPKEEP
 from delegation.operations.expiry.behavior.limits import OPTIONS, Floor
 from delegation.operations.expiry.behavior.parameters import TableExpiry
@@ -12,7 +13,10 @@ from delegation.tasks.submission.form import RequestSources, RequestWords
 from delegation.wire.expiries import ExpireSnapshotsPayload, ExpiryRequest
 from delegation.wire.identified import IdentifiedRequest
 
-_floor_of: Final = once_read(Floor.from_properties)
+
+@lru_cache(maxsize=1)
+def _floor_of(sources: RequestSources) -> Floor:
+    return Floor.from_properties(sources.properties)
 
 
 def _never_replays(_task: Task, _wanted: TableExpiry) -> bool:
@@ -27,7 +31,7 @@ def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
     from delegation.operations.expiry.behavior.options import choices_of  # noqa: PLC0415
     from delegation.operations.expiry.guards import check_table  # noqa: PLC0415
 
-    choices_of(request.properties, asked_at=sources.clock(), floor=_floor_of(sources.properties), refuse_looser=True)
+    choices_of(request.properties, asked_at=sources.clock(), floor=_floor_of(sources), refuse_looser=True)
     return lambda loaded: check_table(
         parse_metadata(loaded.metadata_location, loaded.metadata), table_uuid=loaded.table_uuid
     )
@@ -41,7 +45,7 @@ EXPIRY_FORM: Final = TableForm(
     work_type=TableExpiry,
     known=UPKEEP,
     relation=WorkRelation(obstacle, _never_replays, resumes),
-    limits=_floor_of,
+    limits=Floor.from_properties,
     checks=_checks,
 )
 """The form of requests for expiries."""

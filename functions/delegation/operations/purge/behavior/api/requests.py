@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final
 
-from delegation.operations.behaviors.requests import once_read
 from delegation.operations.purge.behavior.limits import OPTIONS, Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.relation import obstacle, replays, resumes
-from delegation.operations.purge.behavior.traits import traits_of
+from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption, callback_of
 from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest
-from delegation.wire.tables import TableState, files_of
+from delegation.wire.requests import TableState, files_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +25,13 @@ class AskedPurge:
 
     purge: TablePurge
     task_id: str
+    task_type: str
+    payload: str
     traits: Traits
+    labels: Labels
     callback: str | None
     payload_version: int = 1
     deadline: timedelta | None = None
-
-    @property
-    def task_type(self) -> str:
-        """See Asked.task_type."""
-        return self.purge.kind
-
-    @property
-    def payload(self) -> str:
-        """See Asked.payload."""
-        return self.purge.to_payload()
 
     def obstacle(self, task: Task) -> str | None:
         """See Asked.obstacle."""
@@ -53,7 +46,9 @@ class AskedPurge:
         return resumes(task, self.purge)
 
 
-_limits_of: Final = once_read(Limits.from_properties)
+@lru_cache(maxsize=1)
+def _limits_of(sources: RequestSources) -> Limits:
+    return Limits.from_properties(sources.properties)
 
 
 class PurgeForm:
@@ -81,14 +76,7 @@ class PurgeForm:
 
     def check(self, properties: Mapping[str, str]) -> None:
         """See RequestForm.check."""
-        _limits_of(properties)
-
-    def missing(self, body: PurgePayload, *, identity_only: bool) -> tuple[str, ...]:
-        """See RequestForm.missing: the members of a LoadTableResult are given together, or none where that may be."""
-        parameters = body.operation_parameters
-        missing = parameters.missing()
-        bare = len(missing) == 3 and parameters.storage_credentials is None
-        return () if bare and identity_only else tuple(f"operation_parameters.{name}" for name in missing)
+        Limits.from_properties(properties)
 
     def refuse_waiting(self, body: PurgePayload) -> None:
         """See RequestForm.refuse_waiting: a dry run, because its caller drops the table after a 200."""
@@ -101,14 +89,19 @@ class PurgeForm:
     def asked(self, body: PurgePayload, document: Mapping[str, Any], sources: RequestSources) -> AskedPurge:
         """See RequestForm.asked; the table is loaded from the catalog if only its identity is given.
 
-        Raises InvalidOption, OptionNotAllowed, CallbackNotAllowed, and the errors of the catalog.
+        Raises InvalidOption, DelegationError (PROPERTY_NOT_ALLOWED), and the errors of the catalog.
         """
         purge, metadata = _purge_of(body, document, sources)
-        traits = traits_at_submission(purge.to_payload(), metadata, sources.small_files)
-        options = options_of(purge.properties, _limits_of(sources.properties))
+        payload = purge.to_payload()
+        traits = traits_at_submission(payload, metadata, sources.small_files)
+        limits = _limits_of(sources)
+        OPTIONS.chosen(purge.properties, limits.requests)
         callback = callback_of(purge.properties, sources.callbacks())
-        task_id = purge.dry_run_id(options.recorded()) if purge.is_dry_run else purge.task_id
-        return AskedPurge(purge, task_id, traits, callback)
+        if purge.is_dry_run:
+            task_id = purge.dry_run_id(options_of(purge.properties, limits).recorded())
+        else:
+            task_id = purge.task_id
+        return AskedPurge(purge, task_id, purge.kind, payload, traits, labels_of(payload), callback)
 
 
 def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Traits:

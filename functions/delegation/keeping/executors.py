@@ -1,0 +1,111 @@
+"""Reading other tables' files on Spark executors: what `keeping.neighbours` reads in one process, spread over tasks."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from delegation.errors import DelegationError, RunStopped
+from delegation.iceberg.files import Row
+from delegation.iceberg.reach import Tolerance
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.model import Neighbour, Search
+from delegation.keeping.neighbours import ReadOnce, survey_neighbour, tolerance_of
+from delegation.keeping.unread import UnreadNeighbours, reading, reading_of
+from delegation.worksets.engines.parts import ManifestToRead, entries_of, expected_rows
+from delegation.worksets.engines.resources import ExecutorResources
+from delegation.worksets.engines.spark_tasks import decode_error, encode_error, store_of
+
+UNREAD: Final = 8
+"""The mark of an encoded error in another table's files, on which the driver decides; no path of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNear:
+    """Yields the entries of other tables' manifests, which have the numbers of the `identifiers`, from 1.
+
+    What cannot be read of those in `reported` is accepted, of those in `noted` it is the driver's to decide; of others
+    it is raised, as NeighbourUnreadable or NeighbourChanged.
+    """
+
+    resources: ExecutorResources
+    identifiers: tuple[TableIdentifier, ...]
+    reported: frozenset[int]
+    noted: frozenset[int]
+    threads: int
+
+    def __call__(self, listed: Iterable[tuple[int, ManifestToRead]], mark: int) -> Iterator[tuple[Sequence[Row], int]]:
+        """Yield rows with this mark, and those for the driver with UNREAD."""
+        of_tables: dict[int, list[ManifestToRead]] = {}
+        for number, manifest in listed:
+            of_tables.setdefault(number, []).append(manifest)
+        for number, manifests in of_tables.items():
+            identifier, unread = self.identifiers[number - 1], list[Row]()
+            # An error in another table's files has another type, which may be retryable.
+            with reading_of(str(identifier)):
+                store, tolerance = store_of(self.resources, identifier), self._tolerance(number, unread)
+                for rows in entries_of(store, manifests, tolerance, threads=self.threads):
+                    yield rows, mark
+            yield unread, UNREAD
+
+    def _tolerance(self, number: int, unread: list[Row]) -> Tolerance:
+        def unreadable(path: str, error: DelegationError) -> None:
+            if number not in self.noted:
+                raise error
+            unread.append((json.dumps([number, path, encode_error(error)]), 0, 0))
+
+        return tolerance_of(unreadable, reported=number in self.reported)
+
+
+class NearTables:
+    """Other tables whose manifests executors read; `add` reads all else of them in this process.
+
+    `rows` are the files found so, `listed` the manifests that are left, each with its table's number.
+    """
+
+    def __init__(self, ctx: Search, unread: UnreadNeighbours, once: ReadOnce | None = None) -> None:
+        self._ctx = ctx
+        self._unread = unread
+        self._once = once or ReadOnce()
+        self._tables: list[Neighbour] = []
+        self.rows: list[Row] = []
+        self.listed: list[tuple[int, ManifestToRead]] = []
+        self.expected = 0
+
+    def add(self, neighbour: Neighbour) -> None:
+        """Read a table but for its manifests; raise what `survey_neighbour` raises."""
+        self._tables.append(neighbour)
+        small, manifests = survey_neighbour(self._ctx, neighbour, self._unread, self._once)
+        if not self._is_noted(neighbour):
+            # Whatever cannot be read ends the plan, so what is asked for once is read for all tables.
+            self._once.manifests.update(manifests)
+        self.rows.extend(small)
+        limit, number = self._ctx.settings.max_file_bytes, len(self._tables)
+        self.listed.extend((number, ManifestToRead.of(path, one, limit)) for path, one in manifests.items())
+        self.expected += expected_rows(manifests.values())
+
+    def reading(self, resources: ExecutorResources) -> ReadNear:
+        """Return what executors read the manifests with."""
+        numbered = list(enumerate(self._tables, 1))
+        accepts = self._unread.accepts
+        return ReadNear(
+            resources,
+            tuple(one.table.identifier for one in self._tables),
+            reported=frozenset(number for number, one in numbered if accepts(exempt=one.exempt)),
+            noted=frozenset(number for number, one in numbered if self._is_noted(one)),
+            threads=self._ctx.settings.read_threads,
+        )
+
+    def take(self, unread: Iterable[str]) -> None:
+        """Decide on what executors could not read, by the texts of their rows of UNREAD; raise what is not accepted."""
+        for number, path, encoded in map(json.loads, unread):
+            error = decode_error(encoded)
+            if isinstance(error, RunStopped):
+                raise error
+            neighbour = self._tables[number - 1]
+            with reading(neighbour):
+                self._unread.of(neighbour)(path, error)
+
+    def _is_noted(self, neighbour: Neighbour) -> bool:
+        """Return whether damage may be accepted, so that a table with the same manifest has to read it, too."""
+        return neighbour.former or self._unread.accepts(exempt=neighbour.exempt)

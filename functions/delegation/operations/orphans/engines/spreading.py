@@ -1,0 +1,175 @@
+"""Comparing listed files with needed ones on Spark's executors: the driver gets chunk names, counts and samples.
+
+Listing, manifests, other tasks' plans → reading tasks → sorted runs by a hash of the folded path, by which spellings
+are joined → one task for each part subtracts → runs of orphans by ranges of paths → one task for each range sorts and
+writes chunks. So the plan is in the order of its paths, as one process writes it: files that are together in the store
+are looked at together.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Final
+
+from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.keeping.executors import NearTables
+from delegation.keeping.model import Neighbour
+from delegation.keeping.neighbours import ReadOnce
+from delegation.keeping.unread import UnreadNeighbours
+from delegation.operations.orphans.context import OrphanContext
+from delegation.operations.orphans.engines.spark_tasks import (
+    OWN,
+    BothSource,
+    PartNote,
+    ReadBoth,
+    SubtractParts,
+    WriteRanges,
+)
+from delegation.operations.orphans.index import Candidate, candidates_of
+from delegation.operations.orphans.planning.needed import SortedNeeded, StoredParts
+from delegation.operations.orphans.planning.subtraction import Orphans, Rules, Subtraction
+from delegation.operations.orphans.spelling import END
+from delegation.worksets.chunks import Chunk
+from delegation.worksets.engines.parts import ManifestToRead, SpreadSources, WriteParts, expected_rows
+from delegation.worksets.engines.spark import SparkJobs
+from delegation.worksets.index import PlanIndex
+
+_PATHS: Final = 50_000
+"""Paths that the driver has read, for one task."""
+
+
+class SpreadNeeded:
+    """NeededSet with executors: the driver reads metadata and manifest lists, and notes what else is to be read.
+
+    Up to `rows_here` files are read and compared by the driver, because a job takes longer to start.
+    """
+
+    def __init__(self, ctx: OrphanContext, jobs: SparkJobs) -> None:
+        self._ctx = ctx
+        self._jobs = jobs
+        self._once = ReadOnce()
+        self._near = NearTables(ctx, UnreadNeighbours(ctx), self._once)
+        self._paths: list[str] = []
+        self._own: dict[str, ManifestFile] = {}
+        self._neighbours: list[Neighbour] = []
+        self._plans: list[PlanIndex] = []
+        self._here: SortedNeeded | None = None
+
+    def add_files(self, paths: Iterable[str]) -> None:
+        """See NeededSet.add_files."""
+        self._paths.extend(paths)
+
+    def add_entries(self, manifests: Mapping[str, ManifestFile]) -> None:
+        """See NeededSet.add_entries."""
+        self._own.update(manifests)
+
+    def add_neighbour(self, neighbour: Neighbour) -> None:
+        """See NeededSet.add_neighbour."""
+        self._near.add(neighbour)
+        self._neighbours.append(neighbour)
+
+    def add_plan(self, index: PlanIndex) -> None:
+        """See NeededSet.add_plan."""
+        self._plans.append(index)
+
+    def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
+        """See NeededSet.subtracted."""
+        if self._is_small(parts):
+            return self._sorted_here().subtracted(parts, plan_id, rules)
+        found = Subtraction(rules)
+        chunks, notes = self._compared(parts, plan_id, rules, only_needed=False)
+        for note in notes:
+            found.add(note.needed, note.stay, self._ctx.options.equal)
+        found.check()
+        return found.result(chunks)
+
+    def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
+        """See NeededSet.needed_among; what executors find is stored, and read chunk by chunk."""
+        if self._is_small(parts):
+            return self._sorted_here().needed_among(parts, rules)
+        plan_id = self._ctx.new_plan_id()
+        chunks, _ = self._compared(parts, plan_id, rules, only_needed=True)
+        return candidates_of(self._ctx.plans, [(plan_id, chunks)])
+
+    def close(self) -> None:
+        """See NeededSet.close."""
+        if self._here is not None:
+            self._here.close()
+
+    def _is_small(self, parts: StoredParts) -> bool:
+        return self._expected(parts) <= self._ctx.settings.rows_here
+
+    def _expected(self, parts: StoredParts) -> int:
+        """Return how many files are compared, by the manifest lists and the chunks."""
+        read_here = len(self._paths) + len(self._near.rows)
+        planned = sum(chunk.count for index in self._plans for chunk in index.chunks)
+        return read_here + expected_rows(self._own.values()) + self._near.expected + planned + _count(parts)
+
+    def _sorted_here(self) -> SortedNeeded:
+        """Return the same files, read and sorted in this process."""
+        if self._here is None:
+            # What a manifest names was not read yet, only which manifests there are.
+            self._here = SortedNeeded(self._ctx, ReadOnce(lists=self._once.lists, former=self._once.former))
+            self._here.add_files(self._paths)
+            self._here.add_entries(self._own)
+            for neighbour in self._neighbours:
+                self._here.add_neighbour(neighbour)
+            for index in self._plans:
+                self._here.add_plan(index)
+        return self._here
+
+    def _compared(
+        self, parts: StoredParts, plan_id: str, rules: Rules, *, only_needed: bool
+    ) -> tuple[list[Chunk], list[PartNote]]:
+        """Compare on executors; return the chunks of what is left, or `only_needed`, in order, and what parts note."""
+        ctx, jobs = self._ctx, self._jobs
+        rows = self._expected(parts)
+        reading = ReadBoth(
+            resources=jobs.resources,
+            identifier=ctx.identifier,
+            near=self._near.reading(jobs.resources),
+            threads=ctx.settings.read_threads,
+            equal=ctx.options.equal,
+            only_needed=only_needed,
+        )
+        ends = range_ends(parts, jobs.parts_for(_count(parts)))
+        sources = self._sources(parts, rows)
+        runs = jobs.spread(SpreadSources.of(reading, jobs.parts_for(rows), sources, end=END))
+        writing = WriteParts(WriteRanges(jobs.resources, plan_id, ctx.settings.chunk_paths))
+        left = runs.mapPartitions(SubtractParts(rules, ends, only_needed=only_needed))
+        results = jobs.run(ctx.attempt, left.partitionBy(len(ends) + 1, int).mapPartitions(writing))
+        notes = [PartNote.loaded(text) for result in results for text in result["notes"]]
+        for note in notes:
+            self._near.take(note.unread)
+        chunks = [Chunk.model_validate(one) for result in results for one in result["chunks"]]
+        return sorted(chunks, key=lambda chunk: chunk.name), notes
+
+    def _sources(self, parts: StoredParts, rows: int) -> list[BothSource]:
+        limit, jobs = self._ctx.settings.max_file_bytes, self._jobs
+        own = ((OWN, *ManifestToRead.of(path, one, limit)) for path, one in self._own.items())
+        reading = [*own, *((number, *one) for number, one in self._near.listed)]
+        listed = [(plan_id, chunk.model_dump_json()) for plan_id, chunks in parts for chunk in chunks]
+        planned = [(one.plan_id, chunk.model_dump_json()) for one in self._plans for chunk in one.chunks]
+        paths = [*self._paths, *(path for path, _, _ in self._near.rows)]
+        return list(
+            chain(
+                (BothSource(listed=share) for share in jobs.shares_of_rows(listed, rows)),
+                (BothSource(manifests=share) for share in jobs.shares_of_rows(reading, rows)),
+                (BothSource(planned=share) for share in jobs.shares_of_rows(planned, rows)),
+                (BothSource(paths=paths[at : at + _PATHS]) for at in range(0, len(paths), _PATHS)),
+            )
+        )
+
+
+def _count(parts: StoredParts) -> int:
+    return sum(chunk.count for _, chunks in parts for chunk in chunks)
+
+
+def range_ends(parts: StoredParts, count: int) -> tuple[str, ...]:
+    """Return the paths at which up to `count` ranges of about as many candidates end; the last one has no end. Pure."""
+    chunks = sorted((chunk for _, some in parts for chunk in some), key=lambda chunk: chunk.first)
+    total, seen, ends = sum(chunk.count for chunk in chunks), 0, list[str]()
+    for chunk in chunks:
+        if seen and seen * count >= total * (len(ends) + 1) and (not ends or chunk.first > ends[-1]):
+            ends.append(chunk.first)
+        seen += chunk.count
+    return tuple(ends)

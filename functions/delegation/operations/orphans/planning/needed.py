@@ -1,0 +1,138 @@
+"""The needed files, gathered for one comparison with candidates: the seam, and a sorted set of texts on disk."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Final, Protocol
+
+from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.iceberg.files import Row
+from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_limit, refuse
+from delegation.keeping.model import Neighbour
+from delegation.keeping.neighbours import ReadOnce, reach_of_neighbour
+from delegation.keeping.unread import UnreadNeighbours
+from delegation.operations.orphans.context import OrphanContext
+from delegation.operations.orphans.index import Candidate, CandidateWriter, candidates_of, read_candidates
+from delegation.operations.orphans.planning.subtraction import (
+    Orphans,
+    Rules,
+    Subtraction,
+    candidates_in,
+    rows_of,
+    write_rows,
+)
+from delegation.operations.orphans.spelling import joined_all
+from delegation.worksets.chunks import Chunk, Phase
+from delegation.worksets.errors import PlanLost
+from delegation.worksets.index import PlanIndex, planned_paths
+from delegation.worksets.sorting import Sorter
+
+ANY_SPELLING: Final = Spelling(ALL_KINDS)
+OWN_FILES: Final = Tolerance(refuse, ANY_SPELLING)
+"""How the table itself is read: what is missing, damaged or encrypted refuses the removal."""
+StoredParts = Sequence[tuple[str, Sequence[Chunk]]]
+"""Chunks of candidates, with the id that they are stored below."""
+_AT_A_TIME: Final = 1_000
+
+
+class NeededSet(Protocol):
+    """Files that are needed, in any order; after all are added, candidates are compared with them.
+
+    What is added may be read at once or with the first comparison; both raise the errors of what cannot be read.
+    """
+
+    def add_files(self, paths: Iterable[str]) -> None:
+        """Add files by canonical or marked paths."""
+        ...
+
+    def add_entries(self, manifests: Mapping[str, ManifestFile]) -> None:
+        """Add what all entries of the table's own manifests name."""
+        ...
+
+    def add_neighbour(self, neighbour: Neighbour) -> None:
+        """Add all that another table reaches; raise NeighbourUnreadable and NeighbourChanged."""
+        ...
+
+    def add_plan(self, index: PlanIndex) -> None:
+        """Add the files of the plan of another task; raise PlanTampered."""
+        ...
+
+    def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
+        """Store the candidates that nothing needs as sorted chunks of a plan; raise PrefixMismatch, PlanTampered."""
+        ...
+
+    def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
+        """Yield candidates that are needed, or may be; chunks that are gone are left out."""
+        ...
+
+    def close(self) -> None:
+        """Leave nothing on disk."""
+        ...
+
+
+class SortedNeeded:
+    """NeededSet in one process: each spelling of each path (`spelling.joined`), in sorted runs on its disk.
+
+    Memory is bounded by two sort runs and a chunk. `once` has what was read before of the same tables.
+    """
+
+    def __init__(self, ctx: OrphanContext, once: ReadOnce | None = None) -> None:
+        self._ctx = ctx
+        self._files = Sorter(run_records=ctx.settings.run_records)
+        self._unread = UnreadNeighbours(ctx)
+        self._once = once or ReadOnce()
+
+    def add_files(self, paths: Iterable[str]) -> None:
+        """See NeededSet.add_files."""
+        equal, left = self._ctx.options.equal, iter(paths)
+        while some := list(islice(left, _AT_A_TIME)):
+            self._files.extend([(text, 0, 0) for text in joined_all(some, equal)])
+
+    def add_entries(self, manifests: Mapping[str, ManifestFile]) -> None:
+        """See NeededSet.add_entries."""
+        ctx = self._ctx
+        fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+        wanted = [(path, read_limit(one, ctx.settings.max_file_bytes)) for path, one in manifests.items()]
+        self._add(all_entries(fetcher, dict(manifests), wanted, OWN_FILES))
+
+    def add_neighbour(self, neighbour: Neighbour) -> None:
+        """See NeededSet.add_neighbour."""
+        self._add(reach_of_neighbour(self._ctx, neighbour, self._unread, self._once))
+
+    def add_plan(self, index: PlanIndex) -> None:
+        """See NeededSet.add_plan."""
+        self.add_files(planned_paths(self._ctx.plans, [index], tuple(Phase)))
+
+    def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
+        """See NeededSet.subtracted."""
+        ctx, found = self._ctx, Subtraction(rules)
+        records = ctx.settings.run_records
+        with Sorter(run_records=records) as by_path, Sorter(run_records=records) as orphans:
+            for some in candidates_of(ctx.plans, parts):
+                by_path.extend(rows_of(some, ctx.options.equal))
+            for rows in found.orphans(by_path.batches(), self._texts()):
+                orphans.extend(rows)
+            found.check()
+            writer = CandidateWriter(ctx.plans, plan_id, "", chunk_paths=ctx.settings.chunk_paths)
+            return found.result(write_rows(writer, orphans.batches()))
+
+    def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
+        """See NeededSet.needed_among."""
+        ctx = self._ctx
+        with Sorter(run_records=ctx.settings.run_records) as by_path:
+            for plan_id, chunk in ((plan_id, chunk) for plan_id, chunks in parts for chunk in chunks):
+                ctx.attempt.checkpoint()
+                with suppress(PlanLost):
+                    by_path.extend(rows_of(read_candidates(ctx.plans, plan_id, chunk), ctx.options.equal))
+            yield from map(candidates_in, Subtraction(rules).others(by_path.batches(), self._texts()))
+
+    def close(self) -> None:
+        """See NeededSet.close."""
+        self._files.__exit__()
+
+    def _texts(self) -> Iterator[list[str]]:
+        return ([text for text, _, _ in rows] for rows in self._files.batches())
+
+    def _add(self, rows: Iterable[Row]) -> None:
+        self.add_files(path for path, _, _ in rows)

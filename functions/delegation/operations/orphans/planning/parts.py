@@ -1,0 +1,168 @@
+"""Listing parts of a location page by page, several at a time, in any process; what is listed is written as it comes.
+
+`{task}/listed/{digest of submission and prefix}.json` says which chunks have the candidates of a part, and up to which
+key. An attempt after a crash resumes there. Two attempts at once write chunks of their own, and whichever record it
+reads, what that names was listed.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Final
+
+from delegation.operations.orphans.approval import ListedAmount
+from delegation.operations.orphans.eligible import Eligible
+from delegation.operations.orphans.index import Candidate, CandidateWriter, ListedPart
+from delegation.storage.base import PlanStore
+from delegation.storage.listing.model import ListableStore, ListedObject, ListedPage
+from delegation.storage.locations import uri_of
+from delegation.worksets.chunks import Stored
+
+_DIGEST: Final = 20
+
+
+class ListedProgress(Stored):
+    """How far a part is listed: up to the key `after`; `at` is the store's time of its first page, 0 before that."""
+
+    prefix: str
+    age: int
+    after: str = ""
+    done: bool = False
+    at: int = 0
+    files: int = 0
+    bytes: int = 0
+    parts: tuple[ListedPart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartsListing:
+    """How the parts of a location are listed, as plain values: executors are sent them.
+
+    The candidates are stored below `plan_id` by `chunk_paths`; `submission` names the request, whose attempts share
+    what they list.
+    """
+
+    eligible: Eligible
+    plan_id: str
+    task_id: str
+    submission: str
+    chunk_paths: int
+    threads: int
+
+    def key_of(self, prefix: str) -> str:
+        """Return the key of a part's record."""
+        submission = f"{self.submission}/" if self.submission else ""
+        return f"{self.task_id}/listed/{_digest(submission + prefix)}.json"
+
+    def writer(self, plans: PlanStore, name: str, first: int = 0) -> CandidateWriter:
+        """Return what stores candidates; `first` is the number of its first chunk."""
+        return CandidateWriter(plans, self.plan_id, name, chunk_paths=self.chunk_paths, first=first)
+
+    def candidates(self, some: Sequence[ListedObject]) -> list[Candidate]:
+        """Return objects as candidates."""
+        root = uri_of(self.eligible.root.bucket, "")
+        return [Candidate(root + one.key, one.size, one.etag, one.modified) for one in some]
+
+
+@dataclass(frozen=True, slots=True)
+class PartLister:
+    """Lists parts with the stores of a process; `checkpoint` may end it, and is called before each page.
+
+    `name` distinguishes the chunks of a process that may list the same part again as the same attempt: the objects may
+    be others by then. `recorded` is called with each record that is written.
+    """
+
+    how: PartsListing
+    store: ListableStore
+    plans: PlanStore
+    checkpoint: Callable[[], object]
+    name: str = ""
+    recorded: Callable[[ListedProgress], object] = lambda _progress: None
+
+    def run(self, begun: Sequence[ListedProgress], most_pages: int | None = None) -> Iterator[ListedProgress]:
+        """List each part from where it is, up to so many pages of it; yield how far it is then, which is recorded.
+
+        Raises the errors of the stores and of the checkpoint.
+        """
+        waiting = deque(_Part(one, self._writer(one)) for one in begun)
+        listing: dict[Future[ListedPage], _Part] = {}
+        with ThreadPoolExecutor(self.how.threads, thread_name_prefix="list") as pool:
+            try:
+                while waiting or listing:
+                    self.checkpoint()
+                    while waiting and len(listing) < self.how.threads:
+                        part = waiting.popleft()
+                        listing[self._next(pool, part)] = part
+                    for future in wait(listing, timeout=1, return_when=FIRST_COMPLETED).done:
+                        part = listing.pop(future)
+                        if self._take(part, future.result(), most_pages):
+                            yield part.progress
+                        else:
+                            listing[self._next(pool, part)] = part
+            finally:
+                for future in listing:
+                    future.cancel()
+
+    def _writer(self, one: ListedProgress) -> CandidateWriter:
+        known = sum(len(part.chunks) for part in one.parts if part.plan_id == self.how.plan_id)
+        return self.how.writer(self.plans, f"{_digest(one.prefix)}-{self.name}", known)
+
+    def _next(self, pool: ThreadPoolExecutor, part: "_Part") -> "Future[ListedPage]":
+        prefix, after = part.progress.prefix, part.after
+        return pool.submit(self.store.page, self.how.eligible.root.bucket, prefix, after=after)
+
+    def _take(self, part: "_Part", page: ListedPage, most_pages: int | None) -> bool:
+        """Store what a page has; return whether the part is done, or its pages are used up."""
+        stored = part.writer.extend(self.how.candidates(self.how.eligible.some(page.objects, page.at)))
+        part.take(page)
+        is_last = page.is_last or not page.objects
+        ends = is_last or part.pages == most_pages
+        if ends or stored:
+            # So a part is resumed only where all of its candidates are stored.
+            part.writer.flush()
+            part.progress = part.now(self.how.plan_id, done=is_last)
+            self.plans.put(self.how.key_of(part.progress.prefix), part.progress.model_dump_json().encode())
+            self.recorded(part.progress)
+        return ends
+
+
+class _Part:
+    """A prefix whose objects are listed page after page; `progress` is as of its last record."""
+
+    def __init__(self, begun: ListedProgress, writer: CandidateWriter) -> None:
+        self._begun = begun
+        self.writer = writer
+        self.progress = begun
+        self.after = begun.after
+        self.pages = 0
+        self._at = begun.at
+        self._total = ListedAmount(begun.files, begun.bytes)
+
+    def take(self, page: ListedPage) -> None:
+        """Count a page."""
+        self.pages += 1
+        self._at = self._at or page.at
+        self._total += ListedAmount(len(page.objects), sum(one.size for one in page.objects))
+        if page.objects:
+            self.after = page.objects[-1].key
+
+    def now(self, plan_id: str, *, done: bool) -> ListedProgress:
+        """Return how far the part is, all of its candidates being stored."""
+        chunks = tuple(self.writer.chunks)
+        before = self._begun.parts
+        return self._begun.model_copy(
+            update={
+                "after": self.after,
+                "done": done,
+                "at": self._at,
+                "files": self._total.files,
+                "bytes": self._total.bytes,
+                "parts": (*before, ListedPart(plan_id=plan_id, chunks=chunks)) if chunks else before,
+            }
+        )
+
+
+def _digest(prefix: str) -> str:
+    return hashlib.sha256(prefix.encode()).hexdigest()[:_DIGEST]

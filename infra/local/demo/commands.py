@@ -1,0 +1,139 @@
+"""`delegation local tables` and `delegation local plant-orphans`: what commands can be tried on in a running stack."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from delegation.cli.connection import Connection
+from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
+from delegation.cli.screens.watching import size_text
+from delegation.cli.submit import TableArgument, parse_table
+from delegation.errors import counted
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
+from delegation.timestamps import parse_duration
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from infra.local.demo.orphans import PlantedFile
+    from infra.local.demo.tables import SampleState
+
+_DAY = 86_400
+AgeOption = Annotated[
+    str, typer.Option(metavar="AGE", help="How old the files are afterwards, by the clock of their store: 4d, 36h.")
+]
+
+
+def tables_command(ctx: typer.Context, stack: StackOption = None, as_json: JsonOption = False) -> None:
+    """Write the tables of the demo to the running stack: shop.orders, shop.events, shop.customers.
+
+    A table that exists stays as it is; one whose files were purged is dropped
+    from the catalog and written again. Then each is read, and its rows,
+    snapshots and objects are counted.
+    """
+    from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
+
+    open_output(ctx, as_json=as_json)
+    connection = Connection.of(ctx, stack)
+    running, polaris = connection.stack(), connection.catalog()
+    catalog = sample.connect(running)
+    catalog.create_namespace_if_not_exists(sample.NAMESPACE)
+    written: list[str] = []
+    states: dict[str, SampleState] = {}
+    for recipe in sample.RECIPES:
+        table = TableIdentifier(running.warehouse, (sample.NAMESPACE,), recipe.name)
+        if not _is_whole(polaris, table):
+            with Console(stderr=True, highlight=False).status(f"Writing {table} …"):
+                sample.create(catalog, recipe, lambda _step: None)
+            written.append(str(table))
+        with Console(stderr=True, highlight=False).status(f"Reading {table} …"):
+            states[str(table)] = sample.state_of(catalog, sample.Bucket(running), recipe.name)
+    kept = [name for name in states if name not in written]
+    if as_json:
+        print_json({"written": written, "kept": kept, "tables": {name: asdict(one) for name, one in states.items()}})
+        return
+    Console(highlight=False).print(_states_table(states, written))
+    sys.stdout.write(f"Purge one: delegation submit {(written or kept)[0]} --wait\n")
+
+
+def plant_orphans_command(
+    ctx: typer.Context,
+    table: TableArgument,
+    age: AgeOption = "4d",
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write files that no table needs to a table's location, and move the clock of the stack's store ahead.
+
+    The files are those of a job that ended before its commit: data files, a
+    manifest and a manifest list. A removal leaves files under 24 hours alone
+    by the clock of their store, so that clock moves: all objects there are
+    older by as much, and all other parts of the stack keep the machine's time.
+    """
+    from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
+    from infra.local.demo.orphans import RemoteClock, plant  # noqa: PLC0415  loads moto too
+
+    open_output(ctx, as_json=as_json)
+    identifier = parse_table(table)
+    try:
+        by = parse_duration(age)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--age") from None
+    connection = Connection.of(ctx, stack)
+    running = connection.stack()
+    clock = RemoteClock(running)
+    clock.ahead()  # Nothing is written where the clock cannot be moved.
+    # Loaded as the owner, which reports a table that the catalog does not have in one line.
+    connection.catalog().load_table(identifier)
+    planted = plant(sample.connect(running), identifier)
+    if not planted:
+        raise typer.BadParameter(f"{identifier} has no snapshot yet", param_hint="CATALOG.NAMESPACE.TABLE")
+    ahead = clock.advance(by)
+    if as_json:
+        files = [{"uri": one.uri, "bytes": one.size} for one in planted]
+        print_json({"table": str(identifier), "files": files, "clock_ahead_seconds": ahead.total_seconds()})
+        return
+    _show(identifier, planted, age, ahead)
+
+
+def _show(identifier: TableIdentifier, planted: "Sequence[PlantedFile]", age: str, ahead: "timedelta") -> None:
+    size = size_text(sum(one.size for one in planted))
+    sys.stdout.write(f"{counted(len(planted), 'file')}, {size}, of a job that ended before its commit:\n")
+    for one in planted:
+        sys.stdout.write(f"  {one.uri}\n")
+    days = f"{ahead.total_seconds() / _DAY:g} days"
+    sys.stdout.write(f"They are {age} old by the clock of their store, which is ahead by {days} now.\n")
+    sys.stdout.write(f"Find them: delegation orphans scan {identifier} --wait\n")
+
+
+def _states_table(states: "dict[str, SampleState]", written: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("table", ""):
+        table.add_column(title)
+    for title in ("rows", "snapshots", "objects"):
+        table.add_column(title, justify="right")
+    table.add_column("rows' checksum")
+    for name, one in states.items():
+        what = "written" if name in written else "is there already"
+        table.add_row(name, what, f"{one.rows:,}", f"{one.snapshots}", f"{one.objects:,}", one.checksum)
+    return table
+
+
+def _is_whole(polaris: PolarisClient, table: TableIdentifier) -> bool:
+    """Return whether a table exists; drop the entry of one whose files were purged."""
+    try:
+        polaris.load_table(table)
+    except NoSuchTable:
+        return False
+    except TableMetadataMissing:
+        polaris.drop_table(table)
+        return False
+    return True

@@ -1,0 +1,93 @@
+"""The operations of upkeep as the suite of their hand-overs sees them: the table `t`, and more than one file to delete.
+
+Jobs run in this process.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from delegation.operations.expiry.behavior import kinds as expiries
+from delegation.operations.expiry.behavior.details import ExpiryDetails
+from delegation.operations.expiry.behavior.run import ExpiryBehavior
+from delegation.operations.orphans.behavior import kinds as removals
+from delegation.operations.orphans.behavior.details import OrphanDetails
+from delegation.operations.orphans.behavior.run import OrphansBehavior
+from delegation.tasks.life.model import Task
+from tests.unit.operations.expiry.behavior import test_engines as expiring
+from tests.unit.operations.orphans.behavior import test_engines as removing
+from tests.unit.operations.orphans.behavior.world import AT_ONCE
+
+
+class Expiry(expiring.SparkWorld):
+    """Expiries of snapshots.
+
+    `folder` of the record bucket is what a job may write to beside its task's own. `attempts_inline` are those that it
+    takes without Spark. `doomed` are files that have to go; which others do, the plan says.
+    """
+
+    plan_kind: Final = expiries.PLAN_KIND
+    folder: Final = "lost-refs"
+    done: Final = "EXPIRED"
+    attempts_inline: Final = 2
+    details: Final = ExpiryDetails
+
+    def __init__(self, inline_max_files: int = 1, *, has_spark: bool = True) -> None:
+        super().__init__(inline_max_files, has_spark=has_spark)
+        expiring.with_table(self)
+        self.doomed = set[str]()
+
+    @property
+    def upkeep(self) -> ExpiryBehavior:
+        assert self.expiry is not None
+        return self.expiry
+
+    def become_with(self, **changes: Any) -> None:
+        """Deploy the behavior with other parts."""
+        self.expiry = replace(self.upkeep, **changes)
+        self.become(self.behavior)
+
+    def perform(self, **properties: str) -> Task:
+        """Have a request run until it ends or waits."""
+        return self.expire("t", **properties)
+
+    def kept(self) -> set[str]:
+        """Return the files that the table needs."""
+        return self.needed(self.lake, "t")
+
+
+class Removal(removing.SparkWorld):
+    """Removals of orphan files."""
+
+    plan_kind: Final = removals.PLAN_KIND
+    folder: Final = "orphans"
+    done: Final = "SWEPT"
+    attempts_inline: Final = 3
+    details: Final = OrphanDetails
+
+    def __init__(self, inline_max_files: int = 1, *, has_spark: bool = True) -> None:
+        super().__init__(inline_max_files, has_spark=has_spark)
+        self.doomed = self.plant("data/a.parquet", "metadata/b.avro", "c")
+
+    @property
+    def upkeep(self) -> OrphansBehavior:
+        assert self.orphans is not None
+        return self.orphans
+
+    def become_with(self, **changes: Any) -> None:
+        """Deploy the behavior with other parts."""
+        self.orphans = replace(self.upkeep, **changes)
+        self.become(self.behavior, AT_ONCE)
+
+    def perform(self, **properties: str) -> Task:
+        """Have a request run until it ends or waits."""
+        return self.ask("t", **{name.replace("-", "_"): value for name, value in properties.items()})
+
+    def files(self) -> set[str]:
+        return self.uris()
+
+    def kept(self) -> set[str]:
+        """Return the files that the table needs."""
+        return self.needed("t")
+
+
+Upkeep = Expiry | Removal

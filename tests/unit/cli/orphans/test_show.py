@@ -1,0 +1,79 @@
+"""`delegation orphans show`: the files of a plan, for a person who is to approve it."""
+
+import json
+from datetime import UTC, datetime
+
+import boto3
+import pytest
+
+from delegation.cli.connection import Connection
+from delegation.operations.orphans.index import Candidate, CandidateWriter
+from delegation.storage.s3_plans import S3PlanStore
+from delegation.worksets.chunks import Total
+from delegation.worksets.index import store_index
+from tests.aws import mock_aws
+from tests.unit.client.service import TASK_ID
+from tests.unit.operations.orphans.test_uploads import index_of
+
+PLAN = f"{TASK_ID}/1/ab12"
+LISTED_AT = int(datetime(2026, 12, 2, 12, tzinfo=UTC).timestamp())
+FILES = [Candidate(f"s3://lake/t/data/{number}.parquet", 2048, "e", LISTED_AT - 400_000) for number in range(3)]
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket="my-plans")
+        monkeypatch.setattr(Connection, "s3", lambda _self, _bucket, _endpoint=None: client)
+        yield S3PlanStore(client, "my-plans")
+
+
+def published(plans, **changed):
+    writer = CandidateWriter(plans, PLAN, "", chunk_paths=2)
+    writer.extend(FILES)
+    writer.flush()
+    counts = {"ORPHAN": Total(files=3, bytes=6144)}
+    listed = Total(files=47, bytes=126_313)
+    about = {"chunks": tuple(writer.chunks), "counts": counts, "listed": listed, "listed_at": LISTED_AT, "age": 259_200}
+    store_index(plans, index_of(plan_id=PLAN, identifier="lake.shop.orders", **about, **changed))
+
+
+def test_people_see_where_how_old_and_which(run, plans, stack):
+    published(plans, waits="first-run")
+    result = run("orphans", "show", PLAN, "--limit", "2", "--stack", str(stack))
+    assert result.exit_code == 0, result.stderr
+    assert [line.rstrip() for line in result.stdout.splitlines()] == [
+        f"Plan {PLAN} of lake.shop.orders",
+        "  location  s3://lake/t/",
+        "  listed    47 objects, 123.4 KiB, at 2026-12-02T12:00:00Z by the clock of the store",
+        "  orphan    3 files, 6.0 KiB, 3 days old or more then",
+        "  waits     for approval, because it is the first plan of this table here (first-run)",
+        "  2026-11-27T20:53:20Z     2.0 KiB  s3://lake/t/data/0.parquet",
+        "  2026-11-27T20:53:20Z     2.0 KiB  s3://lake/t/data/1.parquet",
+        "  1 more file; --limit 3 lists all",
+    ]
+
+
+def test_programs_get_the_files_with_their_times(run, plans, stack):
+    published(plans)
+    found = json.loads(run("orphans", "show", PLAN, "--stack", str(stack), "--json").stdout)
+    assert (found["files_planned"], found["bytes_planned"], found["waits"]) == (3, 6144, "")
+    assert found["files"][2] == {
+        "path": "s3://lake/t/data/2.parquet",
+        "bytes": 2048,
+        "modified": "2026-11-27T20:53:20.000000Z",
+    }
+
+
+def test_a_listing_is_no_plan(run, plans, stack):
+    published(plans, stage="listed")
+    result = run("orphans", "show", PLAN, "--stack", str(stack))
+    assert result.exit_code == 1
+    assert "it is a listing" in result.stderr
+
+
+def test_what_is_no_plan_is_misuse(run, plans, stack):
+    assert run("orphans", "show", "lake.shop.orders", "--stack", str(stack)).exit_code == 2

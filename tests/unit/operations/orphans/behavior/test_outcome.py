@@ -1,0 +1,35 @@
+"""The summary of a task of orphan files, which says what may be done next and nothing that would do nothing."""
+
+from delegation.identifiers import TableIdentifier
+from delegation.operations.orphans.behavior.outcome import success
+from delegation.operations.orphans.context import OrphanResult, Status
+
+ORDERS = TableIdentifier("lake", ("sales",), "orders")
+PLAN = "task/1/ab12"
+
+
+def summary(status: Status, files: int) -> str:
+    found = OrphanResult(
+        status,
+        ORDERS,
+        "u",
+        "s3://lake/orders/",
+        plan_ids=(PLAN,),
+        files_listed=47,
+        files_planned=files,
+        bytes_planned=10 * files,
+        bytes_listed=1000,
+    )
+    return success(found, None)[0]
+
+
+def test_a_plan_with_files_names_the_command_that_executes_it() -> None:
+    expected = (
+        "found 2 orphan files, 20 bytes, of 47 objects at s3://lake/orders/; nothing was deleted. "
+        "`delegation orphans approve task/1/ab12` deletes them"
+    )
+    assert summary("PLANNED", 2) == expected
+
+
+def test_a_plan_without_files_asks_for_no_approval() -> None:
+    assert summary("PLANNED", 0) == summary("NOTHING", 0) == "no orphan files among 47 objects at s3://lake/orders/"
