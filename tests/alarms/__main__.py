@@ -28,7 +28,7 @@ from infra.local.processes.programs import import_path
 from infra.operations.alarms import ALARMS
 from tests.alarms.measured import Measured, eventually, physical
 from tests.infra.operations.runbook import FOLDER, blocks
-from tests.integration.acceptance.world import SUBMIT, World
+from tests.integration.acceptance.world import SUBMIT, RunningStack
 from tests.integration.local.stack_process import StackProcess
 from tests.paths import ROOT
 
@@ -56,7 +56,7 @@ class Followed:
 class Drill:
     """A local stack, the alarms of the template over what it measures, and a shell with the runbook's functions."""
 
-    def __init__(self, world: World, template: Mapping[str, Any], folder: Path) -> None:
+    def __init__(self, world: RunningStack, template: Mapping[str, Any], folder: Path) -> None:
         self.world, self.template, self.folder = world, template, folder
         self.logs = world.process.state_dir / "logs"
         self.sqs, self.secrets = world.aws("sqs"), world.aws("secretsmanager")
@@ -295,7 +295,7 @@ def main() -> int:
             *("--property", "delegation.retry.TABLE_PURGE.initial-backoff-duration=1s"),
         )
         opened.callback(process.end, signal.SIGTERM)
-        world = opened.enter_context(contextlib.closing(World(process, folder / "recorded")))
+        world = opened.enter_context(contextlib.closing(RunningStack(process, folder / "recorded")))
         drill = Drill(world, template, folder)
         wrong = 0
         sys.stdout.write(f"{'alarm':<16}{'raised before':<15}{'by the fault':<14}{'commands':>8}  {'afterwards':<12}\n")

@@ -31,7 +31,7 @@ STOP, TO_A_MOMENT, UNDER_ITS_NAME, COUNT, COPY, CANCEL, RESUME, DELETE = blocks(
 KINDS = {"TablesTasks": resources.TASKS_TABLE, "TablesIdempotency": resources.IDEMPOTENCY_TABLE}
 
 
-class Site:
+class RestoredTables:
     """moto's DynamoDB with the tables of a deployment and three tasks, and the shell of an operator."""
 
     def __init__(self, url: str, folder: Path) -> None:
@@ -103,15 +103,15 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path: Path) -> Iterator[RestoredTables]:
     moto = MotoDynamoDb(log=tmp_path / "moto.log").start()
     try:
-        yield Site(moto.url, tmp_path)
+        yield RestoredTables(moto.url, tmp_path)
     finally:
         moto.stop()
 
 
-def test_items_that_were_deleted_come_back_and_nothing_runs_before_it_is_resumed(site: Site) -> None:
+def test_items_that_were_deleted_come_back_and_nothing_runs_before_it_is_resumed(site: RestoredTables) -> None:
     site.paste(STOP, TO_A_MOMENT)
     kept, lost, cancelled = site.ids
     for task_id in (lost, cancelled):
@@ -136,7 +136,7 @@ def test_items_that_were_deleted_come_back_and_nothing_runs_before_it_is_resumed
     )
 
 
-def test_a_deleted_table_comes_back_under_its_own_name_with_all_that_a_restore_leaves_out(site: Site) -> None:
+def test_a_deleted_table_comes_back_under_its_own_name_with_all_that_a_restore_leaves_out(site: RestoredTables) -> None:
     arn = site.client.create_backup(TableName=resources.TASKS_TABLE, BackupName="of-dynamodb")["BackupDetails"][
         "BackupArn"
     ]

@@ -22,7 +22,7 @@ from tests.chaos.load import load, tables_for
 from tests.chaos.plan import planned
 from tests.chaos.plants import PLANTS
 from tests.chaos.run import Run
-from tests.chaos.site import Site
+from tests.chaos.site import WholeSystem
 from tests.chaos.totals import totals
 from tests.chaos.verdict import verdict
 
@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace, folder: Path, say: Printed, cleanup: conte
     tables = options.tables or tables_for(options.minutes)
     plants = tuple(PLANTS) if options.planted else ()
     say(f"seed {options.seed}, {options.minutes:g} min, {tables} tables; planted: {', '.join(plants) or 'nothing'}")
-    site = cleanup.enter_context(Site(folder.resolve(), options.seed, workers=options.workers, planted=plants))
+    site = cleanup.enter_context(WholeSystem(folder.resolve(), options.seed, workers=options.workers, planted=plants))
     run = Run(site, load(options.seed, options.minutes, tables), options.seed, say)
     cleanup.callback(run.callers.close)
     run.prepare()

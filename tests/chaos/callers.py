@@ -25,7 +25,7 @@ from delegation.wire.purges import PurgeRequest
 from delegation.wire.requests import TableState
 from tests.chaos.findings import Call
 from tests.chaos.load import Make, TableOfLoad, Way
-from tests.chaos.site import Site
+from tests.chaos.site import WholeSystem
 
 logger = logging.getLogger("chaos.callers")
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class RecordingTransport(httpx.BaseTransport):
 class Callers:
     """The callers of a run: `tasks` are the ids by table name, `refusals` why a table has none."""
 
-    def __init__(self, site: Site, seed: int) -> None:
+    def __init__(self, site: WholeSystem, seed: int) -> None:
         self._site = site
         self._seed = seed
         self._lock = threading.Lock()

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from tests.chaos.callers import Callers
 from tests.chaos.plan import CONNECTIONS, EXECUTION, JOB, PARTS, WORKER, Fault, Kind
-from tests.chaos.site import Site
+from tests.chaos.site import WholeSystem
 from tests.faults.shared.victims import Kills, command_of, kill_descendant
 from tests.integration.local.stack_process import descendants
 
@@ -29,7 +29,7 @@ T = TypeVar("T", int, str)
 class Faults:
     """The faults of a run; `kills` counts by part, `paused` is when the pause was on, for the service."""
 
-    def __init__(self, site: Site, callers: Callers, say: Say) -> None:
+    def __init__(self, site: WholeSystem, callers: Callers, say: Say) -> None:
         self._site = site
         self._callers = callers
         self._say = say

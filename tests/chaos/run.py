@@ -21,7 +21,7 @@ from tests.chaos.faults import Faults
 from tests.chaos.findings import Observed, ObservedTable
 from tests.chaos.load import Make, TableOfLoad, Way
 from tests.chaos.plan import Fault
-from tests.chaos.site import RELEASE, Site
+from tests.chaos.site import RELEASE, WholeSystem
 from tests.chaos.tables import WAREHOUSE, WrittenTable, written
 from tests.faults.shared.histories import rows_of
 from tests.faults.shared.victims import variables_of
@@ -42,7 +42,7 @@ _TICK_SECONDS: Final = 0.25
 class Run:
     """A run on a site; `say` prints a line with the time since its beginning."""
 
-    def __init__(self, site: Site, load: tuple[TableOfLoad, ...], seed: int, say: Callable[[str], None]) -> None:
+    def __init__(self, site: WholeSystem, load: tuple[TableOfLoad, ...], seed: int, say: Callable[[str], None]) -> None:
         self._site = site
         self._load = (FIRST, *load)
         self._say = say

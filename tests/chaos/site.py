@@ -68,7 +68,7 @@ _DEPLOYED: Final = {"delegation.retry.default.max-backoff-duration": "3s"}
 _KEYS: Final = AwsKeys("local", "local")
 
 
-class Site:
+class WholeSystem:
     """All parts in this process and its children; leaving it ends them."""
 
     def __init__(self, folder: Path, seed: int, *, workers: int, planted: tuple[str, ...] = ()) -> None:

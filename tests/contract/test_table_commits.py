@@ -19,8 +19,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
-from tests.contract.polaris.world import TLS, stand_in
-from tests.contract.polaris.world import World as PolarisWorld
+from tests.contract.polaris.world import TLS, PolarisView, stand_in
 from tests.unit.operations.expiry.tables import StandInCatalog, StoryTable, Warehouse, identifier
 
 
@@ -71,7 +70,7 @@ def prepared(commits: Commits, name: TableIdentifier, load: Callable[[], LoadedT
 @contextlib.contextmanager
 def served() -> Iterator[Committing]:
     """The client of Polaris, and the stand-in behind HTTP."""
-    with stand_in() as server, contextlib.closing(PolarisWorld(server)) as world:
+    with stand_in() as server, contextlib.closing(PolarisView(server)) as world:
         world.namespace()
         world.create("t")
         name = TableIdentifier(server.warehouse, (world.name,), "t")
@@ -79,7 +78,7 @@ def served() -> Iterator[Committing]:
         yield prepared(client, name, lambda: client.load_table(name, vend=False))
 
 
-def client_of(world: PolarisWorld, *grants: str) -> PolarisClient:
+def client_of(world: PolarisView, *grants: str) -> PolarisClient:
     world.principal(*({"type": "namespace", "namespace": [world.name], "privilege": grant} for grant in grants))
     made = world.manage("POST", f"principals/{world.name}/reset", {}).json()["credentials"]
     http = httpx.Client(timeout=20.0, verify=TLS)
@@ -171,7 +170,7 @@ def test_a_table_that_does_not_exist_is_named(catalog: Committing) -> None:
 
 
 def test_a_principal_that_may_not_commit_is_named_the_privilege() -> None:
-    with stand_in() as server, contextlib.closing(PolarisWorld(server)) as world:
+    with stand_in() as server, contextlib.closing(PolarisView(server)) as world:
         world.namespace()
         world.create("t")
         client = client_of(world, "TABLE_READ_PROPERTIES")

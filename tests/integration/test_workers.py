@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-class Site:
+class WorkersOnTable:
     """A task table, and the workers on it."""
 
     def __init__(self, store: Store) -> None:
@@ -72,7 +72,7 @@ class Site:
 @pytest.fixture
 def site(dynamodb_local, tmp_path):
     properties = {**PROPERTIES, "delegation.task.lease.lost-timeout-duration": "4s"}
-    site = Site(Store(dynamodb_local.url, tmp_path, properties))
+    site = WorkersOnTable(Store(dynamodb_local.url, tmp_path, properties))
     yield site
     site.end()
 

@@ -39,6 +39,7 @@ def _made() -> Iterator[MadeWithCode]:
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(call, ast.Call):
                 given = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}
-                if isinstance(given.get("code"), str):
+                code, retryable = given.get("code"), given.get("retryable")
+                if isinstance(code, str):
                     kind = ast.unparse(call.func).rpartition(".")[2]
-                    yield MadeWithCode(module, kind, given["code"], given.get("retryable"))
+                    yield MadeWithCode(module, kind, code, retryable if isinstance(retryable, bool) else None)

@@ -36,7 +36,7 @@ from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
 from tests.contract.mutations.checks import finalized, reserved
-from tests.contract.mutations.world import World
+from tests.contract.mutations.world import EffectfulCatalog
 from tests.contract.task_tables import record_store, reservation_store
 from tests.services import change_service
 from tests.unit.tasks.builders import (
@@ -390,7 +390,7 @@ def read_reservation(harness: Harness) -> Act:
 
 def perform(harness: Harness, *, earlier: str | None = None) -> Act:
     """Perform a mutation after an earlier call with the key that ended like `earlier` (tests/contract/mutations)."""
-    world = World(reservation_store(harness.store.dynamodb.client))
+    world = EffectfulCatalog(reservation_store(harness.store.dynamodb.client))
     if earlier is not None:
         world.call(mode=earlier)
     return world.call

@@ -11,7 +11,7 @@ from tests.contract.mutations.checks import NOW, SCOPE, reserved
 
 
 @dataclass
-class Site:
+class AbsentStore:
     """A store that is away while `error` is set, and the calls that reached it."""
 
     now: float = 0.0
@@ -44,7 +44,7 @@ class Site:
 
 @pytest.mark.parametrize("error", [RecordsUnavailable("no"), RecordOutcomeUnknown("no")])
 def test_after_failures_in_a_row_nothing_is_sent_until_one_call_tries_again(error: Exception) -> None:
-    site = Site(error=error)
+    site = AbsentStore(error=error)
     assert [site.get() for _ in range(50)] == [False] * 50
     assert (site.calls, site.opened) == (3, 1)
     site.now = 9.9
@@ -56,7 +56,7 @@ def test_after_failures_in_a_row_nothing_is_sent_until_one_call_tries_again(erro
 
 
 def test_failures_that_are_not_in_a_row_and_refusals_leave_it_open() -> None:
-    site = Site()
+    site = AbsentStore()
     site.store.reserve(reserved(), NOW)
     for _ in range(5):
         site.error = RecordsUnavailable("no")

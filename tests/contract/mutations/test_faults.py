@@ -14,7 +14,7 @@ from delegation.idempotency.mutations.errors import MutationInProgress
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.service import How
 from delegation.idempotency.mutations.store import ReservationStore
-from tests.contract.mutations.world import AFTER_LEASE, Calls, Crashed, World, crash, fail
+from tests.contract.mutations.world import AFTER_LEASE, Calls, Crashed, EffectfulCatalog, crash, fail
 from tests.contract.task_tables import moto, reservation_store
 
 FIRST = ("apply", "refuse", "break", "break after")
@@ -30,7 +30,7 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Callable[[], ReservationS
             yield lambda: reservation_store(client)
 
 
-def faults(of: World, mode: str) -> Iterator[tuple[int, Callable[[str], None]]]:
+def faults(of: EffectfulCatalog, mode: str) -> Iterator[tuple[int, Callable[[str], None]]]:
     """Every call of a mutation that begins now, with every fault."""
     whole = Calls()
     of.call("trial", mode=mode, calls=whole)
@@ -38,21 +38,21 @@ def faults(of: World, mode: str) -> Iterator[tuple[int, Callable[[str], None]]]:
     return itertools.product(range(len(whole.points)), (crash, fail))
 
 
-def own_effects(world: World, key: str) -> int:
+def own_effects(world: EffectfulCatalog, key: str) -> int:
     return sum(one.key == key for one in world.effects)
 
 
 @pytest.mark.parametrize("mode", FIRST)
 def test_after_a_fault_at_any_call_others_find_one_effect_or_a_truthful_409(stores: Any, mode: str) -> None:
-    others_find_one_effect(World(stores()), mode)
+    others_find_one_effect(EffectfulCatalog(stores()), mode)
 
 
 def test_on_dynamodb_others_find_one_effect_after_a_fault_at_any_call() -> None:
     with moto() as client:
-        others_find_one_effect(World(reservation_store(client)), "apply")
+        others_find_one_effect(EffectfulCatalog(reservation_store(client)), "apply")
 
 
-def others_find_one_effect(world: World, mode: str) -> None:
+def others_find_one_effect(world: EffectfulCatalog, mode: str) -> None:
     for number, (at, act) in enumerate(faults(world, mode)):
         key = f"{mode.replace(' ', '-')}-{number}"
         first = world.call(key, mode=mode, calls=Calls(at, act))
@@ -79,7 +79,7 @@ def others_find_one_effect(world: World, mode: str) -> None:
 
 def test_after_two_faults_in_a_row_others_find_one_effect(stores: Any) -> None:
     """The second falls on the call that reconciles."""
-    world = World(stores())
+    world = EffectfulCatalog(stores())
     numbers = itertools.count()
     for at, act in faults(world, "apply"):
         reconciling = Calls()
@@ -103,7 +103,7 @@ def test_after_two_faults_in_a_row_others_find_one_effect(stores: Any) -> None:
 @pytest.mark.parametrize("mode", FIRST)
 def test_another_caller_at_any_moment_of_a_call_leaves_one_effect(stores: Any, mode: str, pause: timedelta) -> None:
     """A caller is paused at each of its calls in turn, while another performs the same mutation."""
-    world = World(stores())
+    world = EffectfulCatalog(stores())
     points = [at for at, act in faults(world, mode) if act is crash]
     for at in points:
         key = f"{mode.replace(' ', '-')}-{at}"

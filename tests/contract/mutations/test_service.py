@@ -13,17 +13,17 @@ from delegation.idempotency.mutations.errors import MutationInProgress
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import LARGEST_BODY
 from delegation.idempotency.mutations.service import How, MutationAttempt
-from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, World, crash
+from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, crash
 
 SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
-def world() -> World:
-    return World(MemoryReservationStore())
+def world() -> EffectfulCatalog:
+    return EffectfulCatalog(MemoryReservationStore())
 
 
-def test_a_mutation_takes_two_calls_of_the_store_and_a_replay_one(world: World) -> None:
+def test_a_mutation_takes_two_calls_of_the_store_and_a_replay_one(world: EffectfulCatalog) -> None:
     first, second = Calls(), Calls()
     done, again = world.call(calls=first), world.call(calls=second)
     assert (done.status, done.how, again.how) == (200, How.EXECUTED, How.REPLAYED)
@@ -43,12 +43,12 @@ def test_a_mutation_takes_two_calls_of_the_store_and_a_replay_one(world: World) 
     assert len(world.effects) == 1
 
 
-def test_a_refusal_is_replayed_too(world: World) -> None:
+def test_a_refusal_is_replayed_too(world: EffectfulCatalog) -> None:
     assert [world.call(mode="refuse").status, world.call().status] == [404, 404]
     assert world.effects == []
 
 
-def test_another_payload_is_refused_while_it_runs_and_afterwards(world: World) -> None:
+def test_another_payload_is_refused_while_it_runs_and_afterwards(world: EffectfulCatalog) -> None:
     during = Calls(at=4, act=lambda _point: seen.append(world.call(payload="q")))
     seen = []
     world.call(calls=during)
@@ -57,7 +57,7 @@ def test_another_payload_is_refused_while_it_runs_and_afterwards(world: World) -
     assert world.call("other", payload="q").status == 200
 
 
-def test_a_duplicate_while_it_runs_is_in_progress(world: World) -> None:
+def test_a_duplicate_while_it_runs_is_in_progress(world: EffectfulCatalog) -> None:
     seen = []
     world.call(calls=Calls(at=4, act=lambda _point: seen.append(world.call())))
     assert isinstance(seen[0].error, MutationInProgress)
@@ -66,7 +66,7 @@ def test_a_duplicate_while_it_runs_is_in_progress(world: World) -> None:
 
 @pytest.mark.parametrize("mode", ["break", "break after", "busy"])
 def test_an_answer_that_is_not_final_is_never_stored_and_the_next_call_reconciles_at_once(
-    world: World, mode: str
+    world: EffectfulCatalog, mode: str
 ) -> None:
     assert world.call(mode=mode).status in {500, 429}
     again = world.call()
@@ -76,14 +76,14 @@ def test_an_answer_that_is_not_final_is_never_stored_and_the_next_call_reconcile
 
 
 def test_after_an_unclear_outcome_the_next_call_waits_until_effects_have_settled() -> None:
-    world = World(MemoryReservationStore(), policy=replace(POLICY, settle=20 * SECOND))
+    world = EffectfulCatalog(MemoryReservationStore(), policy=replace(POLICY, settle=20 * SECOND))
     world.call(mode="break")
     assert isinstance(world.call().error, MutationInProgress)
     world.clock.advance(20 * SECOND)
     assert world.call().status == 200
 
 
-def test_the_key_of_a_holder_that_died_is_taken_over_when_its_lease_is_over(world: World) -> None:
+def test_the_key_of_a_holder_that_died_is_taken_over_when_its_lease_is_over(world: EffectfulCatalog) -> None:
     world.call(calls=Calls(at=3, act=crash))
     world.clock.advance(AFTER_LEASE - 2 * SECOND)
     assert isinstance(world.call().error, MutationInProgress)
@@ -92,7 +92,7 @@ def test_the_key_of_a_holder_that_died_is_taken_over_when_its_lease_is_over(worl
     assert len(world.effects) == 1
 
 
-def test_a_holder_that_was_taken_for_dead_has_no_effect_and_answers_the_truth(world: World) -> None:
+def test_a_holder_that_was_taken_for_dead_has_no_effect_and_answers_the_truth(world: EffectfulCatalog) -> None:
     seen = []
 
     def paused(_point: str) -> None:
@@ -105,7 +105,7 @@ def test_a_holder_that_was_taken_for_dead_has_no_effect_and_answers_the_truth(wo
     assert len(world.effects) == 1
 
 
-def test_a_holder_that_finishes_late_answers_what_its_successor_stored(world: World) -> None:
+def test_a_holder_that_finishes_late_answers_what_its_successor_stored(world: EffectfulCatalog) -> None:
     seen = []
 
     def paused(_point: str) -> None:
@@ -116,7 +116,7 @@ def test_a_holder_that_finishes_late_answers_what_its_successor_stored(world: Wo
     assert (late.status, late.how, seen[0].status) == (200, How.REPLAYED, 200)
 
 
-def test_a_holder_that_extends_its_lease_keeps_the_key(world: World) -> None:
+def test_a_holder_that_extends_its_lease_keeps_the_key(world: EffectfulCatalog) -> None:
     seen = []
 
     def long(attempt: MutationAttempt) -> MutationAnswer:
@@ -130,7 +130,7 @@ def test_a_holder_that_extends_its_lease_keeps_the_key(world: World) -> None:
     assert all(isinstance(one.error, MutationInProgress) for one in seen)
 
 
-def test_a_holder_that_extends_too_late_learns_that_it_lost_the_key(world: World) -> None:
+def test_a_holder_that_extends_too_late_learns_that_it_lost_the_key(world: EffectfulCatalog) -> None:
     def long(attempt: MutationAttempt) -> MutationAnswer:
         world.clock.advance(AFTER_LEASE)
         assert world.call().status == 200
@@ -140,7 +140,7 @@ def test_a_holder_that_extends_too_late_learns_that_it_lost_the_key(world: World
     assert isinstance(world.call(run=long).error, MutationInProgress)
 
 
-def test_a_refusal_caused_by_the_former_calls_late_effect_becomes_its_success(world: World) -> None:
+def test_a_refusal_caused_by_the_former_calls_late_effect_becomes_its_success(world: EffectfulCatalog) -> None:
     """The former call's effect appears between verifying and running again; the catalog refuses the second."""
     world.call(mode="break")
 
@@ -153,14 +153,14 @@ def test_a_refusal_caused_by_the_former_calls_late_effect_becomes_its_success(wo
     assert world.call().status == 200
 
 
-def test_a_state_that_became_incompatible_is_refused_terminally(world: World) -> None:
+def test_a_state_that_became_incompatible_is_refused_terminally(world: EffectfulCatalog) -> None:
     world.call(mode="break")
     refused = world.call(verify=lambda _attempt: MutationAnswer(422, b'{"error":"incompatible"}'))
     assert (refused.status, refused.how) == (422, How.VERIFIED)
     assert (world.call().status, world.effects) == (422, [])
 
 
-def test_verifying_knows_what_was_observed_before_the_first_call(world: World) -> None:
+def test_verifying_knows_what_was_observed_before_the_first_call(world: EffectfulCatalog) -> None:
     world.call("x")
     world.call(mode="break after")
     seen = []
@@ -168,7 +168,7 @@ def test_verifying_knows_what_was_observed_before_the_first_call(world: World) -
     assert seen == [(2, "1", world.clock())]
 
 
-def test_a_key_is_forgotten_a_lifetime_after_its_answer(world: World) -> None:
+def test_a_key_is_forgotten_a_lifetime_after_its_answer(world: EffectfulCatalog) -> None:
     world.call()
     world.clock.advance(POLICY.lifetime)
     assert world.call().how is How.REPLAYED
@@ -177,7 +177,7 @@ def test_a_key_is_forgotten_a_lifetime_after_its_answer(world: World) -> None:
     assert len(world.effects) == 2
 
 
-def test_credentials_are_not_stored_and_a_replay_vends_them_anew(world: World) -> None:
+def test_credentials_are_not_stored_and_a_replay_vends_them_anew(world: EffectfulCatalog) -> None:
     full = (
         b'{"metadata":{"a":1},"config":{"s3.secret-access-key":"hush"},"storage-credentials":[{"config":{"t":"hush"}}]}'
     )
@@ -192,7 +192,7 @@ def test_credentials_are_not_stored_and_a_replay_vends_them_anew(world: World) -
     assert anew.performed.answer.headers == {"ETag": "e"}
 
 
-def test_an_answer_too_large_to_store_is_restored_at_its_replay(world: World) -> None:
+def test_an_answer_too_large_to_store_is_restored_at_its_replay(world: EffectfulCatalog) -> None:
     noise = random.Random(1).randbytes(LARGEST_BODY).hex()
     body = f'"{noise}{noise[::-1]}"'.encode()
     world.call(run=lambda _attempt: MutationAnswer(200, body))
@@ -201,7 +201,7 @@ def test_an_answer_too_large_to_store_is_restored_at_its_replay(world: World) ->
     assert (again.how, again.performed.answer.body) == (How.REPLAYED, b"loaded")
 
 
-def test_of_64_duplicates_at_once_one_has_an_effect_and_the_others_answer_the_truth(world: World) -> None:
+def test_of_64_duplicates_at_once_one_has_an_effect_and_the_others_answer_the_truth(world: EffectfulCatalog) -> None:
     barrier, seen = threading.Barrier(64), []
 
     def call() -> None:

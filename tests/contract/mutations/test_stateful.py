@@ -12,7 +12,7 @@ from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.errors import MutationInProgress
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.service import How
-from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, Outcome, World, crash, fail
+from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, Outcome, crash, fail
 from tests.effort import examples
 
 KEYS = st.sampled_from(["k", "l"])
@@ -37,7 +37,7 @@ class Callers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.store = MemoryReservationStore()
-        self.world = World(self.store)
+        self.world = EffectfulCatalog(self.store)
         self.seen: list[Seen] = []
 
     def perform(self, key: str, payload: str, mode: str = "apply", calls: Calls | None = None) -> None:

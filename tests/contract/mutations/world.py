@@ -104,7 +104,7 @@ class Outcome:
 
 
 @dataclass
-class World:
+class EffectfulCatalog:
     """A catalog that appends an effect for every call, however often: nothing in it prevents a second one."""
 
     store: ReservationStore

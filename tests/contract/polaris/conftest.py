@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.polaris.world import Polaris, World, real, stand_in
+from tests.contract.polaris.world import Polaris, PolarisView, real, stand_in
 
 
 @pytest.fixture(scope="session", params=["stand-in", "real"])
@@ -21,8 +21,8 @@ def polaris(request: pytest.FixtureRequest) -> Iterator[Polaris]:
 
 
 @pytest.fixture
-def world(polaris: Polaris) -> Iterator[World]:
+def world(polaris: Polaris) -> Iterator[PolarisView]:
     """The server as one test uses it."""
-    one = World(polaris)
+    one = PolarisView(polaris)
     yield one
     one.close()

@@ -13,13 +13,13 @@ from delegation.polaris.credentials import select_credential
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
-from tests.contract.polaris.world import ALL_ROLES, TLS, World, table
+from tests.contract.polaris.world import ALL_ROLES, TLS, PolarisView, table
 
 Connect = Callable[..., PolarisClient]
 
 
 @pytest.fixture
-def connect(world: World) -> Connect:
+def connect(world: PolarisView) -> Connect:
     """Return a client of a new principal with `grants` on the namespace of the test."""
 
     def connected(*grants: str, scope: str = ALL_ROLES, realm: str | None = None) -> PolarisClient:
@@ -42,11 +42,11 @@ def connect(world: World) -> Connect:
     return connected
 
 
-def named(world: World, name: str = "t") -> TableIdentifier:
+def named(world: PolarisView, name: str = "t") -> TableIdentifier:
     return TableIdentifier(world.polaris.warehouse, (world.name,), name)
 
 
-def test_a_table_is_loaded_with_one_credential_for_its_files(world: World, connect: Connect) -> None:
+def test_a_table_is_loaded_with_one_credential_for_its_files(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     created = world.create("t").json()
     loaded = connect("TABLE_WRITE_DATA").load_table(named(world))
@@ -61,7 +61,7 @@ def test_a_table_is_loaded_with_one_credential_for_its_files(world: World, conne
         select_credential(loaded, f"{loaded.location.rstrip('/')}-beside/f")
 
 
-def test_a_load_without_vending_has_no_credentials(world: World, connect: Connect) -> None:
+def test_a_load_without_vending_has_no_credentials(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     world.create("t")
     client = connect("TABLE_READ_PROPERTIES")
@@ -70,7 +70,7 @@ def test_a_load_without_vending_has_no_credentials(world: World, connect: Connec
         client.load_table(named(world))
 
 
-def test_an_unchanged_table_is_not_loaded_again(world: World, connect: Connect) -> None:
+def test_an_unchanged_table_is_not_loaded_again(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     world.create("t")
     client = connect("TABLE_WRITE_DATA")
@@ -79,7 +79,7 @@ def test_an_unchanged_table_is_not_loaded_again(world: World, connect: Connect) 
     assert client.load_if_changed(named(world), first.etag) is None
 
 
-def test_tables_and_namespaces_are_listed(world: World, connect: Connect) -> None:
+def test_tables_and_namespaces_are_listed(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     world.namespace("below")
     for name in ("a b", "t"):
@@ -93,7 +93,7 @@ def test_tables_and_namespaces_are_listed(world: World, connect: Connect) -> Non
     assert list(below) == [(world.name, "below")]
 
 
-def test_a_missing_right_to_list_is_named(world: World, connect: Connect) -> None:
+def test_a_missing_right_to_list_is_named(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     with pytest.raises(errors.PolarisForbidden, match="needs NAMESPACE_LIST on the catalog"):
@@ -102,7 +102,7 @@ def test_a_missing_right_to_list_is_named(world: World, connect: Connect) -> Non
         list(client.list_tables(world.polaris.warehouse, (world.name,)))
 
 
-def test_each_thing_that_does_not_exist_has_its_error(world: World, connect: Connect) -> None:
+def test_each_thing_that_does_not_exist_has_its_error(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect("TABLE_WRITE_DATA")
     with pytest.raises(errors.NoSuchTable):
@@ -113,7 +113,7 @@ def test_each_thing_that_does_not_exist_has_its_error(world: World, connect: Con
         client.load_table(TableIdentifier("conf_nowhere", (world.name,), "t"))
 
 
-def test_a_table_without_its_metadata_file_can_be_dropped_once(world: World, connect: Connect) -> None:
+def test_a_table_without_its_metadata_file_can_be_dropped_once(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     world.create("t")
     client = connect("TABLE_WRITE_DATA", "TABLE_DROP")
@@ -134,7 +134,7 @@ def test_a_wrong_realm_is_a_wrong_setting(connect: Connect) -> None:
         connect(realm="conf_nowhere").sign_in()
 
 
-def test_a_role_of_the_scope_that_is_not_held_is_named(world: World, connect: Connect) -> None:
+def test_a_role_of_the_scope_that_is_not_held_is_named(world: PolarisView, connect: Connect) -> None:
     client = connect(scope="PRINCIPAL_ROLE:service_admin")
     with pytest.raises(errors.PolarisUnauthorized, match="does not hold service_admin"):
         list(client.list_namespaces(world.polaris.warehouse))

@@ -6,7 +6,7 @@ import httpx
 import jwt
 import pytest
 
-from tests.contract.polaris.world import TLS, World, encoded, table, tables
+from tests.contract.polaris.world import TLS, PolarisView, encoded, table, tables
 
 
 def error(answer: httpx.Response) -> tuple[int, str]:
@@ -15,11 +15,11 @@ def error(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, body["type"]
 
 
-def on_namespace(world: World, privilege: str) -> dict[str, Any]:
+def on_namespace(world: PolarisView, privilege: str) -> dict[str, Any]:
     return {"type": "namespace", "namespace": [world.name], "privilege": privilege}
 
 
-def test_a_principal_is_created_with_its_credentials_once(world: World) -> None:
+def test_a_principal_is_created_with_its_credentials_once(world: PolarisView) -> None:
     body = {"principal": {"name": world.name, "properties": {"team": "lake"}}, "credentialRotationRequired": False}
     made = world.manage("POST", "principals", body)
     world.remove_later(f"principals/{world.name}")
@@ -41,7 +41,7 @@ def test_a_principal_is_created_with_its_credentials_once(world: World) -> None:
     assert world.polaris.token((credentials["clientId"], credentials["clientSecret"])).status_code == 401
 
 
-def test_only_the_principal_itself_rotates_its_credentials(world: World) -> None:
+def test_only_the_principal_itself_rotates_its_credentials(world: PolarisView) -> None:
     client = world.principal()
     assert error(world.manage("POST", f"principals/{world.name}/rotate")) == (403, "ForbiddenException")
     rotated = world.manage("POST", f"principals/{world.name}/rotate", who=client)
@@ -52,7 +52,7 @@ def test_only_the_principal_itself_rotates_its_credentials(world: World) -> None
     assert (again["clientId"], again["clientSecret"] != first["clientSecret"]) == (first["clientId"], True)
 
 
-def test_the_administrator_resets_credentials(world: World) -> None:
+def test_the_administrator_resets_credentials(world: PolarisView) -> None:
     client = world.principal()
     assert error(world.manage("POST", f"principals/{world.name}/reset", {}, who=client)) == (403, "ForbiddenException")
     made = world.manage("POST", f"principals/{world.name}/reset", {})
@@ -62,7 +62,7 @@ def test_the_administrator_resets_credentials(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "SYSTEM$x", "x" * 257])
-def test_a_bad_name_is_refused(world: World, name: str) -> None:
+def test_a_bad_name_is_refused(world: PolarisView, name: str) -> None:
     for path, part in (("principals", "principal"), ("principal-roles", "principalRole")):
         assert world.manage("POST", path, {part: {"name": name}}).status_code == 400
     path = f"catalogs/{world.polaris.warehouse}/catalog-roles"
@@ -72,7 +72,7 @@ def test_a_bad_name_is_refused(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["principal", "catalog"])
-def test_roles_are_created_updated_and_dropped(world: World, kind: str) -> None:
+def test_roles_are_created_updated_and_dropped(world: PolarisView, kind: str) -> None:
     path = "principal-roles" if kind == "principal" else f"catalogs/{world.polaris.warehouse}/catalog-roles"
     part = f"{kind}Role"
     world.remove_later(f"{path}/{world.name}")
@@ -88,7 +88,7 @@ def test_roles_are_created_updated_and_dropped(world: World, kind: str) -> None:
     assert error(world.manage("GET", f"{path}/{world.name}")) == (404, "NotFoundException")
 
 
-def test_assignments_are_listed_repeated_and_taken_back(world: World) -> None:
+def test_assignments_are_listed_repeated_and_taken_back(world: PolarisView) -> None:
     world.principal()
     name, catalog = world.name, world.polaris.warehouse
     held = f"principals/{name}/principal-roles"
@@ -108,7 +108,7 @@ def test_assignments_are_listed_repeated_and_taken_back(world: World) -> None:
     assert world.manage("GET", held).json() == {"roles": []}
 
 
-def test_grants_are_listed_repeated_and_revoked(world: World) -> None:
+def test_grants_are_listed_repeated_and_revoked(world: PolarisView) -> None:
     world.namespace()
     assert world.create("t").status_code == 200
     world.principal()
@@ -137,12 +137,12 @@ def test_grants_are_listed_repeated_and_revoked(world: World) -> None:
         ({"type": "no-such-type", "privilege": "TABLE_LIST"}, 400),
     ],
 )
-def test_a_grant_on_nothing_is_refused(world: World, grant: dict[str, Any], status: int) -> None:
+def test_a_grant_on_nothing_is_refused(world: PolarisView, grant: dict[str, Any], status: int) -> None:
     world.principal()
     assert world.manage("PUT", world.role_path(world.name, "/grants"), {"grant": grant}).status_code == status
 
 
-def test_a_principal_without_rights_manages_nothing(world: World) -> None:
+def test_a_principal_without_rights_manages_nothing(world: PolarisView) -> None:
     client = world.principal()
     for method, path, body in (
         ("GET", "principals", None),
@@ -158,7 +158,7 @@ def test_a_principal_without_rights_manages_nothing(world: World) -> None:
         assert f"Principal '{world.name}' with activated PrincipalRoles '[{world.name}]'" in answer.text
 
 
-def test_the_catalog_shows_its_properties_and_changes_them(world: World) -> None:
+def test_the_catalog_shows_its_properties_and_changes_them(world: PolarisView) -> None:
     path = f"catalogs/{world.polaris.warehouse}"
     shown = world.manage("GET", path).json()
     assert (shown["name"], shown["type"]) == (world.polaris.warehouse, "INTERNAL")
@@ -171,7 +171,7 @@ def test_the_catalog_shows_its_properties_and_changes_them(world: World) -> None
     assert world.manage("GET", "catalogs/conf_nowhere").status_code == 404
 
 
-def test_the_right_to_write_data_implies_listing_reading_and_committing(world: World) -> None:
+def test_the_right_to_write_data_implies_listing_reading_and_committing(world: PolarisView) -> None:
     world.namespace()
     assert world.create("t").status_code == 200
     client = world.principal(on_namespace(world, "TABLE_WRITE_DATA"))
@@ -184,7 +184,7 @@ def test_the_right_to_write_data_implies_listing_reading_and_committing(world: W
         assert error(world.catalog(method, path, who=client)) == (403, "ForbiddenException"), path
 
 
-def test_a_grant_on_the_table_alone_does_not_list_its_neighbours(world: World) -> None:
+def test_a_grant_on_the_table_alone_does_not_list_its_neighbours(world: PolarisView) -> None:
     world.namespace()
     assert world.create("t").status_code == 200
     grant = {"type": "table", "namespace": [world.name], "tableName": "t", "privilege": "TABLE_WRITE_DATA"}
@@ -193,7 +193,7 @@ def test_a_grant_on_the_table_alone_does_not_list_its_neighbours(world: World) -
     assert error(world.catalog("GET", tables((world.name,)), who=client)) == (403, "ForbiddenException")
 
 
-def test_a_tables_grant_follows_its_rename_and_a_namespaces_does_not(world: World) -> None:
+def test_a_tables_grant_follows_its_rename_and_a_namespaces_does_not(world: PolarisView) -> None:
     world.namespace()
     other = world.namespace("other")
     assert world.create("t").status_code == 200
@@ -212,7 +212,7 @@ def test_a_tables_grant_follows_its_rename_and_a_namespaces_does_not(world: Worl
     assert world.catalog("DELETE", table(other, "t2")).status_code == 204
 
 
-def test_a_revoked_grant_bites_at_the_next_request(world: World) -> None:
+def test_a_revoked_grant_bites_at_the_next_request(world: PolarisView) -> None:
     world.namespace()
     client = world.principal(on_namespace(world, "TABLE_LIST"))
     assert world.catalog("GET", tables((world.name,)), who=client).status_code == 200
@@ -221,7 +221,7 @@ def test_a_revoked_grant_bites_at_the_next_request(world: World) -> None:
     assert error(world.catalog("GET", tables((world.name,)), who=client)) == (403, "ForbiddenException")
 
 
-def test_a_role_that_is_not_held_gives_a_token_that_is_refused(world: World) -> None:
+def test_a_role_that_is_not_held_gives_a_token_that_is_refused(world: PolarisView) -> None:
     made = world.manage("POST", "principals", {"principal": {"name": world.name}}).json()["credentials"]
     world.remove_later(f"principals/{world.name}")
     credential = (made["clientId"], made["clientSecret"])
@@ -233,7 +233,7 @@ def test_a_role_that_is_not_held_gives_a_token_that_is_refused(world: World) -> 
     assert refused.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_the_tokens_are_signed_and_have_these_claims(world: World) -> None:
+def test_the_tokens_are_signed_and_have_these_claims(world: PolarisView) -> None:
     token = world.polaris.token().json()["access_token"]
     claims = jwt.decode(token, options={"verify_signature": False})
     assert set(claims) == {"iss", "sub", "client_id", "principalId", "active", "scope", "iat", "exp", "jti"}
@@ -254,7 +254,9 @@ def test_the_tokens_are_signed_and_have_these_claims(world: World) -> None:
         ({"grant_type": "password"}, 400, "unsupported_grant_type"),
     ],
 )
-def test_an_invalid_token_request_is_refused(world: World, change: dict[str, str], status: int, code: str) -> None:
+def test_an_invalid_token_request_is_refused(
+    world: PolarisView, change: dict[str, str], status: int, code: str
+) -> None:
     client_id, secret = world.polaris.credential
     form = {
         "grant_type": "client_credentials",

@@ -17,7 +17,7 @@ from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from delegation.upkeep.rules.content import PolicyInvalid, content_of
 from delegation.upkeep.rules.types import PolicyType
-from tests.contract.polaris.world import ALL_ROLES, TLS, World, encoded, table
+from tests.contract.polaris.world import ALL_ROLES, TLS, PolarisView, encoded, table
 from tests.kit.errors import coded
 
 EXPIRY, ORPHANS = "system.snapshot-expiry", "system.orphan-file-removal"
@@ -27,7 +27,7 @@ Connect = Callable[..., PolicyClient]
 
 
 @pytest.fixture
-def connect(world: World) -> Connect:
+def connect(world: PolarisView) -> Connect:
     """Return a client of a new principal with grants; without any, with all that content of the catalog needs."""
 
     def connected(*grants: dict[str, Any]) -> PolicyClient:
@@ -38,12 +38,12 @@ def connect(world: World) -> Connect:
     return connected
 
 
-def administrator(world: World) -> PolicyClient:
+def administrator(world: PolarisView) -> PolicyClient:
     """Return a client of the administrator, who manages metadata."""
     return policies_as(world, world.polaris.credential)
 
 
-def policies_as(world: World, credential: tuple[str, str]) -> PolicyClient:
+def policies_as(world: PolarisView, credential: tuple[str, str]) -> PolicyClient:
     """Return a client with a principal's credential, closed at the end of the test."""
     http = httpx.Client(timeout=20.0, verify=TLS)
     world.after(http.close)
@@ -60,12 +60,12 @@ def policies_as(world: World, credential: tuple[str, str]) -> PolicyClient:
     return PolicyClient(PolarisClient(url, tokens, realm=realm, transport=transport).requests)
 
 
-def named(world: World, name: str, *below: str) -> PolicyIdentifier:
+def named(world: PolarisView, name: str, *below: str) -> PolicyIdentifier:
     return PolicyIdentifier(world.polaris.warehouse, (world.name, *below), name)
 
 
 def made(
-    world: World, client: PolicyClient, name: str, content: str = ENABLED, type_: str = EXPIRY
+    world: PolarisView, client: PolicyClient, name: str, content: str = ENABLED, type_: str = EXPIRY
 ) -> PolicyIdentifier:
     """Create a policy in the namespace of the test, removed at its end with what it is attached to."""
     identifier = named(world, name)
@@ -77,7 +77,7 @@ def made(
     return identifier
 
 
-def place(world: World, *levels: str, table: str | None = None) -> PolicyTarget:
+def place(world: PolarisView, *levels: str, table: str | None = None) -> PolicyTarget:
     return PolicyTarget(world.polaris.warehouse, (world.name, *levels), table)
 
 
@@ -85,7 +85,7 @@ def applied(client: PolicyClient, target: PolicyTarget, type_: str = EXPIRY) -> 
     return [(one.policy.name, one.inherited) for one in client.applicable(target, type_)]
 
 
-def test_a_policy_is_created_loaded_listed_and_deleted(world: World, connect: Connect) -> None:
+def test_a_policy_is_created_loaded_listed_and_deleted(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     identifier = made(world, client, "keep")
@@ -104,7 +104,7 @@ def test_a_policy_is_created_loaded_listed_and_deleted(world: World, connect: Co
         client.delete(identifier)
 
 
-def test_a_name_is_taken_once(world: World, connect: Connect) -> None:
+def test_a_name_is_taken_once(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     identifier = made(world, client, "keep")
@@ -112,7 +112,7 @@ def test_a_name_is_taken_once(world: World, connect: Connect) -> None:
         client.create(identifier, EXPIRY, ENABLED)
 
 
-def test_an_update_needs_the_current_version_and_makes_the_next(world: World, connect: Connect) -> None:
+def test_an_update_needs_the_current_version_and_makes_the_next(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     identifier = made(world, client, "keep")
@@ -137,7 +137,7 @@ def test_an_update_needs_the_current_version_and_makes_the_next(world: World, co
         '{"enable": true, "config": {"a": {}}}',
     ],
 )
-def test_polaris_refuses_what_its_type_does_not_know(world: World, connect: Connect, content: str) -> None:
+def test_polaris_refuses_what_its_type_does_not_know(world: PolarisView, connect: Connect, content: str) -> None:
     world.namespace()
     client = connect()
     with pytest.raises(errors.PolarisError, check=coded("POLICY_REFUSED")):
@@ -145,7 +145,7 @@ def test_polaris_refuses_what_its_type_does_not_know(world: World, connect: Conn
 
 
 def test_polaris_stores_a_text_for_enable_with_which_the_service_executes_nothing(
-    world: World, connect: Connect
+    world: PolarisView, connect: Connect
 ) -> None:
     world.namespace()
     client = connect()
@@ -154,20 +154,20 @@ def test_polaris_stores_a_text_for_enable_with_which_the_service_executes_nothin
         content_of(PolicyType.SNAPSHOT_EXPIRY, stored.content)
 
 
-def test_an_age_below_zero_is_refused(world: World, connect: Connect) -> None:
+def test_an_age_below_zero_is_refused(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     with pytest.raises(errors.PolarisError, check=coded("POLICY_REFUSED")):
         client.create(named(world, "o"), ORPHANS, '{"enable": true, "max_orphan_file_age_in_days": -1}')
 
 
-def test_an_unknown_type_is_refused(world: World, connect: Connect) -> None:
+def test_an_unknown_type_is_refused(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     with pytest.raises(errors.PolarisUnexpectedAnswer, match="Unknown policy type"):
         connect().create(named(world, "keep"), "system.no-such-type", ENABLED)
 
 
-def test_a_policy_applies_from_where_it_is_attached_until_it_is_detached(world: World, connect: Connect) -> None:
+def test_a_policy_applies_from_where_it_is_attached_until_it_is_detached(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     world.create("a b")
     client = connect()
@@ -188,7 +188,7 @@ def test_a_policy_applies_from_where_it_is_attached_until_it_is_detached(world: 
         client.detach(identifier, target)
 
 
-def test_the_nearest_policy_of_a_type_applies_whole(world: World, connect: Connect) -> None:
+def test_the_nearest_policy_of_a_type_applies_whole(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     world.namespace("below")
     world.create("t", who=None)
@@ -213,7 +213,7 @@ def test_the_nearest_policy_of_a_type_applies_whole(world: World, connect: Conne
     assert (found.namespace, found.policy.content) == ((world.name,), ENABLED)
 
 
-def test_a_policy_of_the_catalog_applies_to_everything_in_it(world: World, connect: Connect) -> None:
+def test_a_policy_of_the_catalog_applies_to_everything_in_it(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     world.create("t")
     client = connect()
@@ -224,7 +224,7 @@ def test_a_policy_of_the_catalog_applies_to_everything_in_it(world: World, conne
         assert ("all", inherited) in applied(client, target, "system.metadata-compaction")
 
 
-def test_one_policy_of_a_type_is_attached_to_a_place(world: World, connect: Connect) -> None:
+def test_one_policy_of_a_type_is_attached_to_a_place(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     first, second = made(world, client, "first"), made(world, client, "second")
@@ -237,7 +237,7 @@ def test_one_policy_of_a_type_is_attached_to_a_place(world: World, connect: Conn
 
 
 def test_a_renamed_table_keeps_its_policy_and_a_dropped_one_does_not_leave_it_behind(
-    world: World, connect: Connect
+    world: PolarisView, connect: Connect
 ) -> None:
     world.namespace()
     world.create("t")
@@ -252,7 +252,7 @@ def test_a_renamed_table_keeps_its_policy_and_a_dropped_one_does_not_leave_it_be
     assert applied(client, place(world, table="u")) == []
 
 
-def test_each_thing_that_does_not_exist_has_its_error(world: World, connect: Connect) -> None:
+def test_each_thing_that_does_not_exist_has_its_error(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     identifier = made(world, client, "keep")
@@ -272,7 +272,7 @@ def test_each_thing_that_does_not_exist_has_its_error(world: World, connect: Con
         client.applicable(PolicyTarget.of(TableIdentifier("conf_nowhere", (world.name,), "t")))
 
 
-def test_a_listing_in_pages_has_everything_once(world: World, connect: Connect) -> None:
+def test_a_listing_in_pages_has_everything_once(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     for name, type_ in (("a", EXPIRY), ("b", ORPHANS), ("c", "system.data-compaction")):
@@ -293,7 +293,7 @@ def test_a_listing_in_pages_has_everything_once(world: World, connect: Connect) 
         assert sorted(name for name in found if name in {"a", "b", "c"}) == ["a", "b", "c"]
 
 
-def test_a_missing_privilege_is_named(world: World, connect: Connect) -> None:
+def test_a_missing_privilege_is_named(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     world.create("t")
     made(world, administrator(world), "keep")
@@ -316,7 +316,7 @@ def test_a_missing_privilege_is_named(world: World, connect: Connect) -> None:
             action()
 
 
-def test_reading_what_applies_needs_no_more_than_the_properties(world: World, connect: Connect) -> None:
+def test_reading_what_applies_needs_no_more_than_the_properties(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     world.create("t")
     owner = administrator(world)
@@ -325,7 +325,7 @@ def test_reading_what_applies_needs_no_more_than_the_properties(world: World, co
     assert applied(client, place(world, table="t")) == [("keep", True)]
 
 
-def test_attaching_needs_a_grant_on_the_policy_and_one_on_the_target(world: World, connect: Connect) -> None:
+def test_attaching_needs_a_grant_on_the_policy_and_one_on_the_target(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     identifier = made(world, administrator(world), "keep")
     where = {"namespace": [world.name]}
@@ -342,7 +342,7 @@ def test_attaching_needs_a_grant_on_the_policy_and_one_on_the_target(world: Worl
         client.detach(identifier, place(world))
 
 
-def test_a_namespace_with_a_policy_is_not_empty(world: World, connect: Connect) -> None:
+def test_a_namespace_with_a_policy_is_not_empty(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     made(world, connect(), "keep")
     answer = world.catalog("DELETE", f"namespaces/{encoded((world.name,))}")

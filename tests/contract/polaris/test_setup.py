@@ -15,7 +15,7 @@ from delegation.timestamps import utc_now
 from infra.local.errors import PolarisUnusable
 from infra.local.given_polaris import GivenPolaris, GivenPrincipal, check_polaris
 from tests.contract.polaris.test_management import error
-from tests.contract.polaris.world import ALL_ROLES, TLS, VEND, World, table, tables
+from tests.contract.polaris.world import ALL_ROLES, TLS, VEND, PolarisView, table, tables
 
 PAGE = Path(__file__).parents[3] / "docs" / "polaris.md"
 
@@ -25,7 +25,7 @@ def requests_of_the_page() -> list[tuple[str, str, str]]:
     return [(method, path, body) for method, path, body in (line.split(" ", 2) for line in block.splitlines())]
 
 
-def test_the_grants_of_the_page_let_the_service_list_load_and_not_drop(world: World) -> None:
+def test_the_grants_of_the_page_let_the_service_list_load_and_not_drop(world: PolarisView) -> None:
     world.namespace()
     assert world.create("t").status_code == 200
     name, warehouse = world.name, world.polaris.warehouse
@@ -48,7 +48,7 @@ def test_the_grants_of_the_page_let_the_service_list_load_and_not_drop(world: Wo
         assert error(dropped) == (403, "ForbiddenException")
 
 
-def test_the_commands_set_up_leaves_nothing_missing_and_nothing_to_repeat(world: World) -> None:
+def test_the_commands_set_up_leaves_nothing_missing_and_nothing_to_repeat(world: PolarisView) -> None:
     polaris, name = world.polaris, world.name
     transport = Transport(httpx.Client(timeout=20.0, verify=TLS))
     tokens = OAuth2TokenSource(
@@ -72,7 +72,7 @@ def test_the_commands_set_up_leaves_nothing_missing_and_nothing_to_repeat(world:
         assert world.catalog("GET", "namespaces", who=service).status_code == 200
 
 
-def test_a_stack_starts_with_this_polaris_if_its_store_answers(world: World) -> None:
+def test_a_stack_starts_with_this_polaris_if_its_store_answers(world: PolarisView) -> None:
     polaris, name = world.polaris, world.name
     world.principal({"type": "catalog", "privilege": "CATALOG_MANAGE_CONTENT"})
     made = world.manage("POST", f"principals/{name}/reset", {}).json()["credentials"]

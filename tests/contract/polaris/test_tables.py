@@ -7,31 +7,31 @@ import pytest
 
 from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_PURGE, ALLOW_UNSTRUCTURED
 from tests.contract.polaris.test_management import error
-from tests.contract.polaris.world import VEND, World, encoded, table, tables
+from tests.contract.polaris.world import VEND, PolarisView, encoded, table, tables
 
 FORBIDDEN = (403, "ForbiddenException")
 KEYS = {"s3.access-key-id", "s3.secret-access-key", "s3.session-token", "s3.session-token-expires-at-ms"}
 
 
-def owner(world: World) -> httpx.Client:
+def owner(world: PolarisView) -> httpx.Client:
     """A principal that may do everything in the namespace of the test, and gets credentials; `root` gets none."""
     return world.principal({"type": "namespace", "namespace": [world.name], "privilege": "CATALOG_MANAGE_CONTENT"})
 
 
-def load(world: World, name: str, who: httpx.Client | None = None, **headers: str) -> httpx.Response:
+def load(world: PolarisView, name: str, who: httpx.Client | None = None, **headers: str) -> httpx.Response:
     return world.catalog("GET", table((world.name,), name), who=who, headers=headers)
 
 
-def register(world: World, name: str, metadata_location: str) -> httpx.Response:
+def register(world: PolarisView, name: str, metadata_location: str) -> httpx.Response:
     body = {"name": name, "metadata-location": metadata_location}
     return world.catalog("POST", f"namespaces/{world.name}/register", body)
 
 
-def commit(world: World, name: str, *updates: dict[str, Any], who: httpx.Client | None = None) -> httpx.Response:
+def commit(world: PolarisView, name: str, *updates: dict[str, Any], who: httpx.Client | None = None) -> httpx.Response:
     return world.catalog("POST", table((world.name,), name), {"requirements": [], "updates": list(updates)}, who=who)
 
 
-def test_a_load_without_credentials_has_at_most_the_place_of_the_store(world: World) -> None:
+def test_a_load_without_credentials_has_at_most_the_place_of_the_store(world: PolarisView) -> None:
     """Where the storage configuration names an endpoint, as that of the stand-in does."""
     storage = world.manage("GET", f"catalogs/{world.polaris.warehouse}").json()["storageConfigInfo"]
     world.namespace()
@@ -45,7 +45,7 @@ def test_a_load_without_credentials_has_at_most_the_place_of_the_store(world: Wo
         assert ("s3.endpoint" in config) == bool(storage.get("endpoint"))
 
 
-def test_vended_keys_are_in_config_too(world: World) -> None:
+def test_vended_keys_are_in_config_too(world: PolarisView) -> None:
     world.namespace()
     world.create("t")
     loaded = load(world, "t", owner(world), **VEND).json()
@@ -57,13 +57,13 @@ def test_vended_keys_are_in_config_too(world: World) -> None:
     assert loaded["config"]["client.refresh-credentials-endpoint"] == f"v1/{world.polaris.warehouse}/{path}"
 
 
-def test_root_as_bootstrapped_gets_no_credentials(world: World) -> None:
+def test_root_as_bootstrapped_gets_no_credentials(world: PolarisView) -> None:
     world.namespace()
     world.create("t")
     assert error(load(world, "t", **VEND)) == FORBIDDEN
 
 
-def test_a_reader_gets_credentials_that_look_the_same(world: World) -> None:
+def test_a_reader_gets_credentials_that_look_the_same(world: PolarisView) -> None:
     world.namespace()
     world.create("t")
     reader = world.principal({"type": "namespace", "namespace": [world.name], "privilege": "TABLE_READ_DATA"})
@@ -71,7 +71,7 @@ def test_a_reader_gets_credentials_that_look_the_same(world: World) -> None:
     assert set(credential["config"]) >= KEYS
 
 
-def test_a_table_may_not_lie_at_another_ones_place(world: World) -> None:
+def test_a_table_may_not_lie_at_another_ones_place(world: PolarisView) -> None:
     world.namespace()
     first = world.create("t").json()
     location = first["metadata"]["location"].rstrip("/")
@@ -84,7 +84,7 @@ def test_a_table_may_not_lie_at_another_ones_place(world: World) -> None:
     assert sorted(each["name"] for each in listed) == ["other", "t"]
 
 
-def test_a_table_may_not_leave_its_own_directory(world: World) -> None:
+def test_a_table_may_not_leave_its_own_directory(world: PolarisView) -> None:
     world.namespace()
     location = world.create("t").json()["metadata"]["location"].rstrip("/")
     outside = f"{location.rpartition('/')[0]}/elsewhere"
@@ -95,7 +95,7 @@ def test_a_table_may_not_leave_its_own_directory(world: World) -> None:
     assert error(world.create("u", location=f"{location.rsplit('/', 2)[0]}/elsewhere")) == FORBIDDEN
 
 
-def test_another_tables_metadata_is_not_registered_in_another_namespace(world: World) -> None:
+def test_another_tables_metadata_is_not_registered_in_another_namespace(world: PolarisView) -> None:
     world.namespace()
     other = world.namespace("other")
     location = world.create("t").json()["metadata-location"]
@@ -103,7 +103,7 @@ def test_another_tables_metadata_is_not_registered_in_another_namespace(world: W
     assert error(world.catalog("POST", f"namespaces/{encoded(other)}/register", body)) == FORBIDDEN
 
 
-def test_a_write_path_outside_the_table_is_accepted_and_refused_at_every_load(world: World) -> None:
+def test_a_write_path_outside_the_table_is_accepted_and_refused_at_every_load(world: PolarisView) -> None:
     world.namespace()
     base = world.create("base").json()["metadata"]["location"].rstrip("/").rpartition("/")[0]
     assert world.create("t", properties={"write.data.path": f"{base}/outside"}).status_code == 200
@@ -115,7 +115,7 @@ def test_a_write_path_outside_the_table_is_accepted_and_refused_at_every_load(wo
     assert world.catalog("DELETE", table((world.name,), "t")).status_code == 204
 
 
-def test_with_the_flags_tables_may_share_a_place(world: World) -> None:
+def test_with_the_flags_tables_may_share_a_place(world: PolarisView) -> None:
     world.namespace()
     first = world.create("t").json()
     world.flagged(**{ALLOW_OVERLAP: "true", ALLOW_UNSTRUCTURED: "true"})
@@ -127,14 +127,14 @@ def test_with_the_flags_tables_may_share_a_place(world: World) -> None:
     assert nested.status_code == 200
 
 
-def test_a_dropped_tables_name_has_the_same_location_again(world: World) -> None:
+def test_a_dropped_tables_name_has_the_same_location_again(world: PolarisView) -> None:
     world.namespace()
     first = world.create("t").json()["metadata"]["location"]
     assert world.catalog("DELETE", table((world.name,), "t")).status_code == 204
     assert world.create("t").json()["metadata"]["location"] == first
 
 
-def test_after_the_metadata_file_is_gone_a_table_can_only_be_dropped(world: World) -> None:
+def test_after_the_metadata_file_is_gone_a_table_can_only_be_dropped(world: PolarisView) -> None:
     world.namespace()
     location = world.create("t").json()["metadata-location"]
     who = owner(world)
@@ -149,7 +149,7 @@ def test_after_the_metadata_file_is_gone_a_table_can_only_be_dropped(world: Worl
     assert error(world.catalog("DELETE", path, who=who)) == (404, "NoSuchTableException")
 
 
-def test_a_purge_is_refused_unless_the_flag_allows_it(world: World) -> None:
+def test_a_purge_is_refused_unless_the_flag_allows_it(world: PolarisView) -> None:
     world.namespace()
     world.create("t")
     who, path = owner(world), table((world.name,), "t")
@@ -162,7 +162,7 @@ def test_a_purge_is_refused_unless_the_flag_allows_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "a\\b", "a:b", "a*", "a?", 'a"', "<a", "a>", "a|b", "a#b", "a+b", "a`b"])
-def test_a_character_that_names_may_not_have(world: World, name: str) -> None:
+def test_a_character_that_names_may_not_have(world: PolarisView, name: str) -> None:
     namespace = world.namespace()
     assert world.create(name).status_code == 400
     body = {"namespace": [*namespace, name], "properties": {}}
@@ -170,13 +170,13 @@ def test_a_character_that_names_may_not_have(world: World, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [".", "..", " a", "a ", "a\tb", "a\x7fb"])
-def test_a_name_that_is_a_path_or_has_blanks_at_its_edges(world: World, name: str) -> None:
+def test_a_name_that_is_a_path_or_has_blanks_at_its_edges(world: PolarisView, name: str) -> None:
     world.namespace()
     assert world.create(name).status_code == 400
 
 
 @pytest.mark.parametrize("name", ["a b", "a.b", "ü", "a=b", "a&b", "a%20b", "a;b", "a'b", "a~b"])
-def test_a_name_with_other_characters_is_loaded_listed_and_renamed(world: World, name: str) -> None:
+def test_a_name_with_other_characters_is_loaded_listed_and_renamed(world: PolarisView, name: str) -> None:
     world.namespace()
     assert world.create(name).status_code == 200
     assert load(world, name).status_code == 200
@@ -186,13 +186,13 @@ def test_a_name_with_other_characters_is_loaded_listed_and_renamed(world: World,
     assert world.catalog("DELETE", table((world.name,), "plain")).status_code == 204
 
 
-def test_a_plus_in_a_path_is_no_blank(world: World) -> None:
+def test_a_plus_in_a_path_is_no_blank(world: PolarisView) -> None:
     world.namespace()
     assert world.create("a b").status_code == 200
     assert error(world.catalog("GET", f"{tables((world.name,))}/a+b")) == (404, "NoSuchTableException")
 
 
-def test_bad_requests_are_answered_400(world: World) -> None:
+def test_bad_requests_are_answered_400(world: PolarisView) -> None:
     world.namespace()
     world.create("t")
     path = table((world.name,), "t")
@@ -203,7 +203,7 @@ def test_bad_requests_are_answered_400(world: World) -> None:
     assert world.catalog("POST", f"{path}/metrics", {}).status_code == 400
 
 
-def test_what_is_unknown_is_answered_404(world: World) -> None:
+def test_what_is_unknown_is_answered_404(world: PolarisView) -> None:
     world.namespace()
     assert error(load(world, "t")) == (404, "NoSuchTableException")
     nowhere = (f"{world.name}_no",)
@@ -217,7 +217,7 @@ def test_what_is_unknown_is_answered_404(world: World) -> None:
     assert error(realm) == (404, "MissingOrInvalidRealm")
 
 
-def test_404_and_409_come_before_403(world: World) -> None:
+def test_404_and_409_come_before_403(world: PolarisView) -> None:
     world.namespace()
     world.create("t")
     world.create("u")
@@ -229,7 +229,7 @@ def test_404_and_409_come_before_403(world: World) -> None:
     assert error(world.catalog("DELETE", table((world.name,), "t"), who=nobody)) == FORBIDDEN
 
 
-def test_answers_are_compressed_tagged_and_numbered(world: World) -> None:
+def test_answers_are_compressed_tagged_and_numbered(world: PolarisView) -> None:
     world.namespace()
     world.create("t")
     path = table((world.name,), "t")
@@ -247,7 +247,7 @@ def test_answers_are_compressed_tagged_and_numbered(world: World) -> None:
     assert "Content-Encoding" not in plain.headers
 
 
-def test_a_catalog_without_sts_vends_nothing_and_says_so(world: World) -> None:
+def test_a_catalog_without_sts_vends_nothing_and_says_so(world: PolarisView) -> None:
     world.namespace()
     world.create("t")
     who, path = owner(world), f"catalogs/{world.polaris.warehouse}"

@@ -50,7 +50,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.types import PolicyType
 from delegation.wiring.purge import vended_table
 from delegation.wiring.types import TYPES, default_properties
-from tests.contract.polaris.world import TLS, World, encoded
+from tests.contract.polaris.world import TLS, PolarisView, encoded
 from tests.unit.operations.expiry.tables import ADDED, DELETED, EXISTING, Entry, Warehouse
 
 KEEP_A_WEEK = json.dumps({"version": "2025-02-03", "enable": True, "config": {"max_snapshot_age_days": 7}})
@@ -60,7 +60,7 @@ LIMITS = UpkeepLimits(types=frozenset({PolicyType.SNAPSHOT_EXPIRY}))
 class Service:
     """The service over a Polaris, with stores in memory and a clock of its own; `run` is what a worker does."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: PolarisView) -> None:
         self.world = world
         self.catalog = world.polaris.warehouse
         self.now = utc_now() + timedelta(days=30)
@@ -160,7 +160,7 @@ def _until_done(work: "Future[Any]", _seconds: float) -> bool:
 class Writer:
     """A writer of one table: its files are in S3, its commits go to the catalog."""
 
-    def __init__(self, world: World, client: PolarisClient, name: str) -> None:
+    def __init__(self, world: PolarisView, client: PolarisClient, name: str) -> None:
         assert world.create(name).status_code == 200
         self.world = world
         self.client = client
@@ -228,7 +228,7 @@ class Writer:
         return {last["manifest-list"], *self.lake.lists[last["manifest-list"]], *self.live}
 
 
-def s3_of(world: World, loaded: LoadedTable) -> Any:
+def s3_of(world: PolarisView, loaded: LoadedTable) -> Any:
     keys = loaded.credentials[0]
     return boto3.client(
         "s3",
@@ -240,7 +240,7 @@ def s3_of(world: World, loaded: LoadedTable) -> Any:
     )
 
 
-def client_of(world: World) -> PolarisClient:
+def client_of(world: PolarisView) -> PolarisClient:
     """Return the service's client: a principal that may read and commit, and manages no policy."""
     made = world.principal(*({"type": "catalog", "privilege": one} for one in SERVICE))
     del made
@@ -270,7 +270,7 @@ SERVICE = (
 class Operator:
     """A person who manages policies by Polaris' own paths."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: PolarisView) -> None:
         self.world = world
         base = f"{world.polaris.url}/polaris/v1/{world.polaris.warehouse}/namespaces/{encoded((world.name,))}"
         self.path = f"{base}/policies"
@@ -296,12 +296,12 @@ class Operator:
 
 
 @pytest.fixture
-def service(world: World) -> Service:
+def service(world: PolarisView) -> Service:
     world.namespace()
     return Service(world)
 
 
-def test_a_policy_acts_from_its_attachment_to_its_detachment(world: World, service: Service) -> None:
+def test_a_policy_acts_from_its_attachment_to_its_detachment(world: PolarisView, service: Service) -> None:
     operator, writer = Operator(world), Writer(world, service.client, "t")
     writer.append(1)
     writer.append(2)
@@ -348,7 +348,9 @@ def test_a_policy_acts_from_its_attachment_to_its_detachment(world: World, servi
     assert kept - writer.stored() == kept & writer.lake.uris() - writer.needed() != set()
 
 
-def test_a_policy_that_is_detached_between_submission_and_run_stops_the_task(world: World, service: Service) -> None:
+def test_a_policy_that_is_detached_between_submission_and_run_stops_the_task(
+    world: PolarisView, service: Service
+) -> None:
     operator, writer = Operator(world), Writer(world, service.client, "t")
     operator.create(KEEP_A_WEEK)
     operator.attach(to="t")
@@ -372,7 +374,7 @@ def test_a_policy_that_is_detached_between_submission_and_run_stops_the_task(wor
     assert (writer.stored(), writer.ids()) == (before, ids)
 
 
-def test_a_tables_own_property_keeps_more_than_its_policy(world: World, service: Service) -> None:
+def test_a_tables_own_property_keeps_more_than_its_policy(world: PolarisView, service: Service) -> None:
     operator, writer = Operator(world), Writer(world, service.client, "t")
     operator.create(KEEP_A_WEEK)
     operator.attach()
@@ -388,7 +390,7 @@ def test_a_tables_own_property_keeps_more_than_its_policy(world: World, service:
     assert len(writer.ids()) == 2
 
 
-def test_a_disabled_policy_of_a_table_hides_that_of_its_namespace(world: World, service: Service) -> None:
+def test_a_disabled_policy_of_a_table_hides_that_of_its_namespace(world: PolarisView, service: Service) -> None:
     operator = Operator(world)
     operator.create(KEEP_A_WEEK)
     operator.create(json.dumps({"enable": False}), "off")

@@ -6,7 +6,7 @@ import httpx
 
 from infra.local.catalog.warehouse import ALLOW_PURGE, PURGE_VIEWS
 from tests.contract.polaris.test_management import error
-from tests.contract.polaris.world import SCHEMA, World
+from tests.contract.polaris.world import SCHEMA, PolarisView
 
 VERSION = {
     "version-id": 1,
@@ -19,23 +19,23 @@ VERSION = {
 MINUTE_MS = 60_000
 
 
-def created_view(world: World, name: str = "v") -> httpx.Response:
+def created_view(world: PolarisView, name: str = "v") -> httpx.Response:
     body = {"name": name, "schema": SCHEMA, "view-version": VERSION, "properties": {}}
     answer = world.catalog("POST", f"namespaces/{world.name}/views", body)
     assert answer.status_code == 200, answer.text
     return answer
 
 
-def drop_view(world: World, name: str = "v") -> httpx.Response:
+def drop_view(world: PolarisView, name: str = "v") -> httpx.Response:
     return world.catalog("DELETE", f"namespaces/{world.name}/views/{name}")
 
 
-def properties(world: World) -> dict[str, str]:
+def properties(world: PolarisView) -> dict[str, str]:
     found: dict[str, str] = world.catalog("GET", f"namespaces/{world.name}").json()["properties"]
     return found
 
 
-def test_a_new_views_version_has_the_servers_time_and_summary(world: World) -> None:
+def test_a_new_views_version_has_the_servers_time_and_summary(world: PolarisView) -> None:
     world.flagged(**{PURGE_VIEWS: "false"})
     world.namespace()
     [version] = created_view(world).json()["metadata"]["versions"]
@@ -45,7 +45,7 @@ def test_a_new_views_version_has_the_servers_time_and_summary(world: World) -> N
     assert version["representations"] == VERSION["representations"]
 
 
-def test_a_view_can_be_dropped_only_if_its_metadata_need_not_be_purged(world: World) -> None:
+def test_a_view_can_be_dropped_only_if_its_metadata_need_not_be_purged(world: PolarisView) -> None:
     world.flagged(**{ALLOW_PURGE: "false"})
     world.namespace()
     created_view(world)
@@ -56,7 +56,7 @@ def test_a_view_can_be_dropped_only_if_its_metadata_need_not_be_purged(world: Wo
     assert world.catalog("HEAD", f"namespaces/{world.name}/views/v").status_code == 404
 
 
-def test_every_namespace_has_a_location_that_ends_with_a_slash(world: World) -> None:
+def test_every_namespace_has_a_location_that_ends_with_a_slash(world: PolarisView) -> None:
     world.namespace()
     location = properties(world)["location"]
     assert location.endswith(f"/{world.name}/")
@@ -69,7 +69,7 @@ def test_every_namespace_has_a_location_that_ends_with_a_slash(world: World) -> 
     assert found["location"] == f"{own}/"
 
 
-def test_updates_beside_removals_are_refused_and_applied(world: World) -> None:
+def test_updates_beside_removals_are_refused_and_applied(world: PolarisView) -> None:
     world.namespace()
     path = f"namespaces/{world.name}/properties"
     assert world.catalog("POST", path, {"updates": {"old": "1"}}).status_code == 200

@@ -67,7 +67,7 @@ class Polaris:
         )
 
 
-class World:
+class PolarisView:
     """One test's view of a server: requests as the administrator and as new principals, with what they made removed."""
 
     def __init__(self, polaris: Polaris) -> None:

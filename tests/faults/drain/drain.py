@@ -22,7 +22,7 @@ from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.contract.task_tables import dynamodb_client, task_store
 from tests.faults.drain.load import SMALL, Load, Outcome, drained
 from tests.faults.drain.reads import AdmissionReads
-from tests.faults.drain.site import Site
+from tests.faults.drain.site import DispatchedTasks
 
 _LIMIT = 1.10
 _HEADROOM = 10
@@ -110,7 +110,7 @@ def main() -> int:
     properties = {**default_properties(), "delegation.limits.all": str(options.slots)}
     began = time.process_time()
     with opened(dynamodb=options.dynamodb) as store:
-        site = Site(store, Policies.from_properties(properties), lambdas=options.slots + _HEADROOM)
+        site = DispatchedTasks(store, Policies.from_properties(properties), lambdas=options.slots + _HEADROOM)
         reads = AdmissionReads(site, store.dynamodb) if options.dynamodb else None
         planned = many_lanes(options.tasks, options.lanes) if options.lanes else loads(options.tasks, options.slots)
         outcome = drained(site, planned, slots=options.slots, shares=not options.lanes)

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import TaskStore
-from tests.faults.drain.site import Site, nothing
+from tests.faults.drain.site import DispatchedTasks, nothing
 from tests.faults.drain.work import KIND, seconds_of
 
 SMALL = 60
@@ -36,7 +36,7 @@ class Load:
             yield {"tenant": self.tenant, "bucket": self.bucket, "seconds": seconds, "small": seconds <= SMALL}
 
 
-def submit(site: Site, loads: Sequence[Load], seed: int = 1) -> float:
+def submit(site: DispatchedTasks, loads: Sequence[Load], seed: int = 1) -> float:
     """Submit every task at its time, and return the seconds of all their work."""
     dice = random.Random(seed)
     total = 0.0
@@ -66,7 +66,7 @@ def heads(store: TaskStore) -> Iterator[Task]:
 class Shares:
     """How many places each tenant and bucket has while others wait, looked at every minute."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: DispatchedTasks) -> None:
         self._site = site
         self.places: dict[tuple[str, str], list[float]] = defaultdict(list)
         self.most = 0
@@ -103,7 +103,12 @@ class Outcome:
 
 
 def drained(
-    site: Site, loads: Sequence[Load], *, slots: int, most: timedelta = timedelta(days=30), shares: bool = True
+    site: DispatchedTasks,
+    loads: Sequence[Load],
+    *,
+    slots: int,
+    most: timedelta = timedelta(days=30),
+    shares: bool = True,
 ) -> Outcome:
     """Submit the loads, let the deployment work until every task has ended, and return what came of it."""
     began = site.clock()

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
-from tests.faults.drain.site import Site
+from tests.faults.drain.site import DispatchedTasks
 
 LATENCY = timedelta(milliseconds=10)
 """Of one query, with which three of other shards run."""
@@ -15,7 +15,7 @@ _AT_ONCE = 4
 class AdmissionReads:
     """Notes how many queries each admission of a site makes, and moves the clock by the time that they take."""
 
-    def __init__(self, site: Site, dynamodb: Any) -> None:
+    def __init__(self, site: DispatchedTasks, dynamodb: Any) -> None:
         self.queries: list[int] = []
         self.admitted = 0
         self._calls: Counter[str] = Counter()

@@ -45,7 +45,7 @@ class DrainStore(TaskStore, AdmissionStore, Protocol):
     """What the deployment needs of a store."""
 
 
-class Site:
+class DispatchedTasks:
     """Tasks, the queue and the executions; `lambdas` invocations at most run at once, the others are throttled."""
 
     def __init__(self, store: DrainStore, policies: Policies, *, lambdas: int) -> None:

@@ -12,7 +12,7 @@ from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wiring.types import default_properties
 from tests.faults.drain.load import Load, drained
-from tests.faults.drain.site import Site
+from tests.faults.drain.site import DispatchedTasks
 
 
 def policies(slots: int) -> Policies:
@@ -20,7 +20,7 @@ def policies(slots: int) -> Policies:
 
 
 def test_a_dropped_schema_drains_at_the_speed_of_the_cap() -> None:
-    site = Site(MemoryTaskStore(), policies(4), lambdas=5)
+    site = DispatchedTasks(MemoryTaskStore(), policies(4), lambdas=5)
     outcome = drained(site, [Load("sales", "lake", 300)], slots=4)
     assert outcome.statuses == {Status.SUCCESS: 300}
     assert outcome.took <= 1.10 * outcome.ideal
@@ -28,7 +28,7 @@ def test_a_dropped_schema_drains_at_the_speed_of_the_cap() -> None:
 
 
 def test_small_tables_and_a_second_tenant_do_not_wait_for_the_large_ones_of_the_first() -> None:
-    site = Site(MemoryTaskStore(), policies(10), lambdas=12)
+    site = DispatchedTasks(MemoryTaskStore(), policies(10), lambdas=12)
     shop = Load("shop", "lake", 20, longest=60, first=600, every=300)
     outcome = drained(site, [Load("sales", "lake", 200), shop], slots=10)
     assert outcome.statuses == {Status.SUCCESS: 220}
@@ -59,7 +59,7 @@ class FaultyStore(MemoryTaskStore):
         return self._former if self._dice.random() < 0.3 else super().running()
 
 
-class FaultySite(Site):
+class FaultySite(DispatchedTasks):
     """A dispatcher that dies at any call, and a queue that loses and repeats messages."""
 
     def __init__(self, seed: int, slots: int) -> None:

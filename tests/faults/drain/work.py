@@ -14,7 +14,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 
 if TYPE_CHECKING:
-    from tests.faults.drain.site import Site
+    from tests.faults.drain.site import DispatchedTasks
 
 KIND: Final = "TABLE_PURGE"
 KINDS: Final = frozenset({KIND})
@@ -39,7 +39,7 @@ class Sized:
 
     kinds = KINDS
 
-    def __init__(self, site: "Site") -> None:
+    def __init__(self, site: "DispatchedTasks") -> None:
         self._site = site
         self.waited: dict[str, timedelta] = {}
         self._working: dict[tuple[str, int], float] = {}
@@ -70,7 +70,7 @@ class Sized:
 class Jobs:
     """JobService whose runs report progress and end after the time of their task."""
 
-    def __init__(self, site: "Site") -> None:
+    def __init__(self, site: "DispatchedTasks") -> None:
         self._site = site
         self._runs: dict[str, JobRun] = {}
         self.lists = 0

@@ -45,7 +45,7 @@ NAMES = 12
 class Watched:
     """The store of maintenance, which calls `between` before each call and `after`, which may raise, after it."""
 
-    def __init__(self, world: "World", between: Callable[[], None], after: Callable[[], None]) -> None:
+    def __init__(self, world: "SweptCatalogs", between: Callable[[], None], after: Callable[[], None]) -> None:
         self._world = world
         self._between = between
         self._after = after
@@ -68,7 +68,7 @@ class Crash(Exception):
     """The process ended during a commit."""
 
 
-class World:
+class SweptCatalogs:
     """Two catalogs with a process each, which is sometimes replaced, and maintenance."""
 
     def __init__(self, seed: int, commits: int, writer: float = 0, keeper: float = 0) -> None:
@@ -267,12 +267,12 @@ def after_steps(most: int) -> Callable[[], bool]:
     return lambda: next(calls) > most
 
 
-def simulate(seed: int, commits: int, writer: float = 0, keeper: float = 0) -> World:
+def simulate(seed: int, commits: int, writer: float = 0, keeper: float = 0) -> SweptCatalogs:
     """Run all commits with maintenance between them, then let grace periods pass and check the store.
 
     `writer` and `keeper` are the seconds that the wall clocks of writers and of maintenance are off.
     """
-    world = World(seed, commits, writer, keeper)
+    world = SweptCatalogs(seed, commits, writer, keeper)
     while world.left > 0:
         for _ in range(world.draw.randrange(20, 400)):
             if world.left > 0:

@@ -37,7 +37,7 @@ from tests.faults.simulator.faulty import (
 )
 from tests.faults.simulator.ledger import Ledger, Violation
 from tests.faults.simulator.operators import Operators
-from tests.faults.simulator.scheduler import START, Actor, World
+from tests.faults.simulator.scheduler import START, Actor, Simulation
 from tests.faults.simulator.state_machine import execute
 from tests.faults.simulator.stores import STORES, TABLE, SharedStore
 from tests.faults.simulator.work import (
@@ -86,7 +86,7 @@ class Mutation:
 class Deployment:
     """One deployment in one world."""
 
-    def __init__(self, world: World, mutation: Mutation, store: str = TABLE) -> None:
+    def __init__(self, world: Simulation, mutation: Mutation, store: str = TABLE) -> None:
         self.world = world
         self.policies = replace(POLICIES, lease=LeasePolicy(lost_timeout=LEASE, clock_drift=mutation.drift_margin))
         self.mutation = mutation

@@ -13,7 +13,7 @@ from delegation.tasks.stores.base import Adopt, Advance, Expect, Revise, TaskCha
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.attempt_context import CHECK_EVERY
 from delegation.tasks.work.maintenance import MaintenanceReport
-from tests.faults.simulator.scheduler import World
+from tests.faults.simulator.scheduler import Simulation
 from tests.faults.simulator.stores import SharedStore
 from tests.faults.simulator.work import Job
 
@@ -38,7 +38,7 @@ class Violation(BaseException):
 class Ledger:
     """Checks one store."""
 
-    def __init__(self, store: SharedStore, policies: Policies, world: World, jobs: Mapping[str, Job]) -> None:
+    def __init__(self, store: SharedStore, policies: Policies, world: Simulation, jobs: Mapping[str, Job]) -> None:
         self.store = store
         self.policies = policies
         self.world = world

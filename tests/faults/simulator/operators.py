@@ -8,7 +8,7 @@ from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller
 from delegation.tasks.pauses.lookout import NothingPaused, PauseLookout, ReadPauses
 from delegation.tasks.pauses.model import EVERYTHING, PauseMode, PauseRecord, WorkPause
-from tests.faults.simulator.scheduler import START, Actor, World
+from tests.faults.simulator.scheduler import START, Actor, Simulation
 
 LONGEST = timedelta(minutes=5)
 
@@ -16,7 +16,7 @@ LONGEST = timedelta(minutes=5)
 class Operators:
     """Their pauses, made from dice of their own: a seed without pauses plays as if there were no operators."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Simulation) -> None:
         self._world = world
         self._dice = random.Random(f"interrupted by operators {world.seed}")
         self._begin = sorted(self._dice.uniform(0, 240) for _ in range(self._dice.choice((0, 0, 1, 2))))

@@ -19,7 +19,7 @@ class Killed(BaseException):
 class Actor:
     """One simulated process: a name, a clock that is off by `skew`, and a thread that waits for its turn."""
 
-    def __init__(self, world: "World", name: str, work: Callable[["Actor"], None], skew: timedelta) -> None:
+    def __init__(self, world: "Simulation", name: str, work: Callable[["Actor"], None], skew: timedelta) -> None:
         self.world = world
         self.name = name
         self.skew = skew
@@ -84,7 +84,7 @@ class Actor:
         self.world.baton.release()
 
 
-class World:
+class Simulation:
     """The clock, the actors and the random numbers of one simulation."""
 
     def __init__(self, seed: int, drift: timedelta) -> None:

@@ -23,7 +23,7 @@ from delegation.tasks.life import outcomes, transitions
 from delegation.tasks.life.model import HELD, Task
 from tests.faults.simulator.deployment import DRIFT, END, MAX_STEPS, Deployment, Mutation
 from tests.faults.simulator.ledger import Violation
-from tests.faults.simulator.scheduler import START, World
+from tests.faults.simulator.scheduler import START, Simulation
 from tests.faults.simulator.stores import STORES, TABLE, WITHOUT_NONCES
 
 DEFAULT_SEEDS = 500
@@ -114,7 +114,7 @@ class Run:
 def run(seed: int, mutation: str = "none", store: str = TABLE, *, keep_log: bool = False) -> Run:
     """Run one seed to its end or to its first violation."""
     with MUTATIONS[mutation]() as changed, short_executions():
-        world = World(seed, DRIFT)
+        world = Simulation(seed, DRIFT)
         world.log = [] if keep_log else None
         deployment = Deployment(world, changed, store)
         violation = None

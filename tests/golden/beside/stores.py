@@ -81,7 +81,7 @@ def mutations(store: DynamoDbReservationStore) -> None:
     numbers = count(1)
     # Other nonces than those of the process that reads the recording: a repeated one is taken for a repeated write.
     with patch.object(mutating, "nonce", lambda: f"recorded-{next(numbers)}"):
-        world = mutating.World(store)
+        world = mutating.EffectfulCatalog(store)
         world.call("answered")
         world.call("died", calls=mutating.Calls(at=5, act=mutating.crash))
         world.call("released", mode="break")

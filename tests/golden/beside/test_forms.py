@@ -220,7 +220,7 @@ def test_tombstones_of_every_state_are_read_listed_and_changed(client: Any) -> N
 
 def test_keys_of_mutations_are_replayed_refused_verified_and_run(client: Any) -> None:
     with store_of("mutations", recorded("mutations"), client) as store:
-        world = mutating.World(store)
+        world = mutating.EffectfulCatalog(store)
         world.effects = [mutating.Effect(key, "p", world.clock()) for key in ("answered", "died")]
         replayed = world.call("answered")
         assert replayed.performed is not None

@@ -42,7 +42,7 @@ Printed = pytest.CaptureFixture[str]
 LANE = Lane.of("TABLE_PURGE", Traits("sales")).text
 
 
-class Site:
+class CountedTasks:
     """A task table in memory, whose service counts as that of a worker does."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Site:
 
 
 def test_throttled_attempts_raise_their_alarm(watched: WatchedTemplate, capsys: Printed) -> None:
-    site = Site()
+    site = CountedTasks()
     for _ in range(10):
         head = site.store.apply(Create(acquired(submitted())))
         site.tasks.leases.end_attempt(head.task_id, 1, AttemptError("SLOW_DOWN", "slow down", ErrorClass.THROTTLED))

@@ -57,7 +57,7 @@ Printed = pytest.CaptureFixture[str]
 MOVED = MovedTable(table_uuid="u-1", metadata_location="s3://b/m.json", location="s3://b", format_version=2)
 
 
-class Site:
+class DeployedDrivers:
     """The tables of a deployment with a gateway, and the processes that run its tasks."""
 
     def __init__(self, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,17 +156,22 @@ class Site:
 
 
 @pytest.fixture
-def site(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, watched: WatchedTemplate) -> Site:
+def site(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, watched: WatchedTemplate) -> DeployedDrivers:
     deployed.resources = replace(deployed.resources, service_name=os.environ["POWERTOOLS_SERVICE_NAME"])
-    return Site(deployed, monkeypatch)
+    return DeployedDrivers(deployed, monkeypatch)
 
 
-DRIVERS = [Site.by_a_worker, Site.by_a_function, Site.by_a_job, Site.by_a_job_of_a_worker]
+DRIVERS = [
+    DeployedDrivers.by_a_worker,
+    DeployedDrivers.by_a_function,
+    DeployedDrivers.by_a_job,
+    DeployedDrivers.by_a_job_of_a_worker,
+]
 
 
 @pytest.mark.parametrize("drive", DRIVERS)
 def test_a_corrupt_manifest_raises_the_alarm_of_failed_work(
-    drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
+    drive: Callable[[DeployedDrivers, str], None], site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
 ) -> None:
     task_id = site.corrupt_manifest()
     drive(site, task_id)
@@ -181,7 +186,7 @@ def test_a_corrupt_manifest_raises_the_alarm_of_failed_work(
 
 @pytest.mark.parametrize("drive", DRIVERS)
 def test_a_half_deleted_table_raises_its_alarm_once(
-    drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
+    drive: Callable[[DeployedDrivers, str], None], site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
 ) -> None:
     task_id = site.half_deleted()
     drive(site, task_id)
@@ -194,7 +199,7 @@ def test_a_half_deleted_table_raises_its_alarm_once(
 
 @pytest.mark.parametrize("drive", DRIVERS)
 def test_a_table_that_cannot_be_read_raises_the_alarm_that_names_it(
-    drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
+    drive: Callable[[DeployedDrivers, str], None], site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
 ) -> None:
     task_id = site.unreadable_neighbour()
     drive(site, task_id)
@@ -208,7 +213,7 @@ def test_a_table_that_cannot_be_read_raises_the_alarm_that_names_it(
 
 @pytest.mark.parametrize("drive", DRIVERS)
 def test_a_failed_drop_raises_its_alarm_once(
-    drive: Callable[[Site, str], None], site: Site, watched: WatchedTemplate, capsys: Printed
+    drive: Callable[[DeployedDrivers, str], None], site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
 ) -> None:
     task_id = site.refused_drop()
     drive(site, task_id)
@@ -230,7 +235,7 @@ class Refusing:
 
 
 def test_a_tombstone_that_cannot_be_settled_raises_its_alarm(
-    site: Site, watched: WatchedTemplate, capsys: Printed
+    site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
 ) -> None:
     catalog: Any = Refusing()
     steps = drop_steps(required_tombstones(site.tasks, catalog))
@@ -299,7 +304,9 @@ def test_a_waiting_change_that_does_not_decode_raises_its_alarm(watched: Watched
     assert not alarm.is_raised_by(alarm.values_in(capsys.readouterr().out)), "once for each process"
 
 
-def test_a_worker_without_its_table_raises_its_alarm(site: Site, watched: WatchedTemplate, capsys: Printed) -> None:
+def test_a_worker_without_its_table_raises_its_alarm(
+    site: DeployedDrivers, watched: WatchedTemplate, capsys: Printed
+) -> None:
     stop = threading.Event()
     _, made = worker(WorkerSettings("worker:7", timedelta(0)), stop)
     failed: list[int] = []

@@ -11,7 +11,7 @@ from infra.environment.functions import PROBE
 from tests.infra.conftest import SynthesizedStack
 from tests.infra.operations.watched import TemplateAlarm, WatchedTemplate
 from tests.unit.handlers import test_probe_front as probing
-from tests.unit.handlers.test_probe_front import DOWN, Site, probed
+from tests.unit.handlers.test_probe_front import DOWN, ProbedFront, probed
 
 site = probing.site
 KIND = "AWS::ElasticLoadBalancingV2::"
@@ -62,7 +62,9 @@ def test_requests_that_no_target_takes_raise_the_alarm_of_the_front(watched: Wat
     assert watched["ApiServerErrors"].properties["MetricName"] != alarm.properties["MetricName"]
 
 
-def test_clients_without_a_certificate_raise_the_alarm_of_handshakes(watched: WatchedTemplate, site: Site) -> None:
+def test_clients_without_a_certificate_raise_the_alarm_of_handshakes(
+    watched: WatchedTemplate, site: ProbedFront
+) -> None:
     alarm = watched["TlsFailures"]
     assert watches_the_front(alarm)
     host, _, port = site.front.url.removeprefix("https://").partition("/")[0].partition(":")
@@ -83,7 +85,7 @@ def test_clients_without_a_certificate_raise_the_alarm_of_handshakes(watched: Wa
 
 def test_a_front_that_does_not_answer_the_probe_raises_its_alarm(
     everything: dict[str, SynthesizedStack],
-    site: Site,
+    site: ProbedFront,
     monkeypatch: pytest.MonkeyPatch,
     caplog: Any,
     capsys: Any,

@@ -24,7 +24,7 @@ from tests.infra.operations.watched import TemplateAlarm, WatchedTemplate
 from tests.unit.handlers import test_handlers as handlers
 from tests.unit.handlers import test_rotate_secret as rotation
 from tests.unit.handlers.test_handlers import TASK_ID, Deployed
-from tests.unit.polaris.test_rotation import Site
+from tests.unit.polaris.test_rotation import RotatingProcesses
 
 deployed = handlers.deployed
 catalog, site, rotating = rotation.catalog, rotation.site, rotation.deployed
@@ -134,7 +134,7 @@ def test_a_table_of_keys_that_does_not_answer_raises_its_alarm(
         assert alarm.is_raised_by(alarm.values_in(capsys.readouterr().out)) is (number == 2)
 
 
-def test_a_rotation_that_fails_raises_its_alarm(optional: WatchedTemplate, rotating: Site) -> None:
+def test_a_rotation_that_fails_raises_its_alarm(optional: WatchedTemplate, rotating: RotatingProcesses) -> None:
     """Secrets Manager begins a version before it invokes the function; without one the step raises."""
     alarm = optional["SecretRotation"]
     assert watches_errors_of(alarm, ROTATION.handler)

@@ -13,14 +13,14 @@ import pytest
 from tests.infra.security import recording
 from tests.infra.security.recorder import FOLDER, plugin_environment
 from tests.integration.acceptance.kills import KilledJob, kill_a_running_job
-from tests.integration.acceptance.world import ATTEMPT_SECONDS, INLINE_MAX_FILES, KEPT, World
+from tests.integration.acceptance.world import ATTEMPT_SECONDS, INLINE_MAX_FILES, KEPT, RunningStack
 from tests.integration.local.stack_process import StackProcess
 
 RECORDING = Path(__file__).with_name("recording_stack.py")
 
 
 @pytest.fixture(scope="session")
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
     """A stack with short intervals, so that retries and repeated dispatches take seconds.
 
     The AWS calls of its functions and jobs are recorded; one that the committed recording has not fails the last test.
@@ -41,7 +41,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         env=plugin_environment(calls),
     )
     try:
-        with contextlib.closing(World(process, recorded)) as running, ThreadPoolExecutor(1) as background:
+        with contextlib.closing(RunningStack(process, recorded)) as running, ThreadPoolExecutor(1) as background:
             if any("killed_job" in getattr(item, "fixturenames", ()) for item in request.session.items):
                 # The longest scenario starts at once, in parallel with the tests that do not use it.
                 running.killing = background.submit(kill_a_running_job, running)
@@ -53,7 +53,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="session")
-def killed_job(world: World) -> KilledJob:
+def killed_job(world: RunningStack) -> KilledJob:
     """A Spark job that was killed, with the outcome of its task."""
     killed: KilledJob = world.killing.result()
     return killed

@@ -10,7 +10,7 @@ from uuid import uuid4
 import httpx
 
 from tests.integration.acceptance.secret_search import Trace
-from tests.integration.acceptance.world import SUBMIT, WIDE, StoredTable, World, eventually
+from tests.integration.acceptance.world import SUBMIT, WIDE, RunningStack, StoredTable, eventually
 
 DRIVER = "org.apache.spark.deploy.SparkSubmit"
 TABLES = 5
@@ -32,7 +32,7 @@ class KilledJob:
     left: frozenset[str]
 
 
-def kill_a_running_job(world: World) -> KilledJob:
+def kill_a_running_job(world: RunningStack) -> KilledJob:
     """Submit a table for the Spark engine, kill the driver's JVM once it deletes, wait for the outcome.
 
     A job that ends before this process, on a busy machine, comes to suspend it, is replaced by that of another table.
@@ -43,7 +43,7 @@ def kill_a_running_job(world: World) -> KilledJob:
     raise AssertionError(f"{TABLES} jobs ended before they could be suspended")
 
 
-def _killed(world: World) -> KilledJob | None:
+def _killed(world: RunningStack) -> KilledJob | None:
     table, key = world.table(WIDE), str(uuid4())
     request = world.request(table)
     first = world.post(SUBMIT, request, key)

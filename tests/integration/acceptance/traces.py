@@ -9,13 +9,13 @@ import boto3
 
 from infra.local.aws.server import REGION
 from tests.integration.acceptance.secret_search import Trace
-from tests.integration.acceptance.world import World
+from tests.integration.acceptance.world import RunningStack
 
 # Excluded because they contain secrets by design: stack.json and the private keys of the certificates.
 _EXCLUDED = ("stack.json", "pki")
 
 
-def traces(world: World) -> Iterator[Trace]:
+def traces(world: RunningStack) -> Iterator[Trace]:
     """Yield all traces; `place` begins with the kind of store."""
     yield from _tables(world)
     yield from _buckets(world.aws("s3"))
@@ -38,7 +38,7 @@ def _text(value: Any) -> str:
     return raw.decode("latin-1") if isinstance(raw, bytes) else str(raw)
 
 
-def _tables(world: World) -> Iterator[Trace]:
+def _tables(world: RunningStack) -> Iterator[Trace]:
     client = boto3.client(
         "dynamodb",
         endpoint_url=world.stack.dynamodb_endpoint,
@@ -83,7 +83,7 @@ def _queues(sqs: Any) -> Iterator[Trace]:
                 yield Trace(f"message in {url}", _as_json(message))
 
 
-def _job_runs(world: World) -> Iterator[Trace]:
+def _job_runs(world: RunningStack) -> Iterator[Trace]:
     """Yield the job runs of the endpoint that the functions call."""
     client = boto3.client(
         "emr-serverless",

@@ -74,7 +74,7 @@ class StoredTable:
         return self.loaded["metadata"]["location"]
 
 
-class World:
+class RunningStack:
     """A running stack; every method uses it from outside."""
 
     def __init__(self, process: StackProcess, recorded: Path) -> None:

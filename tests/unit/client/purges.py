@@ -41,7 +41,7 @@ STEP = timedelta(minutes=5)
 class MortalStore:
     """A task store each of whose calls may be the last one of the process."""
 
-    def __init__(self, site: "Site", store: TaskStore) -> None:
+    def __init__(self, site: "CallerProcesses", store: TaskStore) -> None:
         self._site, self._store = site, store
 
     def __getattr__(self, name: str) -> Any:
@@ -58,7 +58,7 @@ class MortalStore:
 class CallersCatalog:
     """The catalog as the caller's principal uses it."""
 
-    site: "Site"
+    site: "CallerProcesses"
     drops: list[TableIdentifier] = field(default_factory=list)
     trouble: Exception | None = None
 
@@ -76,7 +76,7 @@ class CallersCatalog:
             self.drops.append(table)
 
 
-class Site:
+class CallerProcesses:
     """The caller's processes over one task store, and the service; nothing waits but the clock moves."""
 
     def __init__(self, lake: Lake, store: TaskStore, faults: Faults | None = None, *, permitted: bool = True) -> None:

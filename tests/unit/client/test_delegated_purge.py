@@ -16,7 +16,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.task_tables import moto, task_store
-from tests.unit.client.purges import ORDERS, Site
+from tests.unit.client.purges import ORDERS, CallerProcesses
 from tests.unit.client.service import refusal
 from tests.unit.operations.purge.lake import Lake, busy_table
 
@@ -32,11 +32,11 @@ def lake() -> Lake:
 
 
 @pytest.fixture
-def site(lake: Lake) -> Site:
-    return Site(lake, MemoryTaskStore())
+def site(lake: Lake) -> CallerProcesses:
+    return CallerProcesses(lake, MemoryTaskStore())
 
 
-def assert_purged_once(site: Site, where: str = "") -> None:
+def assert_purged_once(site: CallerProcesses, where: str = "") -> None:
     assert site.world.lake.below(LOCATION) == set(), where
     assert "orders" not in site.world.lake.pointers, where
     assert site.catalog.drops == [ORDERS], where
@@ -73,7 +73,7 @@ def test_a_second_drop_attaches_to_the_task_of_the_first(site):
 
 
 def test_a_caller_who_may_only_read_submits_nothing(lake):
-    site = Site(lake, MemoryTaskStore(), permitted=False)
+    site = CallerProcesses(lake, MemoryTaskStore(), permitted=False)
     with pytest.raises(NotAuthorised):
         site.submit()
     assert site.faults.calls == 0
@@ -207,10 +207,10 @@ def moto_client() -> Iterator[Any]:
         yield client
 
 
-def killed_at(lake: Lake, store: Any, kill_at: int, *, after: bool) -> tuple[Faults, Site]:
+def killed_at(lake: Lake, store: Any, kill_at: int, *, after: bool) -> tuple[Faults, CallerProcesses]:
     """Drop the table in processes of which the first is killed at this call."""
     first = Faults(kill_at=kill_at, after=after)
-    site = Site(lake, store, first)
+    site = CallerProcesses(lake, store, first)
     try:
         submitted = site.submit()
     except Killed:

@@ -46,7 +46,7 @@ def metadata_missing(location: str):
     return error(400, "NotFoundException", f"Location does not exist: {location}")
 
 
-class World:
+class ScriptedServers:
     """A scripted catalog and a scripted service, and an executor that uses both."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class World:
 
 @pytest.fixture
 def world():
-    return World()
+    return ScriptedServers()
 
 
 def test_table_is_purged_first_and_then_dropped_without_purge(world):

@@ -8,7 +8,7 @@ from delegation.client.errors import ClientMisconfigured
 from delegation.client.executor import DelegatedTaskExecutor
 from delegation.client.factory import ENDPOINT, TASK_TYPE, TaskExecutorFactory, connect_to, executor_properties
 from delegation.client.local import LocalTaskExecutor
-from tests.unit.client.test_executor import TABLE, World
+from tests.unit.client.test_executor import TABLE, ScriptedServers
 from tests.unit.client.test_settings import ENVIRONMENT
 
 FILE = """
@@ -19,7 +19,7 @@ polaris.delegation-service.endpoint = http://delegation-service:8182
 """
 
 
-def factory(world: World, **properties: str) -> tuple[TaskExecutorFactory, list[str]]:
+def factory(world: ScriptedServers, **properties: str) -> tuple[TaskExecutorFactory, list[str]]:
     connected: list[str] = []
 
     def connect(endpoint: str):
@@ -32,8 +32,8 @@ def factory(world: World, **properties: str) -> tuple[TaskExecutorFactory, list[
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> ScriptedServers:
+    return ScriptedServers()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.drill.observed import END, PIECE, START, STEP, Done, Line, Piece
 from tests.unit.tasks.builders import HOUR, MINUTE, Clock
 
 
-class Site:
+class LoggedTask:
     """One task, whose first attempt is lost and whose second succeeds, with the matching log lines."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Site:
 
 
 @pytest.fixture
-def site() -> Site:
-    return Site()
+def site() -> LoggedTask:
+    return LoggedTask()
 
 
 def test_a_correct_run_is_counted_without_violations(site):
@@ -89,7 +89,7 @@ def test_a_task_without_an_outcome_is_found(site):
 def test_a_result_of_another_attempt_or_without_its_work_is_found(site):
     site.run(attempt=1)
     assert any("is not of attempt 2" in violation for violation in site.examine().violations)
-    other = Site()
+    other = LoggedTask()
     other.run()
     other.lines.pop()
     assert any("has no END line" in violation for violation in other.examine().violations)

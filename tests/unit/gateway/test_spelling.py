@@ -18,7 +18,7 @@ from delegation.gateway.spelling import canonical_path, check_target, segment_of
 from delegation.identifiers import TableIdentifier
 from tests.effort import examples
 from tests.unit.gateway.keys.mutations import RENAME, SCHEMA, namespace, table
-from tests.unit.gateway.keys.stand_in import World
+from tests.unit.gateway.keys.stand_in import KeyedCatalog
 from tests.unit.gateway.world import RecordingUpstream, gateway_over, request
 
 BAD = [".", "..", "", "\\", "a\\b", "x/../lake", "./x", "x//y", "%2e", "%2E%2e", "%252e%252e", "x%2F..%2Flake", "%5C"]
@@ -150,7 +150,7 @@ def test_a_name_in_a_body_that_would_lead_elsewhere_is_refused_before_a_record_i
 
 @pytest.fixture
 def world_of_keys():
-    world = World()
+    world = KeyedCatalog()
     yield world
     world.close()
 

@@ -42,7 +42,7 @@ def admitted(event: dict[str, Any]) -> dict[str, Any]:
     return {"principalId": "anonymous", "policyDocument": {"Statement": [statement]}, "context": {}}
 
 
-class Site:
+class ProbedFront:
     """A front with its authority, the probe's secret, and what the probe printed."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,12 +75,12 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProbedFront]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     with mock_aws():
-        found = Site(tmp_path, monkeypatch)
+        found = ProbedFront(tmp_path, monkeypatch)
         yield found
         found.front.stop()
 
@@ -102,12 +102,12 @@ def probed(
     return answer["succeeded"], (reasons or [None])[0], line["ProbesSucceeded"][0]
 
 
-def test_a_probe_goes_the_way_of_a_caller(site: Site, caplog: Any, capsys: Any) -> None:
+def test_a_probe_goes_the_way_of_a_caller(site: ProbedFront, caplog: Any, capsys: Any) -> None:
     assert probed(caplog, capsys) == (True, None, 1.0)
     assert site.api.paths == [f"{BASE}/v1/health"]
 
 
-def test_a_service_that_is_down_fails_the_probe(site: Site, caplog: Any, capsys: Any) -> None:
+def test_a_service_that_is_down_fails_the_probe(site: ProbedFront, caplog: Any, capsys: Any) -> None:
     site.answered = DOWN
     assert probed(caplog, capsys) == (False, "GET /v1/health was answered with 503", 0.0)
     site.answered = {"statusCode": 200, "body": "<html>"}
@@ -115,7 +115,7 @@ def test_a_service_that_is_down_fails_the_probe(site: Site, caplog: Any, capsys:
 
 
 def test_a_certificate_of_another_authority_fails_the_handshake_until_it_is_replaced(
-    site: Site, tmp_path: Path, caplog: Any, capsys: Any
+    site: ProbedFront, tmp_path: Path, caplog: Any, capsys: Any
 ) -> None:
     other = CertificateAuthority.create(tmp_path / "other", name="Another CA")
     site.store(other.issue_client("probe"), site.authority.files.cert)
@@ -127,7 +127,9 @@ def test_a_certificate_of_another_authority_fails_the_handshake_until_it_is_repl
     assert probed(caplog, capsys) == (True, None, 1.0)
 
 
-def test_a_server_that_the_probe_does_not_trust_is_named(site: Site, tmp_path: Path, caplog: Any, capsys: Any) -> None:
+def test_a_server_that_the_probe_does_not_trust_is_named(
+    site: ProbedFront, tmp_path: Path, caplog: Any, capsys: Any
+) -> None:
     other = CertificateAuthority.create(tmp_path / "other", name="Another CA")
     site.store(site.authority.issue_client("probe"), other.files.cert)
     _, reason, metric = probed(caplog, capsys)
@@ -137,7 +139,7 @@ def test_a_server_that_the_probe_does_not_trust_is_named(site: Site, tmp_path: P
 
 
 def test_a_front_that_is_gone_fails_the_probe(
-    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: Any, capsys: Any
+    site: ProbedFront, monkeypatch: pytest.MonkeyPatch, caplog: Any, capsys: Any
 ) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -149,7 +151,7 @@ def test_a_front_that_is_gone_fails_the_probe(
 
 @pytest.mark.parametrize("text", ["{}", "no json", '{"certificate": "SECRET-PEM", "key": "SECRET-KEY"}'])
 def test_a_secret_that_is_no_certificate_is_named_without_its_text(
-    site: Site, text: str, caplog: Any, capsys: Any
+    site: ProbedFront, text: str, caplog: Any, capsys: Any
 ) -> None:
     site.secrets.put_secret_value(SecretId=site.secret_arn, SecretString=text)
     succeeded, reason, _ = probed(caplog, capsys)
@@ -158,14 +160,14 @@ def test_a_secret_that_is_no_certificate_is_named_without_its_text(
     assert "SECRET" not in caplog.text
 
 
-def test_a_secret_that_may_not_be_read_fails_the_probe(site: Site, caplog: Any, capsys: Any) -> None:
+def test_a_secret_that_may_not_be_read_fails_the_probe(site: ProbedFront, caplog: Any, capsys: Any) -> None:
     site.secrets.delete_secret(SecretId=site.secret_arn, ForceDeleteWithoutRecovery=True)
     _, reason, metric = probed(caplog, capsys)
     assert (reason, metric) == ("the probe's secret cannot be read: ResourceNotFoundException", 0.0)
 
 
 def test_the_key_is_in_no_file_afterwards(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capsys: Any
+    site: ProbedFront, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capsys: Any
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()

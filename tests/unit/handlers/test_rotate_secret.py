@@ -15,14 +15,14 @@ from infra.environment.functions import ROTATION
 from infra.environment.resources import Resources, environment
 from tests.paths import ROOT
 from tests.unit.polaris import test_rotation as rotation
-from tests.unit.polaris.test_rotation import TOKENS, URL, Site
+from tests.unit.polaris.test_rotation import TOKENS, URL, RotatingProcesses
 
 catalog, site = rotation.catalog, rotation.site
 """The fixtures: the stand-in, and a secret."""
 
 
 @pytest.fixture
-def deployed(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+def deployed(site: RotatingProcesses, monkeypatch: pytest.MonkeyPatch) -> RotatingProcesses:
     """The function with the variables of its table."""
     resources = Resources(realm="POLARIS", polaris_url=URL, polaris_secret_arn=site.arn)
     for name, value in environment(ROTATION.name, resources).items():
@@ -40,7 +40,7 @@ def invoke(**changed: Any) -> None:
     rotate_secret.handler(event, context)
 
 
-def test_the_four_steps_rotate_the_secret(deployed: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_four_steps_rotate_the_secret(deployed: RotatingProcesses, caplog: pytest.LogCaptureFixture) -> None:
     deployed.begin(TOKENS[0])
     for step in RotationStep:
         invoke(Step=step, SecretId=deployed.arn, ClientRequestToken=TOKENS[0])
@@ -52,7 +52,9 @@ def test_the_four_steps_rotate_the_secret(deployed: Site, caplog: pytest.LogCapt
     assert not [line for line in logged if made in str(line) or "first" in str(line)]
 
 
-def test_a_failed_step_is_logged_by_its_code_and_raised(deployed: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_step_is_logged_by_its_code_and_raised(
+    deployed: RotatingProcesses, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(PolarisMisconfigured, match="not enabled"):
         invoke(SecretId=deployed.arn)
     [line] = [vars(record) for record in caplog.records if record.message == "not rotated"]

@@ -37,7 +37,7 @@ class Killed(BaseException):
 class Bus:
     """An event bus; `put` counts as a call."""
 
-    site: "Site"
+    site: "NotifyingProcesses"
     events: list[dict[str, object]] = field(default_factory=list)
 
     def put(self, owed: Notification) -> None:
@@ -46,7 +46,7 @@ class Bus:
         self.site.call("after event")
 
 
-class Site:
+class NotifyingProcesses:
     """`kills` are the numbers of the calls at which the process that makes them dies."""
 
     def __init__(

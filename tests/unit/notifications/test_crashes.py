@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from delegation.tasks.life.notifications.owed import NotificationState, owed_by
 from tests.unit.notifications.receiver import HANG_UP, REDIRECT, Receiver
-from tests.unit.notifications.site import Site
+from tests.unit.notifications.site import NotifyingProcesses
 
 CALLS = [
     *("before apply", "after apply"),
@@ -19,16 +19,16 @@ CALLS = [
 """Those of a life in which nobody dies, from the terminal write on; reads of the head before it have no effect."""
 
 
-def lived(receiver: Receiver, kills: frozenset[int]) -> Site:
+def lived(receiver: Receiver, kills: frozenset[int]) -> NotifyingProcesses:
     """Let a task end and its notifications be delivered; processes die at these calls."""
-    site = Site(receiver, kills=kills)
+    site = NotifyingProcesses(receiver, kills=kills)
     task = site.held()
     site.finish(task)
     site.settle()
     return site
 
 
-def check(site: Site) -> None:
+def check(site: NotifyingProcesses) -> None:
     """The callback and the event arrived, once or more, all with the same key and the same body."""
     site.kills = frozenset()
     (task_id,) = {task.task_id for task in site.store.heads().tasks}

@@ -15,7 +15,7 @@ from delegation.tasks.life.notifications.receivers import after_failure
 from delegation.tasks.stores.base import Create
 from delegation.wiring.notifications.worker import deliver_once
 from tests.unit.notifications.receiver import DRIP, GARBAGE, HANG_UP, REDIRECT, SLOW
-from tests.unit.notifications.site import KEY, Site
+from tests.unit.notifications.site import KEY, NotifyingProcesses
 from tests.unit.tasks.builders import HOUR, MINUTE, submitted
 
 OWED, DEAD = NotificationState.OWED, NotificationState.DEAD
@@ -26,7 +26,7 @@ def policy_of(receiver, **changes):
 
 
 def ended_site(receiver, **changes):
-    site = Site(receiver, policy=policy_of(receiver, **changes))
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver, **changes))
     site.finish(site.held())
     return site
 
@@ -86,7 +86,7 @@ def test_a_receiver_that_accepts_and_loses_its_answer_recognizes_the_repeat(rece
 
 
 def test_a_queue_that_is_down_delays_only(receiver):
-    site = Site(receiver, policy=policy_of(receiver))
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver))
     site.queue_is_down = True
     site.finish(site.held())
     site.clock.advance(2 * MINUTE)
@@ -138,7 +138,7 @@ def test_a_callback_that_no_setting_names_any_more_waits_for_it(receiver):
 
 @pytest.mark.parametrize("secret", ["", "[]", "{}", '{"catalog": []}', '{"catalog": ["too short"]}', '{"catalog": 7}'])
 def test_a_callback_without_a_key_is_never_sent_unsigned(receiver, secret):
-    site = Site(receiver, policy=policy_of(receiver))
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver))
     site.secret = secret
     site.finish(site.held())
     assert [one.outcome for one in site.notify()] == [DeliveryOutcome.FAILED]
@@ -160,7 +160,7 @@ def test_a_replaced_key_is_used_after_five_minutes_and_both_sign_meanwhile(recei
 
 
 def test_a_refused_event_is_repeated(receiver):
-    site = Site(receiver, policy=NotificationPolicy(events=True))
+    site = NotifyingProcesses(receiver, policy=NotificationPolicy(events=True))
     accepted, tries = site.bus.put, []
 
     def refusing(owed):
@@ -177,7 +177,7 @@ def test_a_refused_event_is_repeated(receiver):
 
 @pytest.mark.parametrize("how", ["cancelled", "retried and cancelled"])
 def test_every_end_is_notified_whichever_call_ends_the_task(receiver, how):
-    site = Site(receiver, policy=policy_of(receiver))
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver))
     task = site.store.apply(Create(submitted(notify=("callback:catalog",))))
     site.tasks.operators.cancel(task.task_id)
     ends = 1
@@ -192,7 +192,7 @@ def test_every_end_is_notified_whichever_call_ends_the_task(receiver, how):
 
 def test_a_worker_delivers_what_is_due_without_a_queue(receiver, caplog):
     receiver.script[:] = [500]
-    site = Site(receiver, policy=policy_of(receiver))
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver))
     site.queue_is_down = True
     site.finish(site.held())
     assert deliver_due(site.notifier) == []
@@ -206,7 +206,7 @@ def test_a_worker_delivers_what_is_due_without_a_queue(receiver, caplog):
 
 
 def test_without_settings_nothing_is_stored_or_sent(receiver):
-    site = Site(receiver, policy=NotificationPolicy())
+    site = NotifyingProcesses(receiver, policy=NotificationPolicy())
     site.finish(site.held(callback=None))
     assert (site.store.owed, site.messages) == ({}, [])
 
@@ -237,7 +237,7 @@ def several_ends(site, number):
 
 def test_what_a_failing_receiver_is_owed_for_longer_than_all_deliveries_last_is_a_dead_letter(receiver):
     receiver.script[:] = [500] * 100
-    site = Site(receiver, policy=policy_of(receiver, max_attempts=9))
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver, max_attempts=9))
     several_ends(site, 4)
     assert site.settle().count(DeliveryOutcome.DEAD) == 4
     # Alone, each would have been tried nine times.
@@ -249,7 +249,7 @@ def test_what_a_failing_receiver_is_owed_for_longer_than_all_deliveries_last_is_
 
 def test_one_delivery_at_a_time_tries_a_failing_receiver(receiver):
     receiver.script[:] = [500, 200]
-    site = Site(receiver, policy=policy_of(receiver))
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver))
     several_ends(site, 2)
     site.store.receivers["callback:catalog"] = after_failure(None, "callback:catalog", HOUR, site.clock())
     site.clock.advance(HOUR)
@@ -265,7 +265,7 @@ def test_one_delivery_at_a_time_tries_a_failing_receiver(receiver):
 
 
 def test_the_sweeper_fills_no_queue_beyond_its_room_and_leaves_nothing_behind(receiver):
-    site = Site(receiver, policy=policy_of(receiver))
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver))
     site.queue_is_down = True
     several_ends(site, 8)
     site.queue_is_down = False
@@ -283,7 +283,7 @@ def test_the_sweeper_fills_no_queue_beyond_its_room_and_leaves_nothing_behind(re
 
 
 def test_a_worker_delivers_to_a_receiver_that_is_set_apart_beside_the_others(receiver):
-    site = Site(receiver, policy=policy_of(receiver))
+    site = NotifyingProcesses(receiver, policy=policy_of(receiver))
     site.queue_is_down = True
     several_ends(site, 2)
     site.store.receivers["callback:catalog"] = after_failure(None, "callback:catalog", HOUR, site.clock())
@@ -327,7 +327,7 @@ def test_only_the_message_of_the_next_delivery_begins_one(receiver, n):
 
 
 def test_each_kind_of_delivery_has_a_queue_of_its_own(receiver):
-    site = Site(receiver)
+    site = NotifyingProcesses(receiver)
     site.finish(site.held())
     pools = {owed.channel: {pool_of(owed), pool_of(owed, apart=True)} for owed in site.left(OWED)}
     assert pools == {"event": {Pool.EVENTS, Pool.APART}, "callback:catalog": {Pool.CALLBACKS, Pool.APART}}

@@ -61,7 +61,7 @@ class LateStore(MemoryTaskStore):
         return self._past[-self._late] if len(self._past) >= self._late else super().running()
 
 
-class Site:
+class NotedAdmission:
     """Tasks with limits, and admission of which every dispatch is noted."""
 
     def __init__(self, limits: Caps | None = Caps(everything=2), store: MemoryTaskStore | None = None) -> None:  # noqa: B008
@@ -102,7 +102,7 @@ class Site:
 
 
 def test_a_queued_task_is_neither_dispatched_nor_acquired_nor_failed_however_long_it_waits() -> None:
-    site = Site()
+    site = NotedAdmission()
     task_id = site.submit()
     waiting = site.tasks.reads.get(task_id)
     assert (waiting.is_queued, waiting.dispatches.count) == (True, 0)
@@ -119,7 +119,7 @@ def test_a_queued_task_is_neither_dispatched_nor_acquired_nor_failed_however_lon
 
 
 def test_tasks_start_up_to_the_cap_and_again_when_one_has_ended() -> None:
-    site = Site()
+    site = NotedAdmission()
     ids = [site.submit() for _ in range(4)]
     assert site.admission.run() == 2
     assert site.admission.run() == 0
@@ -133,7 +133,7 @@ def test_tasks_start_up_to_the_cap_and_again_when_one_has_ended() -> None:
 
 
 def test_a_submission_and_the_end_of_a_task_wake_the_dispatcher() -> None:
-    site = Site()
+    site = NotedAdmission()
     task_id = site.submit()
     assert site.queue.sent == [(ANY_TASK, 0)]
     site.admission.run()
@@ -145,7 +145,7 @@ def test_a_submission_and_the_end_of_a_task_wake_the_dispatcher() -> None:
 
 
 def test_tasks_of_an_unknown_kind_are_left_to_a_newer_deployment() -> None:
-    site = Site()
+    site = NotedAdmission()
     site.submit(task_type="NEWER")
     ours = site.submit()
     assert site.admission.run() == 1
@@ -153,14 +153,14 @@ def test_tasks_of_an_unknown_kind_are_left_to_a_newer_deployment() -> None:
 
 
 def test_tasks_that_wait_start_after_the_limits_were_removed() -> None:
-    site = Site()
+    site = NotedAdmission()
     ids = [site.submit() for _ in range(5)]
     assert site.admitting(None).run() == 5
     assert [task_id for task_id, _ in site.started] == ids
 
 
 def test_a_higher_priority_starts_first() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     site.submit()
     urgent = site.submit(traits=Traits("sales", priority=8))
     site.admission.run()
@@ -171,7 +171,7 @@ def test_a_higher_priority_starts_first() -> None:
 
 
 def test_a_retry_after_a_backoff_gives_its_place_and_waits_again() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     first, second = site.submit(), site.submit()
     site.admission.run()
     site.acquire(first)
@@ -188,7 +188,7 @@ def test_a_retry_after_a_backoff_gives_its_place_and_waits_again() -> None:
 
 
 def test_a_task_that_is_handed_over_keeps_its_place() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     task_id = site.submit()
     site.submit()
     site.admission.run()
@@ -200,7 +200,7 @@ def test_a_task_that_is_handed_over_keeps_its_place() -> None:
 
 
 def test_a_lost_attempt_is_dispatched_again_in_its_place() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     task_id = site.submit()
     site.admission.run()
     site.acquire(task_id)
@@ -211,7 +211,7 @@ def test_a_lost_attempt_is_dispatched_again_in_its_place() -> None:
 
 
 def test_a_synchronous_task_runs_at_once_and_counts() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     task_id = site.submit(synchronous=True)
     site.submit()
     assert site.acquire(task_id).is_held
@@ -222,7 +222,7 @@ def test_a_synchronous_task_runs_at_once_and_counts() -> None:
 
 
 def test_a_crash_after_the_register_is_written_costs_ten_seconds_of_a_place() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     task_id = site.submit()
 
     def crash(point: str) -> None:
@@ -240,7 +240,7 @@ def test_a_crash_after_the_register_is_written_costs_ten_seconds_of_a_place() ->
 
 
 def test_a_dispatch_that_was_never_sent_gives_its_place_back_and_is_repeated() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     task_id, other = site.submit(), site.submit()
 
     def refuses(_task_id: str, _n: int) -> None:
@@ -260,7 +260,7 @@ def test_a_dispatch_that_was_never_sent_gives_its_place_back_and_is_repeated() -
 
 
 def test_twenty_admissions_without_an_attempt_fail_the_task_and_free_its_place() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     task_id = site.submit()
     while not site.tasks.reads.get(task_id).is_terminal:
         site.clock.advance(HOUR)
@@ -270,7 +270,7 @@ def test_twenty_admissions_without_an_attempt_fail_the_task_and_free_its_place()
 
 
 def test_a_process_that_was_paused_after_the_register_admits_nothing() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     site.submit()
     write = site.store.write_register
 
@@ -285,7 +285,7 @@ def test_a_process_that_was_paused_after_the_register_admits_nothing() -> None:
 
 
 def test_the_store_fails_before_anything_is_admitted() -> None:
-    site = Site()
+    site = NotedAdmission()
     site.submit()
 
     def down(point: str) -> None:
@@ -302,7 +302,7 @@ def test_the_store_fails_before_anything_is_admitted() -> None:
 
 @pytest.mark.parametrize("late", [1, 3, 10])
 def test_an_index_that_lags_admits_no_task_too_many(late: int) -> None:
-    site = Site(Caps(everything=10), LateStore(late))
+    site = NotedAdmission(Caps(everything=10), LateStore(late))
     for _ in range(40):
         site.submit()
     for _ in range(12):
@@ -313,7 +313,7 @@ def test_an_index_that_lags_admits_no_task_too_many(late: int) -> None:
 
 
 def test_processes_that_admit_at_the_same_time_stay_within_the_cap() -> None:
-    site = Site(Caps(everything=7))
+    site = NotedAdmission(Caps(everything=7))
     for _ in range(40):
         site.submit()
     with ThreadPoolExecutor(8) as pool:
@@ -339,7 +339,7 @@ def message(task_id: str, n: int) -> str:
 
 
 def test_a_batch_of_messages_admits_once_and_starts_what_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    site, machine = Site(), Machine()
+    site, machine = NotedAdmission(), Machine()
     ids = [site.submit() for _ in range(3)]
     dispatcher = Dispatcher(machine, "machine")
     inbox = Inbox(dispatcher, Admission(site.tasks, site.store, KINDS, dispatcher.start_execution, limits=Caps(2)))

@@ -50,7 +50,7 @@ class WatchedJobs(Jobs):
         super().cancel(run_id)
 
 
-class Site:
+class LostJob:
     """One task with an attempt that runs as a job, a sweeper and a worker."""
 
     def __init__(self, **fields: Any) -> None:
@@ -89,20 +89,20 @@ class Site:
 
 
 @pytest.fixture
-def site() -> Site:
-    return Site()
+def site() -> LostJob:
+    return LostJob()
 
 
-def last_attempt(site: Site) -> None:
+def last_attempt(site: LostJob) -> None:
     most = site.tasks.policies.retry(KIND)
     change_service(site.tasks, policies=replace(site.tasks.policies, default=replace(most, max_attempts=1), by_type={}))
 
 
-def fails_when_lost(site: Site) -> None:
+def fails_when_lost(site: LostJob) -> None:
     change_service(site.tasks, policies=replace(site.tasks.policies, fail_when_lost=frozenset({KIND})))
 
 
-def cancelled(site: Site) -> None:
+def cancelled(site: LostJob) -> None:
     site.tasks.operators.cancel(site.task_id)
 
 
@@ -117,7 +117,7 @@ def cancelled(site: Site) -> None:
     ids=["retried", "exhausted", "not-retried-when-lost", "cancelled"],
 )
 def test_the_sweeper_cancels_the_job_of_a_lost_attempt_first(
-    site: Site, ends: Callable[[Site], None], status: Status, code: str
+    site: LostJob, ends: Callable[[LostJob], None], status: Status, code: str
 ) -> None:
     held: list[bool] = []
     site.jobs.at_cancel = lambda: held.append(site.task.is_held)
@@ -129,7 +129,7 @@ def test_the_sweeper_cancels_the_job_of_a_lost_attempt_first(
     assert held == [True]
 
 
-def test_a_worker_cancels_the_job_before_it_acquires_the_task(site: Site) -> None:
+def test_a_worker_cancels_the_job_before_it_acquires_the_task(site: LostJob) -> None:
     """The new attempt may run inline, and then cancels no former job."""
     held: list[int] = []
     site.jobs.at_cancel = lambda: held.append(site.task.attempt_count)
@@ -141,7 +141,7 @@ def test_a_worker_cancels_the_job_before_it_acquires_the_task(site: Site) -> Non
     assert held == [1]
 
 
-def test_a_crash_between_the_cancellation_and_the_record_is_repaired(site: Site) -> None:
+def test_a_crash_between_the_cancellation_and_the_record_is_repaired(site: LostJob) -> None:
     site.hangs()
 
     def crashes(point: str) -> None:
@@ -157,7 +157,7 @@ def test_a_crash_between_the_cancellation_and_the_record_is_repaired(site: Site)
     assert site.jobs.cancelled == [site.job, site.job]
 
 
-def test_a_job_whose_id_was_not_stored_is_found(site: Site) -> None:
+def test_a_job_whose_id_was_not_stored_is_found(site: LostJob) -> None:
     """StartJob crashed after it had started the job, and before it stored the id."""
     site.jobs.start(site.job, [])
     site.clock.advance(2 * HOUR)
@@ -167,7 +167,7 @@ def test_a_job_whose_id_was_not_stored_is_found(site: Site) -> None:
     assert site.jobs.cancelled == [site.job]
 
 
-def test_while_the_job_service_is_unavailable_no_loss_is_recorded_and_no_task_is_hidden(site: Site) -> None:
+def test_while_the_job_service_is_unavailable_no_loss_is_recorded_and_no_task_is_hidden(site: LostJob) -> None:
     site.hangs()
     others = [site.store.apply(Create(submitted(dispatches=Dispatches(count=1)))).task_id for _ in range(3)]
     site.clock.advance(HOUR)
@@ -185,7 +185,7 @@ def test_while_the_job_service_is_unavailable_no_loss_is_recorded_and_no_task_is
     assert site.jobs.cancelled == [site.job]
 
 
-def test_an_unavailable_job_service_is_called_once_per_sweep(site: Site) -> None:
+def test_an_unavailable_job_service_is_called_once_per_sweep(site: LostJob) -> None:
     """Each call may end with a time-out, and a sweep has time for only a few."""
     site.hangs()
     for _ in range(5):
@@ -202,14 +202,14 @@ def test_an_unavailable_job_service_is_called_once_per_sweep(site: Site) -> None
     assert len(site.jobs.listed) == 1 + 6
 
 
-def test_a_refused_cancellation_does_not_stop_the_recovery(site: Site) -> None:
+def test_a_refused_cancellation_does_not_stop_the_recovery(site: LostJob) -> None:
     site.hangs()
     site.jobs.error = JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
     site.sweep()
     assert site.task.error_code == "LOST"
 
 
-def test_an_inline_attempt_has_no_jobs_listed(site: Site) -> None:
+def test_an_inline_attempt_has_no_jobs_listed(site: LostJob) -> None:
     site.tasks.leases.note(site.task_id, 1, engine=INLINE)
     site.clock.advance(2 * HOUR)
     site.sweep()
@@ -217,14 +217,14 @@ def test_an_inline_attempt_has_no_jobs_listed(site: Site) -> None:
     assert site.jobs.listed == []
 
 
-def test_a_lease_that_is_renewed_at_the_last_moment_is_kept(site: Site) -> None:
+def test_a_lease_that_is_renewed_at_the_last_moment_is_kept(site: LostJob) -> None:
     site.hangs()
     site.jobs.at_cancel = lambda: site.tasks.leases.heartbeat(site.task_id, 1, lambda now: Lease.lasting(HOUR, now))
     site.sweep()
     assert (site.task.is_held, site.task.attempt_count) == (True, 1)
 
 
-def test_the_next_attempt_has_its_job_cancelled_before_its_loss_too(site: Site) -> None:
+def test_the_next_attempt_has_its_job_cancelled_before_its_loss_too(site: LostJob) -> None:
     """At the time of the write a later attempt is lost, whose job was not cancelled."""
     site.hangs()
 
@@ -261,7 +261,7 @@ EXECUTION, WORKER = "{task_id}-1", "worker:a:1:1"
     ],
 )
 def test_a_process_that_cannot_end_jobs_leaves_attempts_that_may_have_one(
-    site: Site,
+    site: LostJob,
     external_jobs: NoExternalJobs | JobsLeftToSweeper,
     owner: str,
     engine: str | None,
@@ -278,7 +278,7 @@ def test_a_process_that_cannot_end_jobs_leaves_attempts_that_may_have_one(
     assert site.task.attempt_count == (2 if lost else 1)
 
 
-def test_start_job_cancels_a_job_that_it_started_after_the_loss(site: Site) -> None:
+def test_start_job_cancels_a_job_that_it_started_after_the_loss(site: LostJob) -> None:
     """The step was paused between reading the task and starting the job, and its attempt was found lost meanwhile."""
     begin = site.jobs.start
 
@@ -293,7 +293,7 @@ def test_start_job_cancels_a_job_that_it_started_after_the_loss(site: Site) -> N
     assert site.jobs.cancelled == [site.job]
 
 
-def test_a_repeated_start_of_a_lost_attempt_cancels_its_job(site: Site) -> None:
+def test_a_repeated_start_of_a_lost_attempt_cancels_its_job(site: LostJob) -> None:
     """The invocation that started it crashed before it could cancel it, and Step Functions repeats the step."""
     site.clock.advance(2 * HOUR)
     site.sweep()
@@ -303,7 +303,7 @@ def test_a_repeated_start_of_a_lost_attempt_cancels_its_job(site: Site) -> None:
     assert site.jobs.cancelled == [site.job]
 
 
-def test_make_due_cancels_the_job_before_it_ends_the_attempt(site: Site) -> None:
+def test_make_due_cancels_the_job_before_it_ends_the_attempt(site: LostJob) -> None:
     site.steps.start_job(site.step)
     site.jobs.error = JobServiceUnavailable("EMR Serverless could not be reached: ReadTimeoutError")
     with pytest.raises(JobServiceUnavailable):

@@ -6,7 +6,7 @@ import pytest
 
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.stores.admission import Recent, Register
-from tests.unit.orchestration.test_admission import KIND, Site
+from tests.unit.orchestration.test_admission import KIND, NotedAdmission
 from tests.unit.tasks.builders import NOW, SECOND
 
 LANE = Lane.of(KIND, Traits())
@@ -17,7 +17,7 @@ LANE = Lane.of(KIND, Traits())
     [(True, 1.9, True), (True, 2, False), (False, 9.9, True), (False, 10, False)],
 )
 def test_an_admission_counts_until_the_index_has_settled(is_shown: bool, seconds: float, counts: bool) -> None:
-    site = Site()
+    site = NotedAdmission()
     task_id = site.submit()
     if is_shown:
         site.tasks.dispatching.admit(task_id)
@@ -27,7 +27,7 @@ def test_an_admission_counts_until_the_index_has_settled(is_shown: bool, seconds
 
 
 def test_an_admission_that_has_ended_counts_no_more() -> None:
-    site = Site()
+    site = NotedAdmission()
     task_id = site.submit()
     register = Register(1, (Recent(task_id, LANE, NOW),))
     assert site.admission._count(register, frozenset({task_id})) == ((), ())
@@ -35,7 +35,7 @@ def test_an_admission_that_has_ended_counts_no_more() -> None:
 
 def test_dispatches_without_an_attempt_are_ever_farther_apart() -> None:
     """Without a backoff a task that cannot start would take a place every grace."""
-    site = Site()
+    site = NotedAdmission()
     site.submit()
     times = []
     for _ in range(60 * 24):

@@ -44,7 +44,7 @@ class Killed(BaseException):
     """The process ends before or after a call."""
 
 
-class Site:
+class RotatingProcesses:
     """A catalog, a secret, and processes of which one is killed at its n-th call, before it or after it."""
 
     def __init__(self, catalog: LocalCatalog) -> None:
@@ -107,7 +107,7 @@ class Site:
 
 
 class _Counted:
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: RotatingProcesses) -> None:
         self._site = site
 
     def __getattr__(self, operation: str) -> Any:
@@ -115,7 +115,7 @@ class _Counted:
 
 
 class _CountedTransport(httpx.BaseTransport):
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: RotatingProcesses) -> None:
         self._site = site
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -145,15 +145,15 @@ def catalog() -> Iterator[LocalCatalog]:
 
 
 @pytest.fixture
-def site(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+def site(catalog: LocalCatalog, monkeypatch: pytest.MonkeyPatch) -> Iterator[RotatingProcesses]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     catalog.access.reset("delegation", None, "first")
     with mock_aws():
-        yield Site(catalog)
+        yield RotatingProcesses(catalog)
 
 
-def test_a_rotation_replaces_the_secret_and_the_former_one_serves_until_the_next(site: Site) -> None:
+def test_a_rotation_replaces_the_secret_and_the_former_one_serves_until_the_next(site: RotatingProcesses) -> None:
     for token in TOKENS:
         former = site.value()
         site.begin(token)
@@ -166,7 +166,7 @@ def test_a_rotation_replaces_the_secret_and_the_former_one_serves_until_the_next
         site.principal(ClientCredentials("service-id", SecretStr("first"))).sign_in()
 
 
-def test_a_step_that_was_done_changes_nothing(site: Site) -> None:
+def test_a_step_that_was_done_changes_nothing(site: RotatingProcesses) -> None:
     site.begin(TOKENS[0])
     for step in RotationStep:
         site.rotate(TOKENS[0], step)
@@ -177,7 +177,7 @@ def test_a_step_that_was_done_changes_nothing(site: Site) -> None:
     assert site.labels(BEGUN) == site.labels("AWSPREVIOUS")
 
 
-def test_the_matrix_below_is_complete(site: Site) -> None:
+def test_the_matrix_below_is_complete(site: RotatingProcesses) -> None:
     site.begin(TOKENS[0])
     site.rotate(TOKENS[0])
     assert site.calls == CALLS  # otherwise change the number
@@ -185,7 +185,7 @@ def test_the_matrix_below_is_complete(site: Site) -> None:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
-def test_a_crash_at_any_call_leaves_a_secret_that_works(site: Site, call: int, when: str) -> None:
+def test_a_crash_at_any_call_leaves_a_secret_that_works(site: RotatingProcesses, call: int, when: str) -> None:
     """The steps are repeated twice; without a clear answer of Polaris the rotation stops, and says what to do."""
     site.begin(TOKENS[0])
     site.kill_at = (call, when)
@@ -202,7 +202,7 @@ def test_a_crash_at_any_call_leaves_a_secret_that_works(site: Site, call: int, w
         site.require_usable()
 
 
-def test_after_a_lost_answer_the_operators_reset_makes_the_next_rotation_possible(site: Site) -> None:
+def test_after_a_lost_answer_the_operators_reset_makes_the_next_rotation_possible(site: RotatingProcesses) -> None:
     site.begin(TOKENS[0])
     # describe, pending, current, token, label: the sixth call is the rotation.
     site.kill_at = (6, "after")
@@ -217,7 +217,9 @@ def test_after_a_lost_answer_the_operators_reset_makes_the_next_rotation_possibl
     site.require_usable()
 
 
-def test_a_refusal_of_polaris_does_not_block_the_next_attempt(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_polaris_does_not_block_the_next_attempt(
+    site: RotatingProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.begin(TOKENS[0])
     with monkeypatch.context() as refusing:
         refusing.setattr(OwnPrincipal, "rotate", Mock(side_effect=PolarisUnavailable("503")))
@@ -228,7 +230,7 @@ def test_a_refusal_of_polaris_does_not_block_the_next_attempt(site: Site, monkey
     assert site.value() != "first"
 
 
-def test_a_secret_that_the_rotation_ended_at_once_is_replaced_by_the_pending_one(site: Site) -> None:
+def test_a_secret_that_the_rotation_ended_at_once_is_replaced_by_the_pending_one(site: RotatingProcesses) -> None:
     """Polaris does so with the secret of a principal that root has reset."""
     site.begin(TOKENS[0])
     site.rotate(TOKENS[0], RotationStep.CREATE)
@@ -245,7 +247,7 @@ def test_an_event_of_another_kind_is_refused(field: str) -> None:
         RotationEvent.of(event | {field: None})
 
 
-def test_a_version_that_is_not_pending_is_refused(site: Site) -> None:
+def test_a_version_that_is_not_pending_is_refused(site: RotatingProcesses) -> None:
     with pytest.raises(PolarisMisconfigured, match="not enabled"):
         site.rotate(TOKENS[0])
     site.begin(TOKENS[0])

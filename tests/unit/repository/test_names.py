@@ -15,3 +15,16 @@ def test_a_class_name_is_defined_once() -> None:
                     found[node.name].append(str(path.relative_to(ROOT)))
     assert len(found) > 300
     assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def test_what_the_tests_share_has_a_name_of_its_own() -> None:
+    """A clock of tests/kit is the only class of its name in the tests, and there is one `Site`."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(str(path.relative_to(ROOT)))
+    shared = {name for name, places in found.items() if any(place.startswith("tests/kit/") for place in places)}
+    assert {"Clock", "MicrosecondClock", "SleptSeconds"} <= shared
+    assert {name: found[name] for name in shared if len(found[name]) > 1} == {}
+    assert len(found["Site"]) <= 1

@@ -29,7 +29,7 @@ from delegation.tasks.stores.admission import (
 )
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.timestamps import isoformat
-from tests.unit.orchestration.test_admission import KIND, Site
+from tests.unit.orchestration.test_admission import KIND, NotedAdmission
 from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND
 
 
@@ -40,7 +40,7 @@ class SlowStore(MemoryTaskStore):
         super().__init__()
         self.reads = 0
         self.seconds = 0.0
-        self.site: Site | None = None
+        self.site: NotedAdmission | None = None
 
     def _read(self) -> None:
         self.reads += 1
@@ -56,9 +56,9 @@ class SlowStore(MemoryTaskStore):
         return super().queued_in(now, each=each, lanes=lanes, span=span)
 
 
-def site_with(tenants: int, each: int, caps: Caps) -> tuple[Site, SlowStore]:
+def site_with(tenants: int, each: int, caps: Caps) -> tuple[NotedAdmission, SlowStore]:
     store = SlowStore()
-    site = Site(caps, store)
+    site = NotedAdmission(caps, store)
     store.site = site
     for _ in range(each):
         for tenant in range(tenants):
@@ -66,7 +66,7 @@ def site_with(tenants: int, each: int, caps: Caps) -> tuple[Site, SlowStore]:
     return site, store
 
 
-def finish(site: Site, task_id: str) -> None:
+def finish(site: NotedAdmission, task_id: str) -> None:
     attempt = site.acquire(task_id).attempt_count
     site.tasks.leases.start(task_id, attempt)
     site.tasks.leases.succeed(task_id, attempt, "done")
@@ -133,7 +133,7 @@ def test_lanes_that_no_cap_lets_start_hide_no_other() -> None:
 
 def test_a_place_whose_task_has_ended_is_free_for_every_later_admission() -> None:
     """The message about the end may come when nothing waits; the index never showed the task."""
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     first = site.submit()
     site.admission.run()
     finish(site, first)
@@ -144,7 +144,7 @@ def test_a_place_whose_task_has_ended_is_free_for_every_later_admission() -> Non
 
 
 def test_a_place_whose_task_has_ended_without_a_message_is_free_a_second_later() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     first, second = site.submit(), site.submit()
     site.admission.run()
     finish(site, first)
@@ -154,7 +154,7 @@ def test_a_place_whose_task_has_ended_without_a_message_is_free_a_second_later()
 
 
 def test_a_booking_of_another_process_that_is_about_to_start_its_task_counts() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     site.submit()
     site.submit()
     start_all = site.admission._start_all
@@ -171,7 +171,7 @@ def test_a_booking_of_another_process_that_is_about_to_start_its_task_counts() -
 
 
 def test_what_was_booked_too_late_to_be_started_is_free_at_once() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     site.submit()
     write = site.store.write_register
 
@@ -187,7 +187,7 @@ def test_what_was_booked_too_late_to_be_started_is_free_at_once() -> None:
 
 
 def test_a_store_that_fails_after_the_starts_leaves_the_bookings() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     task_id = site.submit()
     register = site.store.register
     calls: list[int] = []
@@ -212,7 +212,7 @@ def test_a_store_that_fails_after_the_starts_leaves_the_bookings() -> None:
 
 @pytest.mark.parametrize("kind", ["STORE_MAINTENANCE", "REFERENCE_INDEX"])
 def test_the_services_own_tasks_never_wait_behind_callers(kind: str) -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     site.submit()
     site.admission.run()
     own = site.tasks.reads.get(site.submit(task_type=kind))
@@ -221,7 +221,7 @@ def test_the_services_own_tasks_never_wait_behind_callers(kind: str) -> None:
 
 
 def test_a_service_task_that_a_former_release_queued_waits_once_at_most() -> None:
-    site = Site(Caps(everything=1))
+    site = NotedAdmission(Caps(everything=1))
     lane = Lane.of("STORE_MAINTENANCE", Traits()).text
     first = site.tasks.submission.first(task_id="m", task_type="STORE_MAINTENANCE", payload="{}", recurrence_seconds=60)
     site.tasks.submission.create(first.evolve(admission=LanePlace(lane=lane, admitted_ts=NOW)))
@@ -318,7 +318,7 @@ def test_a_lane_of_a_newer_release_hides_no_other() -> None:
 
 
 def test_whether_a_task_waits_is_seen_behind_lanes_whose_time_has_not_come() -> None:
-    site = Site()
+    site = NotedAdmission()
     site.submit(at=NOW + HOUR, traits=Traits("a"))
     assert not any_waits(site.store, site.clock())
     site.submit(traits=Traits("b"))
@@ -336,7 +336,7 @@ def test_the_register_keeps_its_place_and_is_read_without_one() -> None:
 
 
 def test_large_tasks_whose_jobs_wait_leave_half_of_the_places_to_small_ones() -> None:
-    site = Site(Caps(everything=10))
+    site = NotedAdmission(Caps(everything=10))
     for _ in range(30):
         site.submit(traits=Traits("a", "lake", is_small=False))
     for _ in range(3):
@@ -357,13 +357,13 @@ def test_large_tasks_whose_jobs_wait_leave_half_of_the_places_to_small_ones() ->
 
 
 def test_a_cap_of_one_lets_a_large_task_start() -> None:
-    site = Site(Caps(everything=1, tenant=1))
+    site = NotedAdmission(Caps(everything=1, tenant=1))
     site.submit(traits=Traits("a", "lake", is_small=False))
     assert site.admission.run() == 1
 
 
 def test_a_large_task_moves_to_the_running_ones_when_its_work_begins() -> None:
-    site = Site(Caps(everything=4))
+    site = NotedAdmission(Caps(everything=4))
     task_id = site.submit(traits=Traits("a", "lake", is_small=False))
     seen = []
 

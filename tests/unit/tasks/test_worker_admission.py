@@ -36,7 +36,7 @@ def traits_of(payload: str) -> Traits:
     return Traits(**json.loads(payload))
 
 
-class Site:
+class AdmittingWorkers:
     """A process that submits and has a queue, workers without one, and a store that they share."""
 
     def __init__(self, caps: Caps | None) -> None:
@@ -81,7 +81,7 @@ def _until_done(work: Any, _seconds: float) -> bool:
 
 
 def test_a_worker_takes_a_task_that_waits_for_a_place_where_no_dispatcher_runs() -> None:
-    site = Site(Caps(everything=1))
+    site = AdmittingWorkers(Caps(everything=1))
     assert site.submit("a").is_queued
     after = site.worker("w").run_once()
     assert after is not None
@@ -89,7 +89,7 @@ def test_a_worker_takes_a_task_that_waits_for_a_place_where_no_dispatcher_runs()
 
 
 def test_workers_do_not_exceed_a_cap_and_take_the_next_task_at_once_when_a_place_is_free() -> None:
-    site = Site(Caps(everything=1))
+    site = AdmittingWorkers(Caps(everything=1))
     site.submit("a")
     site.submit("b")
     meanwhile: list[Task | None] = []
@@ -108,7 +108,7 @@ def test_workers_do_not_exceed_a_cap_and_take_the_next_task_at_once_when_a_place
 
 
 def test_workers_begin_with_the_highest_priority_and_share_between_tenants() -> None:
-    site = Site(Caps(everything=2))
+    site = AdmittingWorkers(Caps(everything=2))
     for n in range(3):
         site.submit(f"many-{n}")
     site.submit("other", tenant="ops")
@@ -131,7 +131,7 @@ def test_workers_begin_with_the_highest_priority_and_share_between_tenants() -> 
 
 
 def test_a_worker_beside_a_dispatcher_stays_within_the_cap() -> None:
-    site = Site(Caps(everything=1))
+    site = AdmittingWorkers(Caps(everything=1))
     site.submit("a")
     site.submit("b")
     started: list[str] = []
@@ -149,7 +149,7 @@ def test_a_worker_beside_a_dispatcher_stays_within_the_cap() -> None:
 
 
 def test_a_retry_waits_for_its_backoff_and_then_for_a_place() -> None:
-    site = Site(Caps(everything=1))
+    site = AdmittingWorkers(Caps(everything=1))
     site.submit("a")
 
     def fails(_task_id: str) -> None:
@@ -169,7 +169,7 @@ def test_a_retry_waits_for_its_backoff_and_then_for_a_place() -> None:
 
 
 def test_a_task_of_a_newer_release_is_left_to_its_workers() -> None:
-    site = Site(Caps(everything=1))
+    site = AdmittingWorkers(Caps(everything=1))
     site.submit("a")
     head = site.store._heads["a"]
     site.store._heads["a"] = head.evolve(payload_version=2)
@@ -178,7 +178,7 @@ def test_a_task_of_a_newer_release_is_left_to_its_workers() -> None:
 
 
 def test_a_task_of_another_kind_is_not_admitted() -> None:
-    site = Site(Caps(everything=1))
+    site = AdmittingWorkers(Caps(everything=1))
     site.front.submission.create(site.front.submission.first(task_id="x", task_type="acme.other", payload="{}"))
     assert site.worker("w").run_once() is None
     assert site.store.running() == ()
@@ -201,7 +201,7 @@ def test_limits_hold_in_a_deployment_of_workers_alone(cap: str) -> None:
 
 
 def test_a_worker_says_to_a_dispatcher_that_a_place_is_free() -> None:
-    site = Site(Caps(everything=1))
+    site = AdmittingWorkers(Caps(everything=1))
     site.submit("a")
     worker = site.worker("w")
     sent: list[str] = []

@@ -10,14 +10,14 @@ from pyiceberg.types import LongType, NestedField
 
 from infra.local.aws.server import REGION
 from infra.local.demo.tables import NAMESPACE
-from tests.integration.acceptance.world import SUBMIT, World
+from tests.integration.acceptance.world import SUBMIT, RunningStack
 
 pytestmark = pytest.mark.stack
 
 ROWS = 40
 
 
-def created(world: World, name: str, namespace: str = NAMESPACE):
+def created(world: RunningStack, name: str, namespace: str = NAMESPACE):
     """Create a table with a file of its own; its name is made unique."""
     world.catalog.create_namespace_if_not_exists(namespace)
     schema = Schema(NestedField(1, "id", LongType(), required=False))
@@ -30,7 +30,7 @@ def files_of(table) -> list[str]:
     return [task.file.file_path for task in table.scan().plan_files()]
 
 
-def with_every_file(world: World, name: tuple[str, ...]):
+def with_every_file(world: RunningStack, name: tuple[str, ...]):
     """Load a table with credentials of an administrator: those that are vended for it cover no other table's files."""
     table = world.catalog.load_table(name)
     table.io = load_file_io(
@@ -44,12 +44,12 @@ def with_every_file(world: World, name: tuple[str, ...]):
     return table
 
 
-def lend(world: World, lender, borrower) -> None:
+def lend(world: RunningStack, lender, borrower) -> None:
     """Have a table take the files of another one."""
     with_every_file(world, borrower.name()).add_files(files_of(lender), check_duplicate_files=False)
 
 
-def purge(world: World, name: str, *, waits: bool = True) -> None:
+def purge(world: RunningStack, name: str, *, waits: bool = True) -> None:
     """Purge a table through the HTTPS endpoint, and wait for its success."""
     request = world.request(world.current_table(name))
     if waits:
@@ -62,14 +62,14 @@ def purge(world: World, name: str, *, waits: bool = True) -> None:
     assert world.outcome(answer.json()["delegation_task_id"])["status"] == "SUCCESS"
 
 
-def count(world: World, name: tuple[str, ...]) -> int:
+def count(world: RunningStack, name: tuple[str, ...]) -> int:
     """Read a table to its end."""
     return with_every_file(world, name).scan().to_arrow().num_rows
 
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("namespace", [NAMESPACE, "elsewhere"])
-def test_files_that_were_taken_just_before_the_purge_are_kept(world: World, namespace: str, waits: bool) -> None:
+def test_files_that_were_taken_just_before_the_purge_are_kept(world: RunningStack, namespace: str, waits: bool) -> None:
     lender, borrower = created(world, "lender"), created(world, "borrower", namespace)
     purge(world, created(world, "before").name()[-1])
     lend(world, lender, borrower)
@@ -78,7 +78,9 @@ def test_files_that_were_taken_just_before_the_purge_are_kept(world: World, name
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_files_of_a_table_that_replaced_another_just_before_the_purge_are_kept(world: World, waits: bool) -> None:
+def test_files_of_a_table_that_replaced_another_just_before_the_purge_are_kept(
+    world: RunningStack, waits: bool
+) -> None:
     lender, staging, prod = (created(world, name) for name in ("lender", "staging", "prod"))
     lend(world, lender, staging)
     purge(world, created(world, "before").name()[-1])
@@ -88,7 +90,7 @@ def test_files_of_a_table_that_replaced_another_just_before_the_purge_are_kept(w
     assert count(world, prod.name()) == 2 * ROWS
 
 
-def test_files_of_two_tables_that_changed_names_just_before_the_purge_are_kept(world: World) -> None:
+def test_files_of_two_tables_that_changed_names_just_before_the_purge_are_kept(world: RunningStack) -> None:
     lender, one, other = (created(world, name) for name in ("lender", "one", "other"))
     lend(world, lender, one)
     purge(world, created(world, "before").name()[-1])

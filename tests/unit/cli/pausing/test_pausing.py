@@ -77,7 +77,7 @@ def test_a_pause_needs_one_scope_and_a_reason(run, service, words, option):
     assert service.requests == []
 
 
-class Site:
+class DrainingTasks:
     """Pauses, tasks and time for a drain: `held` is how many tasks run at each look."""
 
     def __init__(self, *held):
@@ -102,7 +102,7 @@ class Site:
 
 
 def test_a_drain_ends_when_nothing_has_run_for_as_long_as_a_process_may_not_know_it():
-    site = Site(2, 1, 0, 0, 1, 0)
+    site = DrainingTasks(2, 1, 0, 0, 1, 0)
     assert site.drain().pauses[0].mode == "drain"
     assert site.asked == [PauseRequest(reason="upgrade", mode="drain")]
     assert site.time == 50.0  # the last task that began was over at 25 s
@@ -111,7 +111,7 @@ def test_a_drain_ends_when_nothing_has_run_for_as_long_as_a_process_may_not_know
 
 def test_a_drain_that_takes_too_long_stays_on():
     with pytest.raises(CommandError, match="1 task still runs", check=coded("TASKS_STILL_RUN")):
-        Site(1).drain(timeout=60)
+        DrainingTasks(1).drain(timeout=60)
 
 
 def test_a_drain_waits_for_the_tasks_of_the_table(run, store, stack):

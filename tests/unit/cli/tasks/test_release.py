@@ -19,7 +19,7 @@ from tests.unit.tasks.builders import HOUR, Clock, submitted
 POLICIES = Policies.from_properties(default_properties())
 
 
-class Site:
+class HeldTask:
     def __init__(self, owner="worker:here:77:1", **fields):
         self.clock, self.store = Clock(), MemoryTaskStore()
         self.tasks = TaskService(self.store, POLICIES, NoDispatchQueue(), clock=self.clock)
@@ -35,7 +35,7 @@ class Site:
 
 
 def test_the_lease_of_a_worker_whose_process_is_gone_is_released():
-    site = Site(engine="inline")
+    site = HeldTask(engine="inline")
     after = site.release()
     assert (after.status, after.error_code) == ("RETRY_SCHEDULED", "LOST")
     assert after.result_summary == "the lease of worker:here:77:1 was released by arn:alice"
@@ -53,7 +53,7 @@ def test_the_lease_of_a_worker_whose_process_is_gone_is_released():
     ],
 )
 def test_a_holder_that_may_live_keeps_its_lease_without_force(owner, fields):
-    site = Site(owner, **fields)
+    site = HeldTask(owner, **fields)
     site.running = {78}
     with pytest.raises(
         CommandError, match=f"{owner}.* holds task .* until 2026-11-21 13:00:00 UTC", check=coded("HOLDER_MAY_LIVE")
@@ -66,7 +66,7 @@ def test_a_holder_that_may_live_keeps_its_lease_without_force(owner, fields):
 
 
 def test_a_task_without_holder_has_no_lease():
-    site = Site()
+    site = HeldTask()
     site.release(force=True)
     with pytest.raises(CommandError, match="has no holder", check=coded("TASK_STAYS")):
         site.release(force=True)

@@ -19,7 +19,7 @@ from requests.exceptions import ConnectionError as NoConnection
 from delegation.client.catalogs.keys import KeyedRequests, advertised, is_mutation, send_keys
 from delegation.gateway.answers import error_answer
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from tests.unit.gateway.keys.stand_in import World
+from tests.unit.gateway.keys.stand_in import KeyedCatalog
 from tests.unit.gateway.test_routing import MUTATIONS
 
 BASE = "http://catalog.test/api/catalog/v1/lake"
@@ -30,7 +30,7 @@ SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 class ThroughGateway:
     """A requests adapter that hands requests to a gateway of this process; `failing` replaces the catalog's answers."""
 
-    world: World
+    world: KeyedCatalog
     respond: Any = lambda _request, answer: answer
     sent: list[CatalogRequest] = field(default_factory=list)
 
@@ -58,7 +58,7 @@ class ThroughGateway:
 @pytest.fixture
 def catalog(monkeypatch):
     """pyiceberg's catalog on a gateway in this process, its adapter, and the stand-in behind it."""
-    world = World()
+    world = KeyedCatalog()
     adapter = ThroughGateway(world)
     monkeypatch.setattr("requests.Session.get_adapter", _adapters(adapter))
     with warnings.catch_warnings():

@@ -45,7 +45,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class Site:
+class ApiOverTasks:
     """The API over real tasks in memory; `fault` is called before and after each write of a key's record."""
 
     lifetime: timedelta | None = LIFETIME
@@ -98,11 +98,11 @@ class Site:
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    return Site()
+def site() -> Iterator[ApiOverTasks]:
+    return ApiOverTasks()
 
 
-def test_a_retry_with_a_key_happens_once_and_is_replayed_byte_for_byte(site: Site) -> None:
+def test_a_retry_with_a_key_happens_once_and_is_replayed_byte_for_byte(site: ApiOverTasks) -> None:
     site.put(Status.FAILURE)
     first = site.post(RETRY)
     site.fail_again()
@@ -113,7 +113,7 @@ def test_a_retry_with_a_key_happens_once_and_is_replayed_byte_for_byte(site: Sit
     assert site.statuses.count("SUBMITTED") == 3
 
 
-def test_a_pause_with_a_key_does_not_pause_what_was_resumed_since(site: Site) -> None:
+def test_a_pause_with_a_key_does_not_pause_what_was_resumed_since(site: ApiOverTasks) -> None:
     first = site.post("/v1/pause", body={"reason": "upgrade"})
     site.post("/v1/resume", "other", body={})
     again = site.post("/v1/pause", body={"reason": "upgrade"})
@@ -122,7 +122,7 @@ def test_a_pause_with_a_key_does_not_pause_what_was_resumed_since(site: Site) ->
     assert_problem(site.post("/v1/pause", body={"reason": "another"}), 422, "idempotency_key_conflict")
 
 
-def test_a_cancellation_with_a_key_does_not_cancel_what_was_retried_since(site: Site) -> None:
+def test_a_cancellation_with_a_key_does_not_cancel_what_was_retried_since(site: ApiOverTasks) -> None:
     site.put(Status.SUBMITTED)
     first = site.post(CANCEL)
     site.tasks.operators.retry(TASK_ID)
@@ -130,7 +130,7 @@ def test_a_cancellation_with_a_key_does_not_cancel_what_was_retried_since(site: 
     assert site.tasks.reads.get(TASK_ID).status is Status.SUBMITTED
 
 
-def test_a_refusal_is_replayed_byte_for_byte(site: Site) -> None:
+def test_a_refusal_is_replayed_byte_for_byte(site: ApiOverTasks) -> None:
     site.put(Status.SUBMITTED)
     first = site.post(RETRY)
     assert_problem(first, 409, "TASK_NOT_FAILED")
@@ -139,13 +139,13 @@ def test_a_refusal_is_replayed_byte_for_byte(site: Site) -> None:
     assert_problem(site.post("/v1/tasks/00000000-0000-0000-0000-000000000000/cancel"), 404, "TASK_NOT_FOUND")
 
 
-def test_another_body_with_the_key_is_refused(site: Site) -> None:
+def test_another_body_with_the_key_is_refused(site: ApiOverTasks) -> None:
     site.put(Status.SUBMITTED)
     assert site.post(CANCEL)["statusCode"] == 200
     assert_problem(site.post(CANCEL, body={"reason": "other"}), 422, "idempotency_key_conflict")
 
 
-def test_keys_belong_to_caller_operation_and_task(site: Site) -> None:
+def test_keys_belong_to_caller_operation_and_task(site: ApiOverTasks) -> None:
     site.put(Status.FAILURE)
     assert site.post(RETRY, client_id="ops")["statusCode"] == 200
     assert_problem(site.post(RETRY, client_id="polaris"), 409, "TASK_NOT_FAILED")
@@ -154,7 +154,9 @@ def test_keys_belong_to_caller_operation_and_task(site: Site) -> None:
 
 @pytest.mark.parametrize("point", ["before reserve", "after reserve", "before replace", "after replace"])
 @pytest.mark.parametrize(("path", "status"), [(RETRY, Status.FAILURE), (CANCEL, Status.SUBMITTED)])
-def test_a_function_killed_at_any_write_leaves_one_change(site: Site, path: str, status: Status, point: str) -> None:
+def test_a_function_killed_at_any_write_leaves_one_change(
+    site: ApiOverTasks, path: str, status: Status, point: str
+) -> None:
     before = site.put(status)
 
     def fault(at: str) -> None:
@@ -176,7 +178,7 @@ def test_a_function_killed_at_any_write_leaves_one_change(site: Site, path: str,
     assert site.tasks.reads.get(TASK_ID).version == before.version + 1
 
 
-def test_a_store_of_keys_that_does_not_answer_changes_nothing(site: Site) -> None:
+def test_a_store_of_keys_that_does_not_answer_changes_nothing(site: ApiOverTasks) -> None:
     site.put(Status.FAILURE)
 
     def fault(_point: str) -> None:
@@ -192,7 +194,7 @@ CHANGING = [endpoint for endpoint in ENDPOINTS if endpoint.method in {"POST", "P
 
 @pytest.mark.parametrize("endpoint", CHANGING, ids=lambda endpoint: endpoint.operation)
 @pytest.mark.parametrize("key", ["-x", "", "a b", "k" * 256])
-def test_every_changing_operation_reads_its_key(site: Site, endpoint: Any, key: str) -> None:
+def test_every_changing_operation_reads_its_key(site: ApiOverTasks, endpoint: Any, key: str) -> None:
     site.put(Status.FAILURE)
     body = loaded() if endpoint in {EXECUTE, SUBMIT} else None
     response = site.handle(
@@ -208,7 +210,7 @@ def test_every_changing_operation_reads_its_key(site: Site, endpoint: Any, key: 
     assert site.submissions.calls == 0
 
 
-def test_a_dry_run_has_a_key_too(site: Site) -> None:
+def test_a_dry_run_has_a_key_too(site: ApiOverTasks) -> None:
     response = site.post("/v1/tasks", "k", loaded(), query={"dry-run": "true"})
     assert response["statusCode"] == 202
     [submission] = site.submissions.submitted
@@ -216,7 +218,7 @@ def test_a_dry_run_has_a_key_too(site: Site) -> None:
 
 
 def test_keys_that_are_switched_off_are_ignored_and_so_advertised() -> None:
-    site = Site(lifetime=None)
+    site = ApiOverTasks(lifetime=None)
     site.put(Status.FAILURE)
     config = body_of(site.handle(request("GET", "/v1/config", None), Context()))
     assert config["properties"] == {"idempotency-key-supported": "false"}
@@ -231,7 +233,7 @@ def test_keys_that_are_switched_off_are_ignored_and_so_advertised() -> None:
 
 @pytest.mark.parametrize(("lifetime", "text"), [(timedelta(hours=2), "PT120M"), (timedelta(seconds=90), "PT1M30S")])
 def test_the_lifetime_that_is_set_is_advertised_and_kept(lifetime: timedelta, text: str) -> None:
-    site = Site(lifetime=lifetime)
+    site = ApiOverTasks(lifetime=lifetime)
     site.put(Status.FAILURE)
     config = body_of(site.handle(request("GET", "/v1/config", None), Context()))
     assert (config["idempotency-key-lifetime"], config["properties"]["idempotency-key-lifetime"]) == (text, text)
@@ -243,7 +245,7 @@ def test_the_lifetime_that_is_set_is_advertised_and_kept(lifetime: timedelta, te
     assert json.loads(site.post(RETRY)["body"])["error_code"] == "TASK_NOT_FAILED"
 
 
-def test_a_request_without_a_key_writes_no_record(site: Site) -> None:
+def test_a_request_without_a_key_writes_no_record(site: ApiOverTasks) -> None:
     site.put(Status.FAILURE)
     assert site.post(RETRY, None)["statusCode"] == 200
     assert site.records._records == {}

@@ -139,7 +139,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CatalogPlace:
     """A catalog under a deployment: its base URL, its name, and the namespaces of the table and of the tombstones."""
 
     url: str
@@ -152,7 +152,9 @@ class Site:
 class Deployment(ABC):
     """One deployment. `restart` forgets what processes know; what is stored remains."""
 
-    def __init__(self, site: Site, catalog: httpx.BaseTransport, service: ClientCredentials, **properties: str) -> None:
+    def __init__(
+        self, site: CatalogPlace, catalog: httpx.BaseTransport, service: ClientCredentials, **properties: str
+    ) -> None:
         self.site = site
         self.clock = Clock(utc_now())  # a catalog refuses commits to tables with snapshots from its future
         self.faults = Faults()

@@ -20,7 +20,7 @@ from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import Privilege
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.vended_keys import VendedKeys
-from tests.unit.gateway.drop.deployment import Deployment, Site
+from tests.unit.gateway.drop.deployment import CatalogPlace, Deployment
 from tests.unit.operations.purge.lake import Lake, rows
 
 REALM = "POLARIS"
@@ -34,7 +34,7 @@ PRINCIPALS = {
     "dropper": {P.TABLE_DROP, P.TABLE_READ_DATA, P.TABLE_READ_PROPERTIES, P.TABLE_CREATE},
     "reader": {P.TABLE_READ_DATA, P.TABLE_READ_PROPERTIES},
 }
-_SITE = Site(URL, "lake", REALM, "ns", HIDDEN[0])
+_SITE = CatalogPlace(URL, "lake", REALM, "ns", HIDDEN[0])
 _lakes: dict[str, Lake] = {}
 _numbers = itertools.count()
 _make_key = rsa.generate_private_key

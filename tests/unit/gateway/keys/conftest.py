@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.gateway.keys.stand_in import World
+from tests.unit.gateway.keys.stand_in import KeyedCatalog
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    world = World()
+def world() -> Iterator[KeyedCatalog]:
+    world = KeyedCatalog()
     yield world
     world.close()

@@ -19,7 +19,7 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.idempotency.mutations.errors import RecordsUnavailable
 from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, PURGE_VIEWS
 from tests.unit.gateway.keys.mutations import SCHEMA, SELECT_2, VIEW_VERSION
-from tests.unit.gateway.keys.stand_in import AFTER_LEASE, Killed, Life, World
+from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Killed, Life
 
 TABLES: Final = ("a", "b")
 ROUNDS: Final = 6
@@ -114,7 +114,7 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.world = World()
+        self.world = KeyedCatalog()
         self.catalog = self.world.upstream
         flags = dict.fromkeys((ALLOW_OVERLAP, ALLOW_UNSTRUCTURED), "true") | {PURGE_VIEWS: "false"}
         self.world.catalog.warehouse.replace_properties(flags)

@@ -8,7 +8,7 @@ from typing import Any
 from delegation.gateway.answers import error_answer, json_answer
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstream import Upstream
-from tests.unit.gateway.keys.stand_in import VEND, World
+from tests.unit.gateway.keys.stand_in import VEND, KeyedCatalog
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 7, "name": "id", "required": False, "type": "long"}]}
 VIEW_VERSION = {
@@ -37,9 +37,9 @@ class Case:
     """
 
     name: str
-    request: Callable[[World], CatalogRequest]
-    prepare: Callable[[World], None]
-    effects: Callable[[World], int]
+    request: Callable[[KeyedCatalog], CatalogRequest]
+    prepare: Callable[[KeyedCatalog], None]
+    effects: Callable[[KeyedCatalog], int]
     statuses: frozenset[int] = frozenset({200, 204})
     shows: bool = True
     proves: bool = False
@@ -48,30 +48,30 @@ class Case:
         return self.name
 
 
-def exists(world: World, path: str) -> bool:
+def exists(world: KeyedCatalog, path: str) -> bool:
     return world.direct("HEAD", path).is_success
 
 
-def metadata(world: World, name: str = "t") -> dict[str, Any]:
+def metadata(world: KeyedCatalog, name: str = "t") -> dict[str, Any]:
     return world.document(f"namespaces/ns/tables/{name}")["metadata"]
 
 
-def namespace(world: World) -> None:
+def namespace(world: KeyedCatalog) -> None:
     assert world.direct("POST", "namespaces", {"namespace": ["ns"], "properties": {"a": "1", "gone": "1"}}).is_success
 
 
-def table(world: World, name: str = "t") -> None:
+def table(world: KeyedCatalog, name: str = "t") -> None:
     if not exists(world, "namespaces/ns"):
         namespace(world)
     assert world.direct("POST", "namespaces/ns/tables", {"name": name, "schema": SCHEMA}).is_success
 
 
-def two_tables(world: World) -> None:
+def two_tables(world: KeyedCatalog) -> None:
     table(world)
     table(world, "u")
 
 
-def view(world: World) -> None:
+def view(world: KeyedCatalog) -> None:
     namespace(world)
     assert world.direct("POST", "namespaces/ns/views", view_request()).is_success
 
@@ -98,18 +98,18 @@ class RegistersViews:
         return CatalogAnswer(204) if request.method == "HEAD" else json_answer(200, found)
 
 
-def catalog_that_registers_views(world: World) -> None:
+def catalog_that_registers_views(world: KeyedCatalog) -> None:
     namespace(world)
     world.upstream = RegistersViews(world.upstream)
 
 
-def dropped_table(world: World) -> None:
+def dropped_table(world: KeyedCatalog) -> None:
     table(world)
     world.registered = world.document("namespaces/ns/tables/t")["metadata-location"]
     assert world.direct("DELETE", "namespaces/ns/tables/t").is_success
 
 
-def view_uuid(world: World) -> str:
+def view_uuid(world: KeyedCatalog) -> str:
     return str(world.document("namespaces/ns/views/v")["metadata"]["view-uuid"])
 
 
@@ -117,7 +117,7 @@ def view_request() -> dict[str, Any]:
     return {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION, "properties": {}}
 
 
-def commit_request(world: World, name: str = "t", *updates: Any) -> dict[str, Any]:
+def commit_request(world: KeyedCatalog, name: str = "t", *updates: Any) -> dict[str, Any]:
     """A commit with what every client asserts of a table that exists."""
     found = metadata(world, name)
     current = found["current-snapshot-id"]
@@ -133,13 +133,13 @@ def commit_request(world: World, name: str = "t", *updates: Any) -> dict[str, An
     }
 
 
-def staged(world: World) -> None:
+def staged(world: KeyedCatalog) -> None:
     namespace(world)
     body = {"name": "t", "schema": SCHEMA, "stage-create": True}
     world.staged = json.loads(world.direct("POST", "namespaces/ns/tables", body).body)["metadata"]
 
 
-def staged_commit(world: World) -> dict[str, Any]:
+def staged_commit(world: KeyedCatalog) -> dict[str, Any]:
     made = world.staged
     updates = [
         {"action": "assign-uuid", "uuid": made["table-uuid"]},
@@ -154,7 +154,7 @@ def staged_commit(world: World) -> dict[str, Any]:
     return {"requirements": [{"type": "assert-create"}], "updates": updates}
 
 
-def versions(world: World, name: str = "t") -> int:
+def versions(world: KeyedCatalog, name: str = "t") -> int:
     """Commits to a table since its creation."""
     return len(metadata(world, name).get("metadata-log", []))
 
@@ -174,8 +174,8 @@ KEY = {"Idempotency_Key": "0191c0de-0000-7000-8000-000000000001"}
 
 def sent(
     method: str, path: str, body: Any = None, query: str = "", **headers: str
-) -> Callable[[World], CatalogRequest]:
-    def made(world: World) -> CatalogRequest:
+) -> Callable[[KeyedCatalog], CatalogRequest]:
+    def made(world: KeyedCatalog) -> CatalogRequest:
         content = body(world) if callable(body) else body
         return world.request(method, path, content, query=query, **KEY, **headers)
 

@@ -149,7 +149,7 @@ class WatchedStore:
         self.life(f"after {what}")
 
 
-class World:
+class KeyedCatalog:
     """A catalog `lake` with the principals `owner`, `other` (who may do the same) and `reader`."""
 
     def __init__(self) -> None:

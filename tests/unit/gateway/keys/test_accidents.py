@@ -15,27 +15,27 @@ from delegation.gateway.errors import CatalogUnavailable
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from tests.unit.gateway.keys import mutations as requests
 from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, exists, metadata, namespace, table, versions
-from tests.unit.gateway.keys.stand_in import AFTER_LEASE, Life, World, kill
+from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Life, kill
 
 TABLE = "namespaces/ns/tables/t"
 NOT_APPLIED = frozenset({400, 401, 403, 404, 405, 409, 422, 503})
 
 
-def keyed(world: World, method: str, path: str, body: Any = None, **headers: str) -> CatalogRequest:
+def keyed(world: KeyedCatalog, method: str, path: str, body: Any = None, **headers: str) -> CatalogRequest:
     return world.request(method, path, body, Idempotency_Key="k", **headers)
 
 
-def append(world: World) -> CatalogRequest:
+def append(world: KeyedCatalog) -> CatalogRequest:
     return keyed(world, "POST", TABLE, commit_request(world))
 
 
-def lost(world: World, request: CatalogRequest) -> None:
+def lost(world: KeyedCatalog, request: CatalogRequest) -> None:
     """Have a gateway apply a request and die before it answers."""
     assert world.call(request, Life(lambda point, _: point == "after change", kill)) is None
     world.clock.advance(AFTER_LEASE)
 
 
-def never_sent(world: World, request: CatalogRequest) -> None:
+def never_sent(world: KeyedCatalog, request: CatalogRequest) -> None:
     """Have a gateway die before it sends a request."""
     assert world.call(request, Life(lambda point, _: point == "before change", kill)) is None
     world.clock.advance(AFTER_LEASE)
@@ -47,21 +47,21 @@ def assert_unknown(answer: CatalogAnswer | None) -> None:
     assert (answer.status in {500, 504}, error["type"]) == (True, "CommitStateUnknownException"), answer.body
 
 
-def renamed(world: World, to: str = "elsewhere") -> None:
+def renamed(world: KeyedCatalog, to: str = "elsewhere") -> None:
     ends = {"source": {"namespace": ["ns"], "name": "t"}, "destination": {"namespace": ["ns"], "name": to}}
     assert world.direct("POST", "tables/rename", ends, who="other").is_success
 
 
-def dropped(world: World) -> None:
+def dropped(world: KeyedCatalog) -> None:
     assert world.direct("DELETE", TABLE, who="other").is_success
 
 
-def replaced(world: World) -> None:
+def replaced(world: KeyedCatalog) -> None:
     dropped(world)
     assert world.direct("POST", "namespaces/ns/tables", {"name": "t", "schema": SCHEMA}, who="other").is_success
 
 
-def renamed_and_replaced(world: World) -> None:
+def renamed_and_replaced(world: KeyedCatalog) -> None:
     renamed(world)
     body = {"name": "t", "schema": SCHEMA, "location": "s3://lake/tables/ns/fresh"}
     assert world.direct("POST", "namespaces/ns/tables", body, who="other").is_success
@@ -69,7 +69,7 @@ def renamed_and_replaced(world: World) -> None:
 
 @pytest.mark.parametrize("act", [renamed, dropped, replaced, renamed_and_replaced])
 def test_a_commit_that_was_applied_is_not_refused_after_others_moved_its_table(
-    world: World, act: Callable[[World], None]
+    world: KeyedCatalog, act: Callable[[KeyedCatalog], None]
 ) -> None:
     table(world)
     request = append(world)
@@ -79,7 +79,7 @@ def test_a_commit_that_was_applied_is_not_refused_after_others_moved_its_table(
         assert_unknown(world.call(request))
 
 
-def test_a_commit_whose_table_comes_back_is_answered_with_its_success(world: World) -> None:
+def test_a_commit_whose_table_comes_back_is_answered_with_its_success(world: KeyedCatalog) -> None:
     table(world)
     request = append(world)
     lost(world, request)
@@ -100,7 +100,7 @@ def answering(status: int, body: bytes | None = None, *, to: str = "") -> Callab
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 503])
-def test_no_refusal_of_a_repeat_says_that_the_first_was_not_applied(world: World, status: int) -> None:
+def test_no_refusal_of_a_repeat_says_that_the_first_was_not_applied(world: KeyedCatalog, status: int) -> None:
     table(world)
     request = append(world)
     lost(world, request)
@@ -110,14 +110,14 @@ def test_no_refusal_of_a_repeat_says_that_the_first_was_not_applied(world: World
     assert (answer.status, versions(world)) == (200, 1)
 
 
-def test_a_token_that_expired_meanwhile_is_no_refusal_of_what_was_applied(world: World) -> None:
+def test_a_token_that_expired_meanwhile_is_no_refusal_of_what_was_applied(world: KeyedCatalog) -> None:
     table(world)
     request = append(world)
     lost(world, request)
     assert_unknown(world.call(request, trusts_another_key=True, respond=answering(401, b"")))
 
 
-def test_a_duplicate_of_a_call_that_runs_is_no_conflict(world: World) -> None:
+def test_a_duplicate_of_a_call_that_runs_is_no_conflict(world: KeyedCatalog) -> None:
     table(world)
     request, seen = append(world), []
     life = Life(lambda point, _: point == "after change", lambda: seen.append(world.call(request)))
@@ -134,65 +134,65 @@ class Undone:
     """A mutation, what another writer does after it was applied, and what shows that it was applied again."""
 
     name: str
-    request: Callable[[World], CatalogRequest]
-    prepare: Callable[[World], None]
-    undo: Callable[[World], None]
-    is_applied: Callable[[World], bool]
+    request: Callable[[KeyedCatalog], CatalogRequest]
+    prepare: Callable[[KeyedCatalog], None]
+    undo: Callable[[KeyedCatalog], None]
+    is_applied: Callable[[KeyedCatalog], bool]
 
     def __str__(self) -> str:
         return self.name
 
 
-def property_of(world: World) -> Any:
+def property_of(world: KeyedCatalog) -> Any:
     return metadata(world)["properties"].get("a")
 
 
-def set_property(world: World, value: str) -> dict[str, Any]:
+def set_property(world: KeyedCatalog, value: str) -> dict[str, Any]:
     return commit_request(world, "t", {"action": "set-properties", "updates": {"a": value}})
 
 
-def with_property(world: World) -> None:
+def with_property(world: KeyedCatalog) -> None:
     table(world)
     assert world.direct("POST", TABLE, set_property(world, "A")).is_success
 
 
-def set_back(world: World) -> None:
+def set_back(world: KeyedCatalog) -> None:
     assert world.direct("POST", TABLE, set_property(world, "A"), who="other").is_success
 
 
-def rename_back(world: World) -> None:
+def rename_back(world: KeyedCatalog) -> None:
     ends = {"source": requests.RENAME["destination"], "destination": requests.RENAME["source"]}
     assert world.direct("POST", "tables/rename", ends, who="other").is_success
 
 
-def rename_view_back(world: World) -> None:
+def rename_view_back(world: KeyedCatalog) -> None:
     ends = {"source": requests.RENAME_VIEW["destination"], "destination": requests.RENAME_VIEW["source"]}
     assert world.direct("POST", "views/rename", ends, who="other").is_success
 
 
-def noted_table(world: World) -> None:
+def noted_table(world: KeyedCatalog) -> None:
     table(world)
     world.registered = world.document(TABLE)["metadata-location"]
 
 
-def registered_again(world: World) -> None:
+def registered_again(world: KeyedCatalog) -> None:
     body = {"name": "t", "metadata-location": world.registered}
     assert world.direct("POST", "namespaces/ns/register", body, who="other").is_success
 
 
-def drops(path: str) -> Callable[[World], None]:
-    def act(world: World) -> None:
+def drops(path: str) -> Callable[[KeyedCatalog], None]:
+    def act(world: KeyedCatalog) -> None:
         assert world.direct("DELETE", path, who="other").is_success
 
     return act
 
 
-def makes_namespace(world: World) -> None:
+def makes_namespace(world: KeyedCatalog) -> None:
     assert world.direct("POST", "namespaces", {"namespace": ["ns"]}, who="other").is_success
 
 
-def sets_namespace(value: str) -> Callable[[World], None]:
-    def act(world: World) -> None:
+def sets_namespace(value: str) -> Callable[[KeyedCatalog], None]:
+    def act(world: KeyedCatalog) -> None:
         assert world.direct("POST", "namespaces/ns/properties", {"updates": {"a": value}}, who="other").is_success
 
     return act
@@ -282,7 +282,7 @@ UNDONE = [
 
 
 @pytest.mark.parametrize("case", UNDONE, ids=str)
-def test_what_another_undid_is_not_applied_again(world: World, case: Undone) -> None:
+def test_what_another_undid_is_not_applied_again(world: KeyedCatalog, case: Undone) -> None:
     case.prepare(world)
     request = case.request(world)
     lost(world, request)
@@ -292,7 +292,7 @@ def test_what_another_undid_is_not_applied_again(world: World, case: Undone) -> 
     assert not case.is_applied(world)
 
 
-def test_a_drop_that_was_never_performed_is_no_success_after_another_renamed_the_table(world: World) -> None:
+def test_a_drop_that_was_never_performed_is_no_success_after_another_renamed_the_table(world: KeyedCatalog) -> None:
     table(world)
     request = keyed(world, "DELETE", TABLE)
     never_sent(world, request)
@@ -301,7 +301,7 @@ def test_a_drop_that_was_never_performed_is_no_success_after_another_renamed_the
     assert exists(world, "namespaces/ns/tables/elsewhere")
 
 
-def test_snapshots_are_not_expired_because_another_table_of_the_name_lacks_them(world: World) -> None:
+def test_snapshots_are_not_expired_because_another_table_of_the_name_lacks_them(world: KeyedCatalog) -> None:
     """After this success Iceberg's client deletes the files, which the renamed table still has."""
     table(world)
     assert world.direct("POST", TABLE, commit_request(world)).is_success
@@ -312,7 +312,7 @@ def test_snapshots_are_not_expired_because_another_table_of_the_name_lacks_them(
     assert_unknown(world.call(request))
 
 
-def test_a_commit_that_was_not_applied_is_sent_again(world: World) -> None:
+def test_a_commit_that_was_not_applied_is_sent_again(world: KeyedCatalog) -> None:
     """Same UUID, and the last sequence number is below the new snapshot's."""
     table(world)
     request = append(world)
@@ -322,7 +322,7 @@ def test_a_commit_that_was_not_applied_is_sent_again(world: World) -> None:
     assert (answer.status, versions(world)) == (200, 1)
 
 
-def test_updates_beside_removals_are_unknown_although_polaris_refuses_them(world: World) -> None:
+def test_updates_beside_removals_are_unknown_although_polaris_refuses_them(world: KeyedCatalog) -> None:
     """Polaris 1.7 answers 409 and has applied the updates."""
     namespace(world)
     assert world.direct("POST", "namespaces/ns/properties", {"updates": {"old": "1"}}).is_success
@@ -338,7 +338,7 @@ def test_updates_beside_removals_are_unknown_although_polaris_refuses_them(world
     assert answer.status == 200
 
 
-def test_a_namespace_with_a_location_is_known_although_polaris_adds_a_slash(world: World) -> None:
+def test_a_namespace_with_a_location_is_known_although_polaris_adds_a_slash(world: KeyedCatalog) -> None:
     body = {"namespace": ["own"], "properties": {"location": "s3://lake/tables/own"}}
     request = keyed(world, "POST", "namespaces", body)
     lost(world, request)
@@ -350,7 +350,9 @@ def test_a_namespace_with_a_location_is_known_although_polaris_adds_a_slash(worl
 
 @pytest.mark.parametrize("body", [b"<html>Service Unavailable</html>", b"", b"{}", b'{"message": "no"}', b"[]", b'"x"'])
 @pytest.mark.parametrize("status", [200, 302, 400, 403, 404, 409, 502])
-def test_an_answer_that_is_not_the_catalogs_is_an_unknown_outcome(world: World, status: int, body: bytes) -> None:
+def test_an_answer_that_is_not_the_catalogs_is_an_unknown_outcome(
+    world: KeyedCatalog, status: int, body: bytes
+) -> None:
     table(world)
     request = append(world)
     assert_unknown(world.call(request, Life(), respond=answering(status, body)))
@@ -360,7 +362,7 @@ def test_an_answer_that_is_not_the_catalogs_is_an_unknown_outcome(world: World, 
 
 
 @pytest.mark.parametrize("status", [200, 404, 409, 503])
-def test_what_a_proxy_answered_is_looked_into_at_once(world: World, status: int) -> None:
+def test_what_a_proxy_answered_is_looked_into_at_once(world: KeyedCatalog, status: int) -> None:
     table(world)
     request = append(world)
     answer = world.call(request, respond=answering(status, b"<html></html>", to="POST"))
@@ -371,7 +373,7 @@ def test_what_a_proxy_answered_is_looked_into_at_once(world: World, status: int)
 
 @pytest.mark.parametrize("status", [401, 429])
 def test_a_first_call_that_was_turned_away_is_not_stored_and_the_next_is_like_a_first(
-    world: World, status: int
+    world: KeyedCatalog, status: int
 ) -> None:
     """Polaris has no body for either. Of a drop nothing could be proved afterwards."""
     table(world)
@@ -383,7 +385,7 @@ def test_a_first_call_that_was_turned_away_is_not_stored_and_the_next_is_like_a_
     assert (refused.status, answer.status, exists(world, TABLE)) == (status, 204, False)
 
 
-def test_a_catalog_that_was_not_reached_is_no_unknown_outcome(world: World) -> None:
+def test_a_catalog_that_was_not_reached_is_no_unknown_outcome(world: KeyedCatalog) -> None:
     def fail() -> None:
         raise CatalogUnavailable("no connection")
 
@@ -397,12 +399,12 @@ def test_a_catalog_that_was_not_reached_is_no_unknown_outcome(world: World) -> N
     assert (again.status, exists(world, TABLE)) == (204, False)
 
 
-def repeated_behind(world: World) -> Callable[[CatalogRequest, CatalogAnswer], CatalogAnswer]:
+def repeated_behind(world: KeyedCatalog) -> Callable[[CatalogRequest, CatalogAnswer], CatalogAnswer]:
     """A proxy before the catalog lost the answer, and sent the change again: a service mesh does so after 503."""
     return lambda sent, answer: answer if sent.method == "GET" else world.upstream.send(sent, timeout=1)
 
 
-def two_commits(world: World) -> dict[str, Any]:
+def two_commits(world: KeyedCatalog) -> dict[str, Any]:
     second = commit_request(world, "u", {"action": "set-properties", "updates": {"x": "y"}})
     changes = {"t": commit_request(world), "u": second}
     return {"table-changes": [{"identifier": {"namespace": ["ns"], "name": name}, **changes[name]} for name in changes]}
@@ -418,7 +420,11 @@ def two_commits(world: World) -> dict[str, Any]:
     ids=["append", "first commit", "transaction"],
 )
 def test_a_refusal_of_what_a_proxy_behind_the_gateway_repeated_is_no_refusal(
-    world: World, prepare: Callable[[World], None], method: str, path: str, body: Callable[[World], Any]
+    world: KeyedCatalog,
+    prepare: Callable[[KeyedCatalog], None],
+    method: str,
+    path: str,
+    body: Callable[[KeyedCatalog], Any],
 ) -> None:
     """The second is refused as a conflict with the first, and the client would delete the files of the live table."""
     prepare(world)
@@ -429,7 +435,7 @@ def test_a_refusal_of_what_a_proxy_behind_the_gateway_repeated_is_no_refusal(
     assert world.call(request).header("Idempotency-Replayed") == "true"
 
 
-def test_a_refusal_that_could_not_be_looked_into_is_an_unknown_outcome(world: World) -> None:
+def test_a_refusal_that_could_not_be_looked_into_is_an_unknown_outcome(world: KeyedCatalog) -> None:
     table(world)
     request, behind = append(world), repeated_behind(world)
     html = CatalogAnswer(503, (("Content-Type", "text/html"),), b"<html></html>")
@@ -441,7 +447,7 @@ def test_a_refusal_that_could_not_be_looked_into_is_an_unknown_outcome(world: Wo
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_who_may_neither_commit_nor_load_is_refused(world: World, status: int) -> None:
+def test_who_may_neither_commit_nor_load_is_refused(world: KeyedCatalog, status: int) -> None:
     table(world)
     refused = error_answer(status, "ForbiddenException", "no")
     answer = world.call(append(world), refuse=lambda _request: refused)
@@ -449,7 +455,7 @@ def test_who_may_neither_commit_nor_load_is_refused(world: World, status: int) -
     assert (answer.status, versions(world)) == (status, 0)
 
 
-def test_a_refusal_that_would_delete_files_costs_one_read_and_others_none(world: World) -> None:
+def test_a_refusal_that_would_delete_files_costs_one_read_and_others_none(world: KeyedCatalog) -> None:
     table(world)
     never = {"type": "assert-table-uuid", "uuid": "00000000-0000-0000-0000-000000000000"}
     change = [{"action": "set-properties", "updates": {"p": "1"}}]
@@ -461,7 +467,7 @@ def test_a_refusal_that_would_delete_files_costs_one_read_and_others_none(world:
         assert (answer.status, [each.method for each in world.sent]) == (409, methods)
 
 
-def test_a_token_that_expired_before_the_refusal_was_looked_into_proves_nothing(world: World) -> None:
+def test_a_token_that_expired_before_the_refusal_was_looked_into_proves_nothing(world: KeyedCatalog) -> None:
     table(world)
     request, behind = append(world), repeated_behind(world)
     expired = error_answer(401, "NotAuthorizedException", "expired")
@@ -472,7 +478,7 @@ def test_a_token_that_expired_before_the_refusal_was_looked_into_proves_nothing(
     assert (answer.status, versions(world)) == (200, 1)
 
 
-def test_a_refused_transaction_costs_the_reads_until_a_table_proves_it(world: World) -> None:
+def test_a_refused_transaction_costs_the_reads_until_a_table_proves_it(world: KeyedCatalog) -> None:
     requests.two_tables(world)
     body = two_commits(world)
     never = {"type": "assert-table-uuid", "uuid": "00000000-0000-0000-0000-000000000000"}

@@ -11,7 +11,7 @@ import pytest
 
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from tests.unit.gateway.keys.mutations import CASES, Case
-from tests.unit.gateway.keys.stand_in import AFTER_LEASE, Life, World, kill
+from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Life, kill
 
 DUPLICATES = 64
 DIE = 6
@@ -20,7 +20,7 @@ DIE = 6
 class DuplicateCalls:
     """The gateways that answer the duplicates: the first holders of the key are killed, each a call later."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: KeyedCatalog) -> None:
         self._world = world
         self._together = threading.Barrier(DUPLICATES)
         self._holders = itertools.count()
@@ -49,7 +49,7 @@ class DuplicateCalls:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_duplicates_have_at_most_one_effect_and_hear_the_truth(world: World, case: Case) -> None:
+def test_duplicates_have_at_most_one_effect_and_hear_the_truth(world: KeyedCatalog, case: Case) -> None:
     case.prepare(world)
     request, calls = case.request(world), DuplicateCalls(world)
     with ThreadPoolExecutor(DUPLICATES) as pool:

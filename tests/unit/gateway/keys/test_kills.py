@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tests.unit.gateway.keys.mutations import CASES, Case
-from tests.unit.gateway.keys.stand_in import AFTER_LEASE, Life, World, kill
+from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Life, kill
 
 
 def body_of(answer):
@@ -23,7 +23,7 @@ def body_of(answer):
 
 
 def undisturbed(case: Case) -> tuple[list[str], object]:
-    world, life = World(), Life()
+    world, life = KeyedCatalog(), Life()
     case.prepare(world)
     request = case.request(world)
     answer = world.call(request, life)
@@ -46,7 +46,7 @@ def test_a_mutation_whose_gateway_was_killed_anywhere_is_applied_at_most_once_an
         "before reserve", "after reserve", "before change", "after change", "before finalize", "after finalize",
     ]  # fmt: skip
     for at in range(len(points)):
-        world = World()
+        world = KeyedCatalog()
         case.prepare(world)
         request = case.request(world)
         assert world.call(request, Life(lambda _point, number, at=at: number == at, kill)) is None

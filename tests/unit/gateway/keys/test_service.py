@@ -13,7 +13,7 @@ from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer
 from delegation.idempotency.mutations.errors import RecordsUnavailable
 from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, metadata, namespace, table, versions
-from tests.unit.gateway.keys.stand_in import AFTER_LEASE, LIFETIME, VEND, Killed, Life, World, kill
+from tests.unit.gateway.keys.stand_in import AFTER_LEASE, LIFETIME, VEND, KeyedCatalog, Killed, Life, kill
 
 NS = {"namespace": ["ns"], "properties": {}}
 CREATE = {"name": "t", "schema": SCHEMA}
@@ -26,7 +26,7 @@ def error_of(answer: CatalogAnswer) -> dict:
     return error
 
 
-def keyed(world: World, method="POST", path="namespaces", body=NS, key="k", **headers):
+def keyed(world: KeyedCatalog, method="POST", path="namespaces", body=NS, key="k", **headers):
     return world.request(method, path, body, Idempotency_Key=key, **headers)
 
 
@@ -372,7 +372,7 @@ def test_a_killed_gateway_says_nothing(world):
 class Slow:
     """Gateways whose catalog and store take their time, on a clock that both move."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: KeyedCatalog) -> None:
         self.world = world
         self.now = 0.0
 

@@ -12,7 +12,7 @@ from tests.unit.orchestration.driven import Driven, Jobs
 from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
 
-class Site(Driven):
+class ScriptedJob(Driven):
     """A held task, its job engine, and a script of what happens at each wait."""
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Site(Driven):
 
 
 @pytest.fixture
-def site() -> Site:
-    return Site()
+def site() -> ScriptedJob:
+    return ScriptedJob()
 
 
-def test_a_job_is_started_polled_and_its_outcome_read(site: Site) -> None:
+def test_a_job_is_started_polled_and_its_outcome_read(site: ScriptedJob) -> None:
     def succeeds() -> None:
         site.tasks.leases.succeed(site.task_id, 1, "purged")
         site.jobs.become(site.job, "SUCCESS")
@@ -52,7 +52,7 @@ def test_a_job_is_started_polled_and_its_outcome_read(site: Site) -> None:
     assert site.jobs.started == [(site.job, ["--task-id", site.task_id, "--attempt", "1"])]
 
 
-def test_the_lease_is_kept_while_the_job_waits_to_start(site: Site) -> None:
+def test_the_lease_is_kept_while_the_job_waits_to_start(site: ScriptedJob) -> None:
     def waits() -> None:
         site.clock.advance(50 * MINUTE)
 
@@ -71,19 +71,19 @@ def test_the_lease_is_kept_while_the_job_waits_to_start(site: Site) -> None:
     assert leases[-1] > site.held.lease.lost_not_before + 2 * HOUR
 
 
-def test_a_job_that_ends_without_an_outcome_is_retried(site: Site) -> None:
+def test_a_job_that_ends_without_an_outcome_is_retried(site: ScriptedJob) -> None:
     site.script = [lambda: site.jobs.become(site.job, "FAILED")]
     after = site.drive()
     assert (after.status, after.error_code) == (Status.RETRY_SCHEDULED, "JOB_FAILED")
 
 
-def test_a_hung_job_is_lost_and_its_worker_released(site: Site) -> None:
+def test_a_hung_job_is_lost_and_its_worker_released(site: ScriptedJob) -> None:
     site.script = [lambda: site.jobs.become(site.job, "RUNNING"), lambda: site.clock.advance(HOUR)]
     after = site.drive()
     assert (after.status, after.error_code) == (Status.RETRY_SCHEDULED, "LOST")
 
 
-def test_a_former_attempts_job_ends_before_this_ones_starts(site: Site) -> None:
+def test_a_former_attempts_job_ends_before_this_ones_starts(site: ScriptedJob) -> None:
     former = f"{site.task_id}-0"
     site.jobs.become(former, "RUNNING")
 
@@ -97,14 +97,14 @@ def test_a_former_attempts_job_ends_before_this_ones_starts(site: Site) -> None:
     assert len(site.jobs.started) == 1
 
 
-def test_a_worker_that_stops_ends_the_job_and_hands_the_task_over(site: Site) -> None:
+def test_a_worker_that_stops_ends_the_job_and_hands_the_task_over(site: ScriptedJob) -> None:
     site.script = [lambda: site.jobs.become(site.job, "RUNNING"), site.stopping.set]
     after = site.drive()
     assert (after.status, after.error_code, after.unexcused_attempts) == (Status.RETRY_SCHEDULED, "HANDED_OVER", 0)
     assert site.jobs.cancelled == [site.job]
 
 
-def test_a_call_to_an_unavailable_job_service_is_repeated(site: Site) -> None:
+def test_a_call_to_an_unavailable_job_service_is_repeated(site: ScriptedJob) -> None:
     class Unavailable(Jobs):
         def get(self, run_id: str):
             raise JobServiceUnavailable("EMR Serverless answered ThrottlingException to get_job_run")
@@ -120,7 +120,7 @@ def test_a_call_to_an_unavailable_job_service_is_repeated(site: Site) -> None:
     assert site.drive().error_code == "JOB_FAILED"
 
 
-def test_a_worker_that_stops_while_the_job_service_is_unavailable_keeps_the_task(site: Site) -> None:
+def test_a_worker_that_stops_while_the_job_service_is_unavailable_keeps_the_task(site: ScriptedJob) -> None:
     """The sweeper cancels the job before it ends the lost attempt; the next attempt may run inline and cancel none."""
 
     def unavailable(_run_id: str) -> None:
@@ -132,7 +132,7 @@ def test_a_worker_that_stops_while_the_job_service_is_unavailable_keeps_the_task
     assert (after.is_held, after.attempt_count) == (True, 1)
 
 
-def test_a_worker_that_stops_and_may_not_cancel_the_job_still_hands_over(site: Site) -> None:
+def test_a_worker_that_stops_and_may_not_cancel_the_job_still_hands_over(site: ScriptedJob) -> None:
     def refuses(_run_id: str) -> None:
         raise JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
 
@@ -141,13 +141,13 @@ def test_a_worker_that_stops_and_may_not_cancel_the_job_still_hands_over(site: S
     assert site.drive().error_code == "HANDED_OVER"
 
 
-def test_a_job_that_is_refused_fails_the_task(site: Site) -> None:
+def test_a_job_that_is_refused_fails_the_task(site: ScriptedJob) -> None:
     site.jobs.refuses = True
     after = site.drive()
     assert (after.status, after.error_code) == (Status.FAILURE, "JOB_REFUSED")
 
 
-def test_a_task_that_another_worker_holds_is_left_to_it(site: Site) -> None:
+def test_a_task_that_another_worker_holds_is_left_to_it(site: ScriptedJob) -> None:
     site.clock.advance(2 * HOUR)
     site.tasks.leases.acquire(site.task_id, "worker:b:1:1", site.steps._lasting)
     after = site.drive()
@@ -155,7 +155,7 @@ def test_a_task_that_another_worker_holds_is_left_to_it(site: Site) -> None:
     assert site.jobs.started == []
 
 
-def test_an_outage_of_the_job_service_costs_a_worker_no_attempt(site: Site) -> None:
+def test_an_outage_of_the_job_service_costs_a_worker_no_attempt(site: ScriptedJob) -> None:
     def unavailable(*_arguments: object, **_named: object) -> str:
         raise JobServiceUnavailable("EMR Serverless answered ServiceQuotaExceededException to start_job_run")
 

@@ -32,7 +32,7 @@ CALLS = ("read_reference", "create_reference", "replace_reference", "references"
          "put_many", "delete_many", "scan")  # fmt: skip
 
 
-class World:
+class TwoProcesses:
     """One store and two processes; `between` runs something before the n-th call that the first one makes."""
 
     def __init__(self) -> None:
@@ -87,16 +87,16 @@ def put(store: CatalogStore, name: str) -> None:
     Committer(store, MAIN, EntityHead, seal=seal(IndexPolicy())).commit(change)
 
 
-def every_call(race: Callable[[World, int], Callable[[], bool]]) -> int:
+def every_call(race: Callable[[TwoProcesses, int], Callable[[], bool]]) -> int:
     """Run a race once for each call of the first process; return how many there were."""
     for call in itertools.count():
-        if not race(World(), call)():
+        if not race(TwoProcesses(), call)():
             return call
     raise AssertionError("unreachable")
 
 
 def test_no_commit_is_acknowledged_into_a_catalog_dropped_while_it_was_opened() -> None:
-    def race(world: World, call: int) -> Callable[[], bool]:
+    def race(world: TwoProcesses, call: int) -> Callable[[], bool]:
         world.mine.create_catalog("acme", "sales", {})
         ran = world.between(call, lambda: world.theirs.drop_catalog("acme", "sales"))
         try:
@@ -113,7 +113,7 @@ def test_no_commit_is_acknowledged_into_a_catalog_dropped_while_it_was_opened() 
 
 
 def test_a_late_drop_leaves_a_catalog_made_anew_alone() -> None:
-    def race(world: World, call: int) -> Callable[[], bool]:
+    def race(world: TwoProcesses, call: int) -> Callable[[], bool]:
         world.mine.create_catalog("acme", "sales", {})
 
         def anew() -> None:
@@ -139,7 +139,7 @@ def test_a_late_drop_leaves_a_catalog_made_anew_alone() -> None:
 
 
 def test_a_late_purge_leaves_a_realm_made_anew_alone() -> None:
-    def race(world: World, call: int) -> Callable[[], bool]:
+    def race(world: TwoProcesses, call: int) -> Callable[[], bool]:
         put(world.mine.create_catalog("acme", "sales", {}), "old")
         world.mine.set_status("acme", RealmStatus.INACTIVE)
         world.mine.set_status("acme", RealmStatus.PURGING)
@@ -168,7 +168,7 @@ def test_a_late_purge_leaves_a_realm_made_anew_alone() -> None:
 def test_a_new_realm_never_lists_the_catalogs_of_a_former_one() -> None:
     """A process of the former tenant creates a catalog while the realm is purged and made anew."""
 
-    def race(world: World, call: int) -> Callable[[], bool]:
+    def race(world: TwoProcesses, call: int) -> Callable[[], bool]:
         def anew() -> None:
             world.theirs.set_status("acme", RealmStatus.INACTIVE)
             world.theirs.purge("acme")
@@ -194,7 +194,7 @@ def test_a_registered_catalog_has_its_reference_whenever_the_creator_ends() -> N
         raise Ended
 
     for call in itertools.count():
-        world = World()
+        world = TwoProcesses()
         ran = world.between(call, ends)
         with contextlib.suppress(Ended):
             world.mine.create_catalog("acme", "sales", {})
@@ -210,7 +210,7 @@ def test_a_registered_catalog_has_its_reference_whenever_the_creator_ends() -> N
 
 
 def test_of_two_creators_one_wins_and_the_other_leaves_nothing() -> None:
-    def race(world: World, call: int) -> Callable[[], bool]:
+    def race(world: TwoProcesses, call: int) -> Callable[[], bool]:
         before = len(world.references())
         ran = world.between(call, lambda: world.theirs.create("new", {"by": "theirs"}))
         try:
@@ -230,7 +230,7 @@ def test_of_two_creators_one_wins_and_the_other_leaves_nothing() -> None:
 
 
 def test_open_and_catalogs_write_nothing() -> None:
-    world = World()
+    world = TwoProcesses()
     world.mine.create_catalog("acme", "sales", {})
     world.backend.calls.clear()
     world.theirs.open("acme", "sales")
@@ -245,7 +245,7 @@ def test_open_and_catalogs_write_nothing() -> None:
 
 def test_a_realm_of_the_last_release_keeps_its_name_in_its_keys() -> None:
     """The last release wrote realms without a space; they are used as they are."""
-    world = World()
+    world = TwoProcesses()
     world.mine.create("fresh", {})
     legacy = cbor2.dumps({"status": "ACTIVE", "properties": {}})
     register(world, "old", legacy)
@@ -256,7 +256,7 @@ def test_a_realm_of_the_last_release_keeps_its_name_in_its_keys() -> None:
     assert world.theirs.open("old", "sales").current_reference(MAIN).head
 
 
-def register(world: World, name: str, value: bytes) -> None:
+def register(world: TwoProcesses, name: str, value: bytes) -> None:
     """Put a realm into the list as another release encoded it."""
     store = world.mine._system
 

@@ -34,7 +34,7 @@ class Ended(BaseException):
     """The process was killed."""
 
 
-class Site:
+class TwoRealms:
     """A store with the realm `acme` of two catalogs, and another realm."""
 
     def __init__(self, *types: ObjectType[Any]) -> None:
@@ -117,7 +117,7 @@ def ends() -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 def test_a_purge_killed_at_every_call_and_repeated_leaves_nothing_of_its_realm(after: bool) -> None:
-    site = Site()
+    site = TwoRealms()
     site.inactive()
     objects, references, others = dict(site.backend._objects), dict(site.backend._references), site.of_others()
     assert len(site.of_acme()) > 30
@@ -141,7 +141,7 @@ def test_a_purge_killed_at_every_call_and_repeated_leaves_nothing_of_its_realm(a
 
 
 def test_a_writer_that_commits_at_any_call_of_a_purge_is_refused_or_its_objects_go_too() -> None:
-    site = Site()
+    site = TwoRealms()
     acknowledged = refused = 0
     realms = site.realms()
     tables = directory(realms.open("acme", "one"))
@@ -179,7 +179,7 @@ def test_a_writer_that_commits_at_any_call_of_a_purge_is_refused_or_its_objects_
 def test_a_purge_at_any_call_of_a_writer_has_it_refused_or_deletes_what_it_wrote() -> None:
     outcomes: list[str] = []
     for call in itertools.count():
-        site = Site()
+        site = TwoRealms()
         tables = directory(site.realms().open("acme", "one"))
         site.inactive()
         ran = site.before(call, lambda site=site: site.realms().purge("acme"))  # type: ignore[misc]
@@ -198,7 +198,7 @@ def test_a_purge_at_any_call_of_a_writer_has_it_refused_or_deletes_what_it_wrote
 
 
 def test_a_purge_finds_the_log_beyond_the_recent_heads_and_what_waits() -> None:
-    site = Site()
+    site = TwoRealms()
     store = site.realms().open("acme", "one")
     tables = directory(store)
     for number in range(45):
@@ -217,7 +217,7 @@ def test_a_purge_finds_the_log_beyond_the_recent_heads_and_what_waits() -> None:
 def test_a_closed_reference_is_absent_for_this_release_and_headless_for_the_former_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    site = Site()
+    site = TwoRealms()
     store = site.realms().open("acme", "one")
     known = store.current_reference(MAIN)
     assert site.backend.replace_reference(known.closing(), expected=known) is None
@@ -233,7 +233,7 @@ def test_a_closed_reference_is_absent_for_this_release_and_headless_for_the_form
 
 
 def test_a_purge_that_others_outrun_all_the_time_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    site = Site()
+    site = TwoRealms()
     realms = site.inactive()
     realms.set_status("acme", RealmStatus.PURGING)
     swap = site.backend.replace_reference
@@ -256,26 +256,26 @@ class Gauge(PersistedModel):
     count: int = 0
 
 
-def lose_the_head(site: Site) -> None:
+def lose_the_head(site: TwoRealms) -> None:
     [found] = [one for one in site.backend._references.values() if one.key.realm == site.space and one.key.name == MAIN
                and one.key.catalog == site.realms().open("acme", "one").catalog]  # fmt: skip
     del site.backend._objects[ObjectKey(found.key.realm, found.key.catalog, "catalog-head", found.heads[0])]
 
 
-def spoil_a_stripe(site: Site) -> None:
+def spoil_a_stripe(site: TwoRealms) -> None:
     stripes = [key for key in site.of_acme() if getattr(key, "type", None) == "index-stripe"]
     assert stripes
     for key in stripes:
         site.backend._objects[key] = StoredObject(key, cbor2.dumps({"data": b"spoiled"}), 1)
 
 
-def forget_the_type(site: Site) -> None:
+def forget_the_type(site: TwoRealms) -> None:
     store = site.realms().open("acme", "one")
     directory(store).create("of-another-package", Entity(name="linked"))
     site.types = ObjectTypes(OWN_TYPES)
 
 
-def of_a_newer_release(site: Site) -> None:
+def of_a_newer_release(site: TwoRealms) -> None:
     for one in list(site.backend._objects.values()):
         if one.key.type == "catalog-head" and one.key.realm == site.space and one.key.catalog != SYSTEM:
             newer = {**cbor2.loads(one.value), "linked": 5}
@@ -292,9 +292,9 @@ def of_a_newer_release(site: Site) -> None:
     ],
 )
 def test_a_purge_that_links_may_not_lead_to_the_end_reads_the_whole_tables_and_says_so(
-    spoil: Callable[[Site], None], reason: str, caplog: pytest.LogCaptureFixture
+    spoil: Callable[[TwoRealms], None], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site = Site()
+    site = TwoRealms()
     others = site.of_others()
     spoil(site)
     with caplog.at_level(logging.WARNING):
@@ -306,9 +306,9 @@ def test_a_purge_that_links_may_not_lead_to_the_end_reads_the_whole_tables_and_s
 
 
 @pytest.mark.parametrize("spoil", [lose_the_head, spoil_a_stripe])
-def test_a_purge_that_has_to_scan_may_be_killed_at_every_call(spoil: Callable[[Site], None]) -> None:
+def test_a_purge_that_has_to_scan_may_be_killed_at_every_call(spoil: Callable[[TwoRealms], None]) -> None:
     """The damage by which it knew is deleted with the rest."""
-    site = Site()
+    site = TwoRealms()
     spoil(site)
     site.inactive()
     objects, references, others = dict(site.backend._objects), dict(site.backend._references), site.of_others()
@@ -329,7 +329,7 @@ def test_a_purge_that_has_to_scan_may_be_killed_at_every_call(spoil: Callable[[S
 
 def test_a_purge_scans_if_a_package_declares_updateable_objects() -> None:
     """No head names them and maintenance keeps them."""
-    site = Site(ObjectType("gauge", Gauge, mutable=True))
+    site = TwoRealms(ObjectType("gauge", Gauge, mutable=True))
     store = site.realms().open("acme", "one")
     gauge = ObjectKey(site.space, store.catalog, "gauge", 7)
     assert site.backend.insert(StoredObject(gauge, cbor2.dumps({"count": 1}), 1, "token")) is None
@@ -339,7 +339,7 @@ def test_a_purge_scans_if_a_package_declares_updateable_objects() -> None:
 
 
 def test_a_purge_scans_on_request_and_finds_what_nothing_names() -> None:
-    site = Site()
+    site = TwoRealms()
     others = site.of_others()
     site.realms().open("acme", "one").write([Entity(name="never linked")])
     site.backend.create_reference(Reference(ReferenceKey(site.space, "unregistered", MAIN), (), 1))
@@ -351,7 +351,7 @@ def test_a_purge_scans_on_request_and_finds_what_nothing_names() -> None:
 
 def test_a_purge_of_a_realm_of_an_earlier_release_scans_and_leaves_realms_of_like_names_alone() -> None:
     """It has its name in its keys, where objects of a former realm of that name may be."""
-    site = Site()
+    site = TwoRealms()
     realms = site.realms()
     kept = realms._store_of("old2", "c")
     kept.create_reference(MAIN)

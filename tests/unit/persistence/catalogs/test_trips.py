@@ -6,16 +6,16 @@ from delegation.persistence.catalogs.names import NameCache
 from delegation.persistence.catalogs.realms import Realms, RealmStatus
 from delegation.persistence.errors import EntityNotFound, RealmNotReady
 from delegation.persistence.index.spill import IndexPolicy
-from tests.unit.persistence.commits.test_entities import World
+from tests.unit.persistence.commits.test_entities import IndexedEntities
 
 
-def realms_of(world: World) -> Realms:
+def realms_of(world: IndexedEntities) -> Realms:
     names = NameCache(5.0, clock=world.clock.seconds)
     return Realms(world.backend, world.store_of, names=names, policy=world.policy, **world.settings())
 
 
 def test_a_catalog_that_was_opened_is_opened_again_without_a_call() -> None:
-    world = World()
+    world = IndexedEntities()
     first, other = realms_of(world), realms_of(world)
     first.create("acme", {})
     space = first.create_catalog("acme", "sales", {}).catalog
@@ -30,7 +30,7 @@ def test_a_catalog_that_was_opened_is_opened_again_without_a_call() -> None:
 
 
 def test_a_missing_catalog_is_remembered_until_this_process_creates_it() -> None:
-    world = World()
+    world = IndexedEntities()
     realms = realms_of(world)
     realms.create("acme", {})
     for _ in range(2):
@@ -45,7 +45,7 @@ def test_a_missing_catalog_is_remembered_until_this_process_creates_it() -> None
 
 
 def test_a_realm_that_this_process_made_inactive_is_refused_at_once() -> None:
-    world = World()
+    world = IndexedEntities()
     realms = realms_of(world)
     realms.create("acme", {})
     realms.create_catalog("acme", "sales", {})
@@ -56,7 +56,7 @@ def test_a_realm_that_this_process_made_inactive_is_refused_at_once() -> None:
 
 
 def test_a_new_process_opens_a_catalog_in_two_round_trips() -> None:
-    world = World(IndexPolicy())
+    world = IndexedEntities(IndexPolicy())
     first = realms_of(world)
     for number in range(5):
         first.create(f"realm {number}", {})

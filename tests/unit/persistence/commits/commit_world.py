@@ -18,7 +18,7 @@ class Refusal(Exception):
     """An unmet requirement."""
 
 
-class World:
+class CommitWorld:
     """One store, and processes that each have a cache and a committer."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class World:
         return {ref.id for ref in head.value.entities.values()} if head else set()
 
 
-def times(world: World, count: int) -> None:
+def times(world: CommitWorld, count: int) -> None:
     """Have another process commit before each of the next `count` swaps."""
     rival = world.process()[1]
     numbers = itertools.count()

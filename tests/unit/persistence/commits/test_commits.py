@@ -21,25 +21,25 @@ from tests.unit.persistence.builders import (
     add,
     put,
 )
-from tests.unit.persistence.commits.commit_world import DOWN, LOST, RETRY, UNCONTENDED, Refusal, World, times
+from tests.unit.persistence.commits.commit_world import DOWN, LOST, RETRY, UNCONTENDED, CommitWorld, Refusal, times
 
 LARGE = "a" * COPIED_BYTES
 """A name that makes a head too large to be copied into its reference."""
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> CommitWorld:
+    return CommitWorld()
 
 
-def test_commits_to_a_missing_reference_raise(world: World) -> None:
+def test_commits_to_a_missing_reference_raise(world: CommitWorld) -> None:
     other = Committer(world.store, "other", Head)
     with pytest.raises(ReferenceNotFound, match="other"):
         other.commit(put("a", 1))
     assert world.backend.stored_ids("head") == set()
 
 
-def test_simple_case(world: World) -> None:
+def test_simple_case(world: CommitWorld) -> None:
     first = world.committer.commit(put("a", 1), operation="one")
     second = world.committer.commit(put("b", 2), operation="two")
     assert world.numbers() == {"a": 1, "b": 2}
@@ -52,7 +52,7 @@ def test_simple_case(world: World) -> None:
     ]
 
 
-def test_simple_immediately_successful_commit_takes_two_round_trips(world: World) -> None:
+def test_simple_immediately_successful_commit_takes_two_round_trips(world: CommitWorld) -> None:
     world.committer.commit(add("a"))
     world.calls()
     for _ in range(5):
@@ -60,7 +60,7 @@ def test_simple_immediately_successful_commit_takes_two_round_trips(world: World
         assert world.calls() == UNCONTENDED
 
 
-def test_a_head_known_for_longer_than_20_ms_is_checked_first(world: World) -> None:
+def test_a_head_known_for_longer_than_20_ms_is_checked_first(world: CommitWorld) -> None:
     world.committer.commit(add("a"))
     world.process()[1].commit(put("b", 1))
     world.clock.advance(0.03)
@@ -71,7 +71,7 @@ def test_a_head_known_for_longer_than_20_ms_is_checked_first(world: World) -> No
     assert world.backend.rows == rows + 2
 
 
-def test_a_cold_process_adds_two_reads(world: World) -> None:
+def test_a_cold_process_adds_two_reads(world: CommitWorld) -> None:
     world.committer.commit(put(LARGE, 1))
     cold = world.process()[1]
     world.calls()
@@ -79,7 +79,7 @@ def test_a_cold_process_adds_two_reads(world: World) -> None:
     assert world.calls() == ["read_reference", "fetch_many", *UNCONTENDED]
 
 
-def test_each_lost_attempt_costs_three_round_trips(world: World) -> None:
+def test_each_lost_attempt_costs_three_round_trips(world: CommitWorld) -> None:
     """The refused swap returns the new head's id, so the reference is not read again."""
     world.committer.commit(put(LARGE, 1))
     rival = world.process()[1]
@@ -90,7 +90,7 @@ def test_each_lost_attempt_costs_three_round_trips(world: World) -> None:
     assert world.numbers() == {LARGE: 1, "b": 2, "c": 3}
 
 
-def test_write_successful_commit_after_four_retries(world: World) -> None:
+def test_write_successful_commit_after_four_retries(world: CommitWorld) -> None:
     world.committer.commit(put("a", 1))
     times(world, 4)
     done = world.committer.commit(put("a", 2))
@@ -102,7 +102,7 @@ def test_write_successful_commit_after_four_retries(world: World) -> None:
     assert done.commit_id in world.backend.stored_ids("head")
 
 
-def test_write_once_successful_commit_after_four_retries_writes_the_entity_once(world: World) -> None:
+def test_write_once_successful_commit_after_four_retries_writes_the_entity_once(world: CommitWorld) -> None:
     world.committer.commit(put("a", 1))
     made: list[int] = []
 
@@ -127,7 +127,7 @@ def test_write_once_successful_commit_after_four_retries_writes_the_entity_once(
     assert done.result.id in world.reachable()
 
 
-def test_memoized_results_are_not_reused_when_the_entity_changed(world: World) -> None:
+def test_memoized_results_are_not_reused_when_the_entity_changed(world: CommitWorld) -> None:
     world.committer.commit(add("a"))
     rival = world.process()[1]
     rival.commit(add("a", 10))
@@ -137,7 +137,7 @@ def test_memoized_results_are_not_reused_when_the_entity_changed(world: World) -
     assert len(world.backend.stored_ids("entity")) == 3
 
 
-def test_exhausted_retries_leave_no_objects(world: World) -> None:
+def test_exhausted_retries_leave_no_objects(world: CommitWorld) -> None:
     world.committer.commit(put("a", 1))
     times(world, 100)
     with pytest.raises(CommitContended, match="main"):
@@ -149,7 +149,7 @@ def test_exhausted_retries_leave_no_objects(world: World) -> None:
     assert not any(one.value.operations for one in log)
 
 
-def test_retries_end_after_their_seconds(world: World) -> None:
+def test_retries_end_after_their_seconds(world: CommitWorld) -> None:
     world.committer.commit(put("a", 1))
     slow = world.process(retry=CommitRetries(tries=1_000, seconds=3.0, first_wait=1.0, max_wait=1.0))[1]
     times(world, 1_000)
@@ -165,7 +165,7 @@ def test_waits_between_retries_grow_to_their_maximum_and_are_random() -> None:
     assert policy.wait(2_000 - 1_000, 0.0) == 0
 
 
-def test_failing_commit_must_delete_all_objs(world: World) -> None:
+def test_failing_commit_must_delete_all_objs(world: CommitWorld) -> None:
     world.committer.commit(put("a", 1))
     before = world.backend.stored_ids("entity")
     rival = world.process()[1]
@@ -186,7 +186,7 @@ def test_failing_commit_must_delete_all_objs(world: World) -> None:
     assert len(world.backend.stored_ids("head")) == 2
 
 
-def test_same_ref_pointer_must_not_write_objs(world: World) -> None:
+def test_same_ref_pointer_must_not_write_objs(world: CommitWorld) -> None:
     """A change that leaves the head alone writes nothing and moves nothing."""
     world.committer.commit(put("a", 1))
     before = world.store.current_reference("main")
@@ -202,7 +202,7 @@ def test_same_ref_pointer_must_not_write_objs(world: World) -> None:
     assert len(world.backend.stored_ids("entity")) == 1
 
 
-def test_a_refusal_on_an_old_head_is_retried_on_the_current_one(world: World) -> None:
+def test_a_refusal_on_an_old_head_is_retried_on_the_current_one(world: CommitWorld) -> None:
     world.committer.commit(put("a", 1))
     world.process()[1].commit(put("b", 1))
 
@@ -214,7 +214,7 @@ def test_a_refusal_on_an_old_head_is_retried_on_the_current_one(world: World) ->
     assert world.committer.commit(needs_b).result == "found"
 
 
-def test_multi_entity_commits_are_atomic(world: World) -> None:
+def test_multi_entity_commits_are_atomic(world: CommitWorld) -> None:
     """If the store fails after half of the objects, the head names none of them and none remains."""
 
     def both(attempt: CommitAttempt[Head]) -> Changed[Head, None]:
@@ -240,7 +240,7 @@ def test_multi_entity_commits_are_atomic(world: World) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_unknown_outcome_of_the_swap_is_reconciled(world: World, applied: bool) -> None:
+def test_unknown_outcome_of_the_swap_is_reconciled(world: CommitWorld, applied: bool) -> None:
     world.committer.commit(add("a"))
     world.calls()
     faults = world.backend.fail_after if applied else world.backend.fail_before
@@ -255,7 +255,7 @@ def test_unknown_outcome_of_the_swap_is_reconciled(world: World, applied: bool) 
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("rivals", [1, RECENT_HEADS - 1, RECENT_HEADS, RECENT_HEADS + 30])
-def test_unknown_outcome_is_reconciled_after_later_commits(world: World, applied: bool, rivals: int) -> None:
+def test_unknown_outcome_is_reconciled_after_later_commits(world: CommitWorld, applied: bool, rivals: int) -> None:
     """The commit is among the recent heads, or further back in the log."""
     world.committer.commit(add("a"))
     rival = world.process()[1]
@@ -275,7 +275,9 @@ def test_unknown_outcome_is_reconciled_after_later_commits(world: World, applied
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_unknown_and_unreadable_outcome_raises_commit_unknown_and_deletes_nothing(world: World, applied: bool) -> None:
+def test_unknown_and_unreadable_outcome_raises_commit_unknown_and_deletes_nothing(
+    world: CommitWorld, applied: bool
+) -> None:
     world.committer.commit(add("a"))
     world.calls()
     world.backend.fail_before["replace_reference"] = [None if applied else LOST, *[DOWN] * 100]
@@ -291,7 +293,7 @@ def test_unknown_and_unreadable_outcome_raises_commit_unknown_and_deletes_nothin
     assert world.committer.commit(add("a")).result == (3 if applied else 2)
 
 
-def test_a_swap_that_arrives_late_never_wins_after_another(world: World) -> None:
+def test_a_swap_that_arrives_late_never_wins_after_another(world: CommitWorld) -> None:
     """The first swap arrives after the repeated one has made the commit."""
     world.committer.commit(add("a"))
     known = world.store.current_reference("main")
@@ -303,14 +305,14 @@ def test_a_swap_that_arrives_late_never_wins_after_another(world: World) -> None
     assert world.numbers() == {"a": 2}
 
 
-def test_a_deletion_that_fails_does_not_fail_the_commit(world: World) -> None:
+def test_a_deletion_that_fails_does_not_fail_the_commit(world: CommitWorld) -> None:
     world.committer.commit(add("a"))
     world.process()[1].commit(put("b", 1))
     world.backend.fail_before["delete_many"] = [DOWN]
     assert world.committer.commit(add("a")).result == 2
 
 
-def test_a_missing_head_raises_corrupt_object(world: World) -> None:
+def test_a_missing_head_raises_corrupt_object(world: CommitWorld) -> None:
     done = world.committer.commit(put(LARGE, 1))
     world.store.delete([ObjectRef("head", done.commit_id or 0)])
     fresh = world.process()[1]
@@ -320,7 +322,7 @@ def test_a_missing_head_raises_corrupt_object(world: World) -> None:
         fresh.head()
 
 
-def test_an_old_head_that_was_swept_does_not_fail_the_commit(world: World) -> None:
+def test_an_old_head_that_was_swept_does_not_fail_the_commit(world: CommitWorld) -> None:
     old = world.committer.commit(put("a", 1))
     world.process()[1].commit(put("b", 1))
     world.store.delete([ObjectRef("head", old.commit_id or 0)])
@@ -328,7 +330,7 @@ def test_an_old_head_that_was_swept_does_not_fail_the_commit(world: World) -> No
     assert world.numbers() == {"a": 1, "b": 1, "c": 1}
 
 
-def test_commit_times_never_go_back(world: World) -> None:
+def test_commit_times_never_go_back(world: CommitWorld) -> None:
     world.committer.commit(put("a", 1))
     world.clock.advance(-100)
     world.committer.commit(put("a", 2))
@@ -336,7 +338,7 @@ def test_commit_times_never_go_back(world: World) -> None:
     assert times_[0] == times_[1]
 
 
-def test_a_reference_deleted_during_a_commit_raises(world: World) -> None:
+def test_a_reference_deleted_during_a_commit_raises(world: CommitWorld) -> None:
     world.committer.commit(put("a", 1))
     world.backend.delete_reference(world.store.reference_key("main"))
     with pytest.raises(ReferenceNotFound):
@@ -344,7 +346,7 @@ def test_a_reference_deleted_during_a_commit_raises(world: World) -> None:
     assert len(world.backend.stored_ids("head")) == 1
 
 
-def test_a_reference_created_again_is_another_one(world: World) -> None:
+def test_a_reference_created_again_is_another_one(world: CommitWorld) -> None:
     """A commit whose outcome is unknown is not found in a reference that was deleted and created since."""
     world.committer.commit(put("a", 1))
     reference = world.store.current_reference("main")

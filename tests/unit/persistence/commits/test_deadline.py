@@ -20,7 +20,7 @@ from delegation.persistence.errors import (
     ValueNotStorable,
 )
 from tests.unit.persistence.builders import Head, add, put
-from tests.unit.persistence.commits.commit_world import World, times
+from tests.unit.persistence.commits.commit_world import CommitWorld, times
 from tests.unit.persistence.commits.test_groups import Gate, queued
 from tests.unit.persistence.waiting.waiting_world import KINDS, Waiting, operations
 
@@ -92,7 +92,7 @@ def test_a_commit_is_answered_within_its_deadline(seed: int) -> None:
 
 def test_a_leader_is_answered_while_its_group_continues() -> None:
     """The thread that ran the attempts of a group was answered only when the youngest of the group was."""
-    world = World()
+    world = CommitWorld()
     world.committer.commit(put("start", 0))
     _, committer = world.process(retry=CommitRetries(tries=10_000))
     late = world.clock.seconds() + SECONDS + 3

@@ -43,7 +43,7 @@ SMALL = IndexPolicy(min_embedded=64, max_embedded=128, stripe=160)
 KEYS = [IndexKey.of("ns", f"t{number}") for number in range(40)]
 
 
-class World:
+class IndexedEntities:
     def __init__(self, policy: IndexPolicy = SMALL) -> None:
         self.backend = CountingBackend()
         self.clock = MicrosecondClock()
@@ -94,8 +94,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> IndexedEntities:
+    return IndexedEntities()
 
 
 def changing(**changes: int | None) -> Any:
@@ -118,7 +118,7 @@ class Entities(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.world = World()
+        self.world = IndexedEntities()
         self.others = [self.world.committer_of(self.world.store_of("r", "c")) for _ in range(2)]
         self.model: dict[str, int] = {}
 
@@ -152,7 +152,7 @@ TestEntities = Entities.TestCase
 TestEntities.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
-def test_put_after_remove_in_one_commit(world: World) -> None:
+def test_put_after_remove_in_one_commit(world: IndexedEntities) -> None:
     world.committer.commit(changing(a=1))
 
     def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
@@ -170,7 +170,7 @@ def test_put_after_remove_in_one_commit(world: World) -> None:
     assert world.content() == {"a": 2}
 
 
-def test_a_renamed_entity_keeps_its_object(world: World) -> None:
+def test_a_renamed_entity_keeps_its_object(world: IndexedEntities) -> None:
     world.committer.commit(changing(a=1))
 
     def rename(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
@@ -186,7 +186,7 @@ def test_a_renamed_entity_keeps_its_object(world: World) -> None:
     assert len(world.backend.stored_ids("entity")) == 1
 
 
-def test_an_uncontended_commit_that_spills_takes_two_round_trips_too(world: World) -> None:
+def test_an_uncontended_commit_that_spills_takes_two_round_trips_too(world: IndexedEntities) -> None:
     world.committer.commit(changing(**{f"t{n}": n for n in range(200)}))
     before = world.backend.stored_ids(STRIPES.name)
     assert len(before) > 1
@@ -197,7 +197,7 @@ def test_an_uncontended_commit_that_spills_takes_two_round_trips_too(world: Worl
     assert world.backend.calls == ["put_many", "replace_reference"] * 100
 
 
-def test_grouped_changes_see_each_other_and_the_index_is_stored_once(world: World) -> None:
+def test_grouped_changes_see_each_other_and_the_index_is_stored_once(world: IndexedEntities) -> None:
     world.committer.commit(changing(n=0))
 
     def raised(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
@@ -213,7 +213,7 @@ def test_grouped_changes_see_each_other_and_the_index_is_stored_once(world: Worl
     assert world.content() == {"n": 80}
 
 
-def test_grouped_changes_of_different_names_are_all_stored(world: World) -> None:
+def test_grouped_changes_of_different_names_are_all_stored(world: IndexedEntities) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: world.committer.commit(changing(**{f"t{number}": number})), range(60)))
     assert world.content() == {f"t{number}": number for number in range(60)}
@@ -222,7 +222,7 @@ def test_grouped_changes_of_different_names_are_all_stored(world: World) -> None
     assert dict(head.value.waiting) == {}
 
 
-def test_a_directory_creates_updates_removes(world: World) -> None:
+def test_a_directory_creates_updates_removes(world: IndexedEntities) -> None:
     directory = world.directory()
     with pytest.raises(EntityNotFound):
         directory.get("a")
@@ -237,7 +237,7 @@ def test_a_directory_creates_updates_removes(world: World) -> None:
             missing()
 
 
-def test_paging_sees_one_state_while_others_commit(world: World) -> None:
+def test_paging_sees_one_state_while_others_commit(world: IndexedEntities) -> None:
     directory, other = world.directory(), world.directory()
     for number in range(25):
         directory.create(f"n{number:02}", Entity(name="x", number=number))
@@ -256,7 +256,7 @@ def test_paging_sees_one_state_while_others_commit(world: World) -> None:
         directory.page(limit=4, token="bm9uZQ")
 
 
-def test_a_page_of_a_commit_that_is_no_longer_kept_is_refused(world: World) -> None:
+def test_a_page_of_a_commit_that_is_no_longer_kept_is_refused(world: IndexedEntities) -> None:
     directory = world.directory()
     assert directory.page(limit=2).entities == ()
     for number in range(5):
@@ -270,7 +270,7 @@ def test_a_page_of_a_commit_that_is_no_longer_kept_is_refused(world: World) -> N
         world.directory().page(limit=2, token=token)
 
 
-def test_realms_and_catalogs_are_entities(world: World) -> None:
+def test_realms_and_catalogs_are_entities(world: IndexedEntities) -> None:
     realms = world.realms()
     realms.create("acme", {"tier": "gold"})
     with pytest.raises(EntityExists):
@@ -290,7 +290,7 @@ def test_realms_and_catalogs_are_entities(world: World) -> None:
             absent()
 
 
-def test_a_catalog_of_a_reused_name_starts_empty(world: World) -> None:
+def test_a_catalog_of_a_reused_name_starts_empty(world: IndexedEntities) -> None:
     realms = world.realms()
     realms.create("acme", {})
     old = realms.create_catalog("acme", "sales", {})
@@ -309,7 +309,7 @@ def test_a_catalog_of_a_reused_name_starts_empty(world: World) -> None:
     assert world.backend.stored_ids("entity") == set()
 
 
-def test_an_interrupted_drop_is_continued(world: World) -> None:
+def test_an_interrupted_drop_is_continued(world: IndexedEntities) -> None:
     realms = world.realms()
     realms.create("acme", {})
     realms.create_catalog("acme", "sales", {})
@@ -324,7 +324,7 @@ def test_an_interrupted_drop_is_continued(world: World) -> None:
     assert {one.key.realm for one in world.backend.references() if one.key.catalog not in {SYSTEM, "c"}} == set()
 
 
-def test_realm_status_changes_only_as_allowed(world: World) -> None:
+def test_realm_status_changes_only_as_allowed(world: IndexedEntities) -> None:
     realms = world.realms()
     realms.create("acme", {})
     for wrong in (RealmStatus.PURGING, RealmStatus.ACTIVE):
@@ -337,7 +337,7 @@ def test_realm_status_changes_only_as_allowed(world: World) -> None:
     assert realms.catalogs("acme").page(limit=5).entities == ()
 
 
-def test_purge_of_a_realm_removes_all_of_it_and_nothing_else(world: World) -> None:
+def test_purge_of_a_realm_removes_all_of_it_and_nothing_else(world: IndexedEntities) -> None:
     realms = world.realms()
     for realm in ("acme", "other", "acm"):
         realms.create(realm, {})
@@ -362,7 +362,7 @@ def test_purge_of_a_realm_removes_all_of_it_and_nothing_else(world: World) -> No
     assert realms.catalogs("acme").page(limit=5).entities == ()
 
 
-def test_an_interrupted_purge_is_continued(world: World) -> None:
+def test_an_interrupted_purge_is_continued(world: IndexedEntities) -> None:
     realms = world.realms()
     realms.create("acme", {})
     committer = world.committer_of(realms.create_catalog("acme", "one", {}))
@@ -383,7 +383,7 @@ def test_an_interrupted_purge_is_continued(world: World) -> None:
     assert not [key for key in world.backend._objects if key.realm == space]
 
 
-def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: World) -> None:
+def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: IndexedEntities) -> None:
     ids = [world.committer.commit(changing(**{f"t{n}": n})).commit_id or 0 for n in range(5)]
     reference = world.store.current_reference(MAIN)
     heads = list(recent_heads(world.store, reference))
@@ -407,7 +407,7 @@ def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: Worl
     assert world.content() == {"t0": 0, "t1": 1, "t2": 2, "new": 1}
 
 
-def test_reset_refuses_what_is_not_a_recent_head_and_a_moving_reference(world: World) -> None:
+def test_reset_refuses_what_is_not_a_recent_head_and_a_moving_reference(world: IndexedEntities) -> None:
     ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
     with pytest.raises(PersistenceError, check=coded("HEAD_NOT_LISTED"), match="recent heads"):
         reset(world.store, MAIN, 10**9)
@@ -422,7 +422,7 @@ def test_reset_refuses_what_is_not_a_recent_head_and_a_moving_reference(world: W
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_reset_without_an_answer_is_done_once(world: World, applied: bool) -> None:
+def test_a_reset_without_an_answer_is_done_once(world: IndexedEntities, applied: bool) -> None:
     ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
     faults = world.backend.fail_after if applied else world.backend.fail_before
     faults["replace_reference"] = [CommitOutcomeUnknown("cut off")]
@@ -430,14 +430,14 @@ def test_a_reset_without_an_answer_is_done_once(world: World, applied: bool) -> 
     assert world.content() == {"a": 0}
 
 
-def test_a_commit_prepared_before_a_reset_does_not_undo_it(world: World) -> None:
+def test_a_commit_prepared_before_a_reset_does_not_undo_it(world: IndexedEntities) -> None:
     ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
     world.backend.meanwhile["replace_reference"] = [lambda: reset(world.store_of("r", "c"), MAIN, ids[0])]
     world.committer.commit(changing(b=1))
     assert world.content() == {"a": 0, "b": 1}
 
 
-def test_a_reset_to_an_incomplete_head_needs_the_option(world: World) -> None:
+def test_a_reset_to_an_incomplete_head_needs_the_option(world: IndexedEntities) -> None:
     done = world.committer.commit(changing(a=1))
     world.committer.commit(changing(a=2))
     first = done.commit_id or 0
@@ -449,7 +449,7 @@ def test_a_reset_to_an_incomplete_head_needs_the_option(world: World) -> None:
     assert reset(fresh, MAIN, first, even_if_incomplete=True).head == first
 
 
-def test_a_head_with_changes_is_a_new_value(world: World) -> None:
+def test_a_head_with_changes_is_a_new_value(world: IndexedEntities) -> None:
     one = EntityHead()
     other = one.with_changes({KEYS[0]: ObjectRef("entity", 1)})
     assert dict(one.waiting) == {}

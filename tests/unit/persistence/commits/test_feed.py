@@ -26,7 +26,7 @@ TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
 GRACE = 100.0
 
 
-class World:
+class FedEntities:
     """Entities of a reference that keeps a feed, and maintenance."""
 
     def __init__(self) -> None:
@@ -62,15 +62,15 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> FedEntities:
+    return FedEntities()
 
 
 def names(entries: tuple[FeedEntry, ...]) -> list[str]:
     return [key.elements()[0] for one in entries for key, _ in one.names or ()]
 
 
-def test_every_commit_is_read_once_in_order(world: World) -> None:
+def test_every_commit_is_read_once_in_order(world: FedEntities) -> None:
     world.create(*(f"t{number}" for number in range(75)))
     for limit in (1, 7, 100):
         found: list[FeedEntry] = []
@@ -88,7 +88,7 @@ def test_every_commit_is_read_once_in_order(world: World) -> None:
     assert names(world.feed.read(cursor).entries) == ["later"]
 
 
-def test_an_entry_has_what_was_changed(world: World) -> None:
+def test_an_entry_has_what_was_changed(world: FedEntities) -> None:
     ref = world.names.create("a", Entity(name="a"))
     world.names.remove("a")
     first, second = world.feed.read(world.start).entries
@@ -98,7 +98,7 @@ def test_an_entry_has_what_was_changed(world: World) -> None:
     assert first.created_at <= second.created_at
 
 
-def test_who_follows_closely_reads_little(world: World) -> None:
+def test_who_follows_closely_reads_little(world: FedEntities) -> None:
     world.create(*(f"t{number}" for number in range(200)))
     cursor = world.feed.now()
     world.create("new")
@@ -108,7 +108,7 @@ def test_who_follows_closely_reads_little(world: World) -> None:
     assert len(world.backend.calls) <= 4
 
 
-def test_who_is_far_behind_reads_about_as_much_as_there_is(world: World) -> None:
+def test_who_is_far_behind_reads_about_as_much_as_there_is(world: FedEntities) -> None:
     """Each page in another process: all went back from the newest commit, which is quadratic in the distance."""
     world.create(*(f"t{number}" for number in range(600)))
     for limit in (5, 25):
@@ -126,7 +126,7 @@ def test_who_is_far_behind_reads_about_as_much_as_there_is(world: World) -> None
         assert len(world.backend.calls) <= 8 * pages + 600 / 20
 
 
-def test_who_is_far_behind_follows_over_a_reset(world: World) -> None:
+def test_who_is_far_behind_follows_over_a_reset(world: FedEntities) -> None:
     world.create(*(f"t{number}" for number in range(100)))
     page = world.feed.read(world.start, limit=10)
     kept = world.store.current_reference("main").heads[19]
@@ -139,7 +139,7 @@ def test_who_is_far_behind_follows_over_a_reset(world: World) -> None:
     assert names(tuple(found)) == [*(f"t{number}" for number in range(81)), "after"]
 
 
-def test_the_log_is_kept_as_long_as_the_policy_says(world: World) -> None:
+def test_the_log_is_kept_as_long_as_the_policy_says(world: FedEntities) -> None:
     world.create(*(f"t{number}" for number in range(60)))
     world.sweep(log_kept=10_000.0)
     assert len(world.feed.read(world.start).entries) == 60
@@ -155,11 +155,11 @@ def test_the_log_is_kept_as_long_as_the_policy_says(world: World) -> None:
     assert names(found) == [f"t{number}" for number in range(41, 60)]
 
 
-def heads_of(world: World) -> dict[int, int]:
+def heads_of(world: FedEntities) -> dict[int, int]:
     return {one.value.seq: one.key.id for one in world.names._committer.log()}
 
 
-def test_a_log_of_which_a_part_is_old_ends_there(world: World) -> None:
+def test_a_log_of_which_a_part_is_old_ends_there(world: FedEntities) -> None:
     world.create(*(f"old{number}" for number in range(30)))
     between = world.feed.now()
     world.clock.advance(5_000)
@@ -172,7 +172,7 @@ def test_a_log_of_which_a_part_is_old_ends_there(world: World) -> None:
     assert names(feed.read(between).entries) == [f"new{number}" for number in range(30)]
 
 
-def test_a_reset_reference_is_noticed(world: World) -> None:
+def test_a_reset_reference_is_noticed(world: FedEntities) -> None:
     world.create("a", "b", "c")
     first = world.feed.read(world.start, limit=1).cursor
     last = world.feed.now()
@@ -185,7 +185,7 @@ def test_a_reset_reference_is_noticed(world: World) -> None:
         feed.read(last)
 
 
-def test_a_reference_made_anew_is_noticed(world: World) -> None:
+def test_a_reference_made_anew_is_noticed(world: FedEntities) -> None:
     world.create("a")
     cursor = world.feed.now()
     world.backend.delete_reference(world.store.reference_key("main"))
@@ -196,12 +196,12 @@ def test_a_reference_made_anew_is_noticed(world: World) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "e30", "WzEsMiwzLDRd", "WzEsMiwtM10", "WzEsMix0cnVlXQ", "é"])
-def test_an_altered_cursor_is_refused(world: World, cursor: str) -> None:
+def test_an_altered_cursor_is_refused(world: FedEntities, cursor: str) -> None:
     with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
         world.feed.read(cursor)
 
 
-def test_a_commit_of_very_many_names_says_so(world: World) -> None:
+def test_a_commit_of_very_many_names_says_so(world: FedEntities) -> None:
     def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
         entities = EntityChanges(attempt)
         ref = entities.put(IndexKey.of("x"), Entity(name="x"))
@@ -214,7 +214,7 @@ def test_a_commit_of_very_many_names_says_so(world: World) -> None:
     assert entry.names is None
 
 
-def test_followers_among_random_commits_of_several_processes(world: World) -> None:
+def test_followers_among_random_commits_of_several_processes(world: FedEntities) -> None:
     draw = random.Random(3)
     processes = [world.process() for _ in range(3)]
     cursor, seen = world.start, []

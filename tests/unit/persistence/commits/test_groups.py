@@ -16,13 +16,13 @@ from tests.unit.persistence.builders import (
     add,
     put,
 )
-from tests.unit.persistence.commits.commit_world import DOWN, UNCONTENDED, Refusal, World
+from tests.unit.persistence.commits.commit_world import DOWN, UNCONTENDED, CommitWorld, Refusal
 
 
 class Gate:
     """Holds the first swap until as many commits as wanted wait behind it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CommitWorld) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
         world.backend.meanwhile["replace_reference"] = [self._hold]
 
@@ -38,11 +38,11 @@ def queued(committer: Committer[Head], count: int) -> None:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> CommitWorld:
+    return CommitWorld()
 
 
-def test_synchronizing_locally_groups_concurrent_commits_into_one_swap(world: World) -> None:
+def test_synchronizing_locally_groups_concurrent_commits_into_one_swap(world: CommitWorld) -> None:
     world.committer.commit(put("start", 0))
     world.calls()
     gate = Gate(world)
@@ -61,7 +61,7 @@ def test_synchronizing_locally_groups_concurrent_commits_into_one_swap(world: Wo
     assert world.numbers() == {"start": 0, "n": 20}
 
 
-def test_each_commit_of_a_group_has_a_separate_outcome(world: World) -> None:
+def test_each_commit_of_a_group_has_a_separate_outcome(world: CommitWorld) -> None:
     world.committer.commit(put("start", 0))
 
     def refuse(attempt: CommitAttempt[Head]) -> Changed[Head, int]:
@@ -99,7 +99,7 @@ def test_each_commit_of_a_group_has_a_separate_outcome(world: World) -> None:
     assert len(world.backend.stored_ids("entity")) == 4
 
 
-def test_a_group_that_loses_is_decided_again_on_the_new_head(world: World) -> None:
+def test_a_group_that_loses_is_decided_again_on_the_new_head(world: CommitWorld) -> None:
     world.committer.commit(put("start", 0))
 
     def only_without_rival(attempt: CommitAttempt[Head]) -> Changed[Head, str]:
@@ -124,7 +124,7 @@ def test_a_group_that_loses_is_decided_again_on_the_new_head(world: World) -> No
     assert world.backend.stored_ids("entity") >= world.reachable()
 
 
-def test_a_store_failure_fails_the_whole_group_and_the_next_group_commits(world: World) -> None:
+def test_a_store_failure_fails_the_whole_group_and_the_next_group_commits(world: CommitWorld) -> None:
     world.committer.commit(put("start", 0))
     gate = Gate(world)
     world.backend.fail_before["replace_reference"] = [None, DOWN]
@@ -143,7 +143,7 @@ def test_a_store_failure_fails_the_whole_group_and_the_next_group_commits(world:
 
 
 def test_groups_hold_at_most_their_size() -> None:
-    world = World()
+    world = CommitWorld()
     committer = world.process(group_size=3)[1]
     committer.commit(put("start", 0))
     world.calls()
@@ -159,7 +159,7 @@ def test_groups_hold_at_most_their_size() -> None:
 
 
 def test_without_grouping_threads_race_and_all_succeed() -> None:
-    world = World()
+    world = CommitWorld()
     committer = world.process(group_size=1, retry=CommitRetries(tries=500, seconds=1e9))[1]
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda _: committer.commit(add("n")), range(60)))
@@ -167,7 +167,7 @@ def test_without_grouping_threads_race_and_all_succeed() -> None:
     assert len(list(committer.log())) == 60
 
 
-def test_the_head_is_sealed_once_for_a_group(world: World) -> None:
+def test_the_head_is_sealed_once_for_a_group(world: CommitWorld) -> None:
     sealed: list[int] = []
 
     def seal(head: Head, attempt: CommitAttempt[Head]) -> Head:

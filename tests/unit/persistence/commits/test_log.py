@@ -9,15 +9,15 @@ from tests.unit.persistence.builders import (
     Head,
     put,
 )
-from tests.unit.persistence.commits.commit_world import World
+from tests.unit.persistence.commits.commit_world import CommitWorld
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> CommitWorld:
+    return CommitWorld()
 
 
-def test_commit_logs_and_offsets(world: World) -> None:
+def test_commit_logs_and_offsets(world: CommitWorld) -> None:
     ids = [world.committer.commit(put("a", number)).commit_id for number in range(3 * TAIL + 5)]
     store, cold = world.process()
     world.calls()
@@ -28,7 +28,7 @@ def test_commit_logs_and_offsets(world: World) -> None:
     assert list(read_log(store, None, Head)) == []
 
 
-def test_commit_log_short_tail(world: World) -> None:
+def test_commit_log_short_tail(world: CommitWorld) -> None:
     """Heads that name fewer ancestors than usual, as another release may write them."""
     store = world.store
     ids: list[int] = []
@@ -39,7 +39,7 @@ def test_commit_log_short_tail(world: World) -> None:
     assert [one.key.id for one in read_log(cold, ids[-1], Head)] == ids[::-1]
 
 
-def test_commit_log_ends_where_maintenance_removed_the_rest(world: World) -> None:
+def test_commit_log_ends_where_maintenance_removed_the_rest(world: CommitWorld) -> None:
     ids = [world.committer.commit(put("a", number)).commit_id or 0 for number in range(10)]
     world.store.delete([ObjectRef("head", id_) for id_ in ids[:4]])
     store, cold = world.process()

@@ -20,7 +20,7 @@ from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectType, ObjectTypes
 from tests.kit.clocks import MicrosecondClock
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, Head, put, store_on
-from tests.unit.persistence.commits.commit_world import World
+from tests.unit.persistence.commits.commit_world import CommitWorld
 
 POLICY = IndexPolicy(min_embedded=200, max_embedded=2_000, stripe=1_000)
 NAME = IndexKey.of("ns", "t")
@@ -158,7 +158,7 @@ class Frozen:
     """A commit that loses its first swap, while `meanwhile` happens to its process."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = CommitWorld()
         self.monotonic = MicrosecondClock()
         self.world.committer.commit(put("a", 1))
 

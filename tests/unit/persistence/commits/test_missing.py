@@ -11,20 +11,20 @@ from delegation.persistence.objects.objects import ObjectRef
 from tests.kit.clocks import MicrosecondClock
 from tests.kit.errors import coded
 from tests.unit.persistence.builders import Entity, store_on
-from tests.unit.persistence.commits.test_entities import World, changing
+from tests.unit.persistence.commits.test_entities import IndexedEntities, changing
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> IndexedEntities:
+    return IndexedEntities()
 
 
-def swept(world: World, ref: ObjectRef) -> None:
+def swept(world: IndexedEntities, ref: ObjectRef) -> None:
     """Delete an object as a sweep of another process does: the caches of this one keep what they have."""
     world.backend.delete_many([ref.locator("r", "c")])
 
 
-def test_a_listing_older_than_the_grace_in_a_warm_process_ends_in_an_error(world: World) -> None:
+def test_a_listing_older_than_the_grace_in_a_warm_process_ends_in_an_error(world: IndexedEntities) -> None:
     listing, writing = world.directory(), world.directory()
     for number in range(6):
         writing.create(f"e{number}", Entity(name=f"e{number}"))
@@ -41,7 +41,7 @@ def test_a_listing_older_than_the_grace_in_a_warm_process_ends_in_an_error(world
         listing.page(limit=4, token=first.next_token)
 
 
-def test_a_missing_object_is_reported_the_same_way_and_can_be_removed(world: World) -> None:
+def test_a_missing_object_is_reported_the_same_way_and_can_be_removed(world: IndexedEntities) -> None:
     directory = world.directory()
     directory.create("kept", Entity(name="kept"))
     swept(world, directory.create("lost", Entity(name="lost")))
@@ -64,7 +64,7 @@ def test_a_missing_object_is_reported_the_same_way_and_can_be_removed(world: Wor
     assert fresh.get("lost").value.name == "found"
 
 
-def test_a_blind_put_on_a_swept_head_reads_the_current_one(world: World) -> None:
+def test_a_blind_put_on_a_swept_head_reads_the_current_one(world: IndexedEntities) -> None:
     world.committer.commit(changing(**{f"t{number}": number for number in range(40)}))
     victim, other = (world.committer_of(world.store_of("r", "c")) for _ in range(2))
     assert victim.head() is not None
@@ -85,7 +85,7 @@ def test_a_blind_put_on_a_swept_head_reads_the_current_one(world: World) -> None
     assert set(world.content()) >= {"t1", "t39"}
 
 
-def test_a_slow_read_of_a_reference_does_not_replace_a_newer_one(world: World) -> None:
+def test_a_slow_read_of_a_reference_does_not_replace_a_newer_one(world: IndexedEntities) -> None:
     clock = MicrosecondClock()
     store = store_on(world.backend, clock, references_cached_for=5.0)
     first = store.current_reference("main")
@@ -105,7 +105,7 @@ def test_a_slow_read_of_a_reference_does_not_replace_a_newer_one(world: World) -
     assert store.reference("main") == newer
 
 
-def test_a_missing_reference_is_remembered_for_a_while(world: World) -> None:
+def test_a_missing_reference_is_remembered_for_a_while(world: IndexedEntities) -> None:
     clock = MicrosecondClock()
     store = store_on(world.backend, clock, references_cached_for=5.0)
     world.backend.calls.clear()

@@ -10,7 +10,7 @@ from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries
 from delegation.persistence.errors import CommitContended, CommitUnknown
 from tests.unit.persistence.builders import Head, add, put
-from tests.unit.persistence.commits.commit_world import DOWN, LOST, World, times
+from tests.unit.persistence.commits.commit_world import DOWN, LOST, CommitWorld, times
 from tests.unit.persistence.commits.test_groups import Gate, queued
 
 GATEWAY = 29.0
@@ -18,8 +18,8 @@ GATEWAY = 29.0
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> CommitWorld:
+    return CommitWorld()
 
 
 def unencodable(attempt: CommitAttempt[Head]) -> Changed[Head, None]:
@@ -27,7 +27,7 @@ def unencodable(attempt: CommitAttempt[Head]) -> Changed[Head, None]:
 
 
 @pytest.mark.parametrize("how", ["operation", "head"])
-def test_what_one_member_cannot_encode_fails_that_member_only(world: World, how: str) -> None:
+def test_what_one_member_cannot_encode_fails_that_member_only(world: CommitWorld, how: str) -> None:
     world.committer.commit(put("start", 0))
     gate = Gate(world)
     with ThreadPoolExecutor(8) as pool:
@@ -49,7 +49,7 @@ def test_what_one_member_cannot_encode_fails_that_member_only(world: World, how:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_an_odd_exception_of_the_swap_is_resolved_by_reading(world: World, applied: bool) -> None:
+def test_an_odd_exception_of_the_swap_is_resolved_by_reading(world: CommitWorld, applied: bool) -> None:
     world.committer.commit(add("a"))
     faults = world.backend.fail_after if applied else world.backend.fail_before
     faults["replace_reference"] = [ValueError("the answer has no body")]
@@ -59,7 +59,7 @@ def test_an_odd_exception_of_the_swap_is_resolved_by_reading(world: World, appli
 
 
 @pytest.mark.parametrize("fault", [DOWN, ValueError("odd")])
-def test_a_swap_whose_log_cannot_be_read_is_unknown_and_deletes_nothing(world: World, fault: Exception) -> None:
+def test_a_swap_whose_log_cannot_be_read_is_unknown_and_deletes_nothing(world: CommitWorld, fault: Exception) -> None:
     world.committer.commit(add("a"))
     rival = world.process()[1]
 
@@ -78,7 +78,7 @@ def test_a_swap_whose_log_cannot_be_read_is_unknown_and_deletes_nothing(world: W
     assert world.reachable() <= world.backend.stored_ids("entity")
 
 
-def test_the_neighbours_of_a_thread_that_was_stopped_in_the_swap_get_commit_unknown(world: World) -> None:
+def test_the_neighbours_of_a_thread_that_was_stopped_in_the_swap_get_commit_unknown(world: CommitWorld) -> None:
     world.committer.commit(put("start", 0))
     gate = Gate(world)
     world.backend.fail_after["replace_reference"] = [None, KeyboardInterrupt()]
@@ -96,7 +96,7 @@ def test_the_neighbours_of_a_thread_that_was_stopped_in_the_swap_get_commit_unkn
     assert world.numbers() == {"start": 0, "n": 4}
 
 
-def test_a_commit_ends_before_a_gateway_times_out_even_after_a_wait_in_its_group(world: World) -> None:
+def test_a_commit_ends_before_a_gateway_times_out_even_after_a_wait_in_its_group(world: CommitWorld) -> None:
     retry = CommitRetries(tries=100_000)
     committer = world.process(retry=retry)[1]
     committer.commit(put("start", 0))

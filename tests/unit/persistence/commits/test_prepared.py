@@ -27,7 +27,7 @@ NAME = IndexKey.of("a")
 Change = Callable[[CommitAttempt[EntityHead]], Changed[EntityHead, None]]
 
 
-class World:
+class NamedEntities:
     """A catalog of named entities under maintenance."""
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ def linking(key: IndexKey, handle: PreparedHandle | ObjectRef | None) -> Change:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> NamedEntities:
+    return NamedEntities()
 
 
 @pytest.mark.parametrize("while_writing", [0, 1, 2])
@@ -99,7 +99,7 @@ def world() -> World:
 @pytest.mark.parametrize("commits", [0, 30])
 @pytest.mark.parametrize("during", [0, 1, 2])
 def test_what_is_acknowledged_is_there(
-    world: World, while_writing: int, before: int, commits: int, during: int
+    world: NamedEntities, while_writing: int, before: int, commits: int, during: int
 ) -> None:
     """Issue 32, line 7: linked after two sweeps, it was acknowledged and loaded as None."""
     world.sweep()
@@ -121,14 +121,14 @@ def test_what_is_acknowledged_is_there(
     assert world.named() == Entity(name="prepared", number=7)
 
 
-def test_what_two_sweeps_may_have_deleted_is_refused(world: World) -> None:
+def test_what_two_sweeps_may_have_deleted_is_refused(world: NamedEntities) -> None:
     [handle] = world.committer.prepare([Entity(name="prepared")])
     world.sweep(2)
     with pytest.raises(PreparedExpired, match="prepare it anew"):
         world.committer.commit(linking(NAME, handle))
 
 
-def test_a_lost_answer_and_a_sweep_leave_one_commit(world: World) -> None:
+def test_a_lost_answer_and_a_sweep_leave_one_commit(world: NamedEntities) -> None:
     [handle] = world.committer.prepare([Entity(name="prepared")])
     world.backend.fail_after["replace_reference"] = [LOST]
     world.backend.meanwhile["read_reference"] = [lambda: world.sweep(2)]
@@ -136,7 +136,7 @@ def test_a_lost_answer_and_a_sweep_leave_one_commit(world: World) -> None:
     assert world.named() == Entity(name="prepared")
 
 
-def test_what_is_prepared_belongs_to_its_reference(world: World) -> None:
+def test_what_is_prepared_belongs_to_its_reference(world: NamedEntities) -> None:
     [handle] = world.committer.prepare([Entity(name="prepared")])
     world.store.create_reference("other")
     with pytest.raises(ValueError, match="not for this reference"):
@@ -149,13 +149,13 @@ def test_what_is_prepared_belongs_to_its_reference(world: World) -> None:
         committer.commit(linking(NAME, handle))
 
 
-def test_what_is_not_used_is_swept(world: World) -> None:
+def test_what_is_not_used_is_swept(world: NamedEntities) -> None:
     handles = world.committer.prepare([Entity(name="a"), Entity(name="b")])
     world.sweep(2)
     assert not {one.ref.id for one in handles} & world.backend.stored_ids(ENTITY.name)
 
 
-def test_what_cannot_be_stored_is_not_prepared(world: World) -> None:
+def test_what_cannot_be_stored_is_not_prepared(world: NamedEntities) -> None:
     before = world.backend.stored_ids(ENTITY.name)
     with pytest.raises(ValueNotStorable):
         world.committer.prepare([Entity(name="good"), Entity(name="\ud800")])
@@ -163,7 +163,7 @@ def test_what_cannot_be_stored_is_not_prepared(world: World) -> None:
 
 
 @pytest.mark.parametrize("sweeps", [0, 1, 2, 3])
-def test_an_object_that_nothing_names_is_not_linked(world: World, sweeps: int) -> None:
+def test_an_object_that_nothing_names_is_not_linked(world: NamedEntities, sweeps: int) -> None:
     """Issue 32, line 7: written by a store, not by an attempt, it was linked, acknowledged, and loaded as None."""
     [ref] = world.store.write([Entity(name="bare")])
     world.sweep(sweeps)
@@ -173,7 +173,7 @@ def test_an_object_that_nothing_names_is_not_linked(world: World, sweeps: int) -
 
 
 @pytest.mark.parametrize("removed", [False, True])
-def test_an_object_from_another_head_is_linked_while_the_head_names_it(world: World, *, removed: bool) -> None:
+def test_an_object_from_another_head_is_linked_while_the_head_names_it(world: NamedEntities, *, removed: bool) -> None:
     """A ref that was read long ago, of an entity that may have been removed since."""
     key = IndexKey.of("first")
     head = world.committer.head()

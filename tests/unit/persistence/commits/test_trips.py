@@ -1,11 +1,11 @@
 """The round trips of cold and contended commits whose head is small, and of names of realms and catalogs."""
 
 from tests.unit.persistence.builders import put
-from tests.unit.persistence.commits.commit_world import UNCONTENDED, World
+from tests.unit.persistence.commits.commit_world import UNCONTENDED, CommitWorld
 
 
 def test_a_cold_process_reads_a_small_head_with_its_reference() -> None:
-    world = World()
+    world = CommitWorld()
     world.committer.commit(put("a", 1))
     cold = world.process()[1]
     world.calls()
@@ -15,7 +15,7 @@ def test_a_cold_process_reads_a_small_head_with_its_reference() -> None:
 
 
 def test_a_lost_attempt_with_a_small_head_costs_two_round_trips() -> None:
-    world = World()
+    world = CommitWorld()
     world.committer.commit(put("a", 1))
     world.process()[1].commit(put("b", 2))
     world.calls()

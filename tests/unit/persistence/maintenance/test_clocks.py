@@ -23,7 +23,7 @@ YEAR = 365 * 24 * HOUR
 GRACE = 24 * HOUR
 
 
-class World:
+class SkewedHosts:
     """A database with the right time, a writer and a maintenance host whose wall clocks are some seconds off."""
 
     def __init__(self, writer: float = 0, keeper: float = 0) -> None:
@@ -94,7 +94,7 @@ class World:
 
 @pytest.mark.parametrize(("writer", "keeper"), [(-25 * HOUR, 0.0), (0.0, 25 * HOUR)], ids=["writer", "host"])
 def test_a_head_acknowledged_while_a_run_scans_is_kept(writer: float, keeper: float) -> None:
-    world = World(writer, keeper)
+    world = SkewedHosts(writer, keeper)
     numbers = itertools.count()
     for _ in range(3):
         world.put(f"n{next(numbers)}")
@@ -106,7 +106,7 @@ def test_a_head_acknowledged_while_a_run_scans_is_kept(writer: float, keeper: fl
 
 
 def test_one_commit_with_a_clock_a_year_ahead_does_not_keep_later_heads() -> None:
-    world = World()
+    world = SkewedHosts()
     ahead = world.start(YEAR).realms().open("acme", "sales")
     world.committer, right = Committer(ahead, "main", EntityHead, seal=seal(IndexPolicy())), world.committer
     world.put("ahead")
@@ -120,7 +120,7 @@ def test_one_commit_with_a_clock_a_year_ahead_does_not_keep_later_heads() -> Non
 
 
 def test_a_run_lost_on_a_host_a_year_ahead_is_taken_over_in_time() -> None:
-    world = World()
+    world = SkewedHosts()
     world.put("n")
 
     class Killed(BaseException):
@@ -138,7 +138,7 @@ def test_a_run_lost_on_a_host_a_year_ahead_is_taken_over_in_time() -> None:
 
 
 def test_a_host_a_year_ahead_does_not_take_over_a_running_one() -> None:
-    world = World()
+    world = SkewedHosts()
     world.put("n")
     met: list[str] = []
 
@@ -153,7 +153,7 @@ def test_a_host_a_year_ahead_does_not_take_over_a_running_one() -> None:
 
 
 def test_an_object_is_deleted_by_the_second_of_two_runs_a_grace_apart() -> None:
-    world = World()
+    world = SkewedHosts()
     world.put("n")
     world.clock.advance(10 * GRACE)
     [garbage] = world.store.write([Entity(name="garbage")])
@@ -168,7 +168,7 @@ def test_an_object_is_deleted_by_the_second_of_two_runs_a_grace_apart() -> None:
 
 
 def test_a_head_that_a_listing_began_on_is_kept_for_a_grace_by_a_writer_behind() -> None:
-    world = World(writer=-25 * HOUR)
+    world = SkewedHosts(writer=-25 * HOUR)
     for number in range(30):
         world.put("n", str(number))
     for _ in range(4):
@@ -186,7 +186,7 @@ def test_a_head_that_a_listing_began_on_is_kept_for_a_grace_by_a_writer_behind()
 @pytest.mark.parametrize("off", [-YEAR, YEAR], ids=["a year behind", "a year ahead"])
 @pytest.mark.parametrize("whose", ["writer", "maintenance"])
 def test_a_clock_one_year_off_loses_nothing_and_keeps_nothing(whose: str, off: float) -> None:
-    world = World(**{"writer" if whose == "writer" else "keeper": off})
+    world = SkewedHosts(**{"writer" if whose == "writer" else "keeper": off})
     numbers = itertools.count()
     expected: dict[str, str] = {}
 

@@ -47,7 +47,7 @@ FOLDER = ObjectType("folder", Folder, links=folder_links)
 TYPES = ObjectTypes([ENTITY, HEAD, COUNTER, FOLDER, *MAINTENANCE_TYPES])
 
 
-class World:
+class MaintainedCatalog:
     def __init__(self, **policy: Any) -> None:
         self.backend = CountingBackend()
         self.clock = MicrosecondClock()
@@ -83,8 +83,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> MaintainedCatalog:
+    return MaintainedCatalog()
 
 
 def stop_after(steps: int) -> Callable[[], bool]:
@@ -92,12 +92,12 @@ def stop_after(steps: int) -> Callable[[], bool]:
     return lambda: next(calls) > steps
 
 
-def test_an_empty_store(world: World) -> None:
+def test_an_empty_store(world: MaintainedCatalog) -> None:
     report = world.run()
     assert report == RealmSweepReport(complete=True, references=1, scanned=report.scanned, young=report.young)
 
 
-def test_objects_that_no_head_names_are_deleted_a_grace_period_after_a_run_found_them(world: World) -> None:
+def test_objects_that_no_head_names_are_deleted_a_grace_period_after_a_run_found_them(world: MaintainedCatalog) -> None:
     kept = world.committer.commit(put("a", 1)).result
     [garbage] = world.store.write([Entity(name="garbage")])
     world.clock.advance(10 * GRACE)
@@ -115,7 +115,7 @@ def test_objects_that_no_head_names_are_deleted_a_grace_period_after_a_run_found
     assert world.committer.commit(put("b", 1)).result.id in world.ids()
 
 
-def test_what_one_run_found_unneeded_is_kept_if_a_head_names_it_in_the_next(world: World) -> None:
+def test_what_one_run_found_unneeded_is_kept_if_a_head_names_it_in_the_next(world: MaintainedCatalog) -> None:
     """An id kept outside of a head for less than a grace period may be committed."""
     [late] = world.store.write([Entity(name="late", number=7)])
     assert world.run().young == 1
@@ -125,7 +125,7 @@ def test_what_one_run_found_unneeded_is_kept_if_a_head_names_it_in_the_next(worl
     assert late.id in world.ids()
 
 
-def test_heads_that_are_no_longer_recent_are_deleted_with_what_only_they_name(world: World) -> None:
+def test_heads_that_are_no_longer_recent_are_deleted_with_what_only_they_name(world: MaintainedCatalog) -> None:
     old = world.committer.commit(put("a", 1)).result
     for _ in range(25):
         new = world.committer.commit(put("a", 2)).result
@@ -139,7 +139,7 @@ def test_heads_that_are_no_longer_recent_are_deleted_with_what_only_they_name(wo
     assert new.id in world.ids()
 
 
-def test_a_head_is_kept_for_a_grace_period_after_it_was_replaced(world: World) -> None:
+def test_a_head_is_kept_for_a_grace_period_after_it_was_replaced(world: MaintainedCatalog) -> None:
     """A listing may have begun on it just before the next commits were made, and before a run."""
     for turn in range(3):
         listed = world.committer.commit(put("a", turn))
@@ -153,7 +153,7 @@ def test_a_head_is_kept_for_a_grace_period_after_it_was_replaced(world: World) -
         world.clock.advance(3)
 
 
-def test_links_are_followed(world: World) -> None:
+def test_links_are_followed(world: MaintainedCatalog) -> None:
     leaf, lost = world.store.write([Entity(name="leaf"), Entity(name="lost")])
     [inner] = world.store.write([Folder(members=(leaf,))])
     [outer] = world.store.write([Folder(members=(inner, inner))])
@@ -169,7 +169,7 @@ def test_links_are_followed(world: World) -> None:
     assert cycle.id not in world.ids("folder")
 
 
-def test_updateable_and_unknown_objects_are_not_swept(world: World) -> None:
+def test_updateable_and_unknown_objects_are_not_swept(world: MaintainedCatalog) -> None:
     world.store.updateables.insert(ObjectKey("r", "c", "counter", 5), Counter())
     foreign = StoredObject(ObjectKey("r", "c", "foreign", 9), cbor2.dumps({"a": 1}), 1)
     world.backend.put_many([foreign])
@@ -179,7 +179,7 @@ def test_updateable_and_unknown_objects_are_not_swept(world: World) -> None:
     assert world.ids("foreign") == {9}
 
 
-def test_every_realm_and_catalog_is_swept_and_equal_ids_are_kept_apart(world: World) -> None:
+def test_every_realm_and_catalog_is_swept_and_equal_ids_are_kept_apart(world: MaintainedCatalog) -> None:
     kept = world.committer.commit(put("a", 1)).result
     elsewhere = [
         StoredObject(ObjectKey(realm, catalog, "entity", kept.id), cbor2.dumps({"name": "x"}), 1)
@@ -191,7 +191,7 @@ def test_every_realm_and_catalog_is_swept_and_equal_ids_are_kept_apart(world: Wo
 
 
 @pytest.mark.parametrize("linked", ["foreign", "newer", "missing"])
-def test_a_run_refuses_when_links_cannot_be_followed(world: World, linked: str) -> None:
+def test_a_run_refuses_when_links_cannot_be_followed(world: MaintainedCatalog, linked: str) -> None:
     """Nothing is deleted if an object was written by a newer release in a rolling upgrade, or is missing."""
     [garbage] = world.store.write([Entity(name="garbage")])
     ref = ObjectRef("foreign" if linked == "foreign" else "folder", 7_000)
@@ -204,14 +204,14 @@ def test_a_run_refuses_when_links_cannot_be_followed(world: World, linked: str) 
     world.maintenance().task.start()
 
 
-def test_a_missing_head_refuses_the_run(world: World) -> None:
+def test_a_missing_head_refuses_the_run(world: MaintainedCatalog) -> None:
     done = world.committer.commit(put("a", 1))
     world.backend.delete_many([Locator(ObjectKey("r", "c", "head", done.commit_id or 0))])
     assert str(done.commit_id) in dict(world.sweep().refused)["r"]
     assert done.result.id in world.ids()
 
 
-def test_a_stopped_run_is_continued(world: World) -> None:
+def test_a_stopped_run_is_continued(world: MaintainedCatalog) -> None:
     for number in range(10):
         world.committer.commit(put(f"n{number}", number))
     world.store.write([Entity(name="garbage") for _ in range(20)])
@@ -233,7 +233,7 @@ def test_a_stopped_run_is_continued(world: World) -> None:
     assert world.ids(MARKS_TYPE.name) == set()
 
 
-def test_a_run_stopped_long_ago_is_continued(world: World) -> None:
+def test_a_run_stopped_long_ago_is_continued(world: MaintainedCatalog) -> None:
     """What was written meanwhile was not scanned, so it is not deleted."""
     world.committer.commit(put("a", 1))
     [old] = world.store.write([Entity(name="garbage")])
@@ -248,7 +248,7 @@ def test_a_run_stopped_long_ago_is_continued(world: World) -> None:
     assert {new.id, newest.id} <= world.ids()
 
 
-def test_a_run_whose_chunks_are_gone_begins_anew_and_deletes_nothing_too_early(world: World) -> None:
+def test_a_run_whose_chunks_are_gone_begins_anew_and_deletes_nothing_too_early(world: MaintainedCatalog) -> None:
     world.store.write([Entity(name="garbage")])
     world.run()
     world.clock.advance(GRACE + 2)
@@ -260,7 +260,7 @@ def test_a_run_whose_chunks_are_gone_begins_anew_and_deletes_nothing_too_early(w
     assert world.ids() == set()
 
 
-def test_a_state_that_another_release_left_is_not_used(world: World) -> None:
+def test_a_state_that_another_release_left_is_not_used(world: MaintainedCatalog) -> None:
     """The last release's state has other fields; a newer one's may have more. Both begin anew."""
     world.store.write([Entity(name="garbage")])
     for state in ({"expected": 7}, {"two-runs": {"later": 1}}, {"two-runs": {"unneeded": "x"}}):
@@ -269,7 +269,7 @@ def test_a_state_that_another_release_left_is_not_used(world: World) -> None:
         world.clock.advance(GRACE + 2)
 
 
-def test_one_run_at_a_time(world: World) -> None:
+def test_one_run_at_a_time(world: MaintainedCatalog) -> None:
     world.committer.commit(put("a", 1))
     met: list[str] = []
 
@@ -283,7 +283,7 @@ def test_one_run_at_a_time(world: World) -> None:
     assert met
 
 
-def test_a_commit_prepared_before_the_reference_was_marked_writes_its_objects_again(world: World) -> None:
+def test_a_commit_prepared_before_the_reference_was_marked_writes_its_objects_again(world: MaintainedCatalog) -> None:
     """It is frozen before its swap for longer than the grace period: its objects are swept and written again."""
     world.committer.commit(put("a", 1))
 
@@ -301,7 +301,7 @@ def test_a_commit_prepared_before_the_reference_was_marked_writes_its_objects_ag
     assert [one.value.number for one in found if isinstance(one and one.value, Entity)] == [1, 2]
 
 
-def test_a_reset_to_a_recent_head_is_possible_after_a_sweep(world: World) -> None:
+def test_a_reset_to_a_recent_head_is_possible_after_a_sweep(world: MaintainedCatalog) -> None:
     first = world.committer.commit(put("a", 1))
     for number in range(5):
         world.committer.commit(put("a", number + 2))

@@ -45,7 +45,7 @@ def types() -> ObjectTypes:
     return ObjectTypes([*OWN_TYPES, ENTITY, HEAD, ObjectType("album", Album, links=album_links)])
 
 
-class World:
+class RollingUpgrade:
     def __init__(self) -> None:
         self.clock = MicrosecondClock()
         self.backend = CountingBackend()
@@ -81,7 +81,7 @@ NESTED = [
 
 @pytest.mark.parametrize("fields", NESTED, ids=["a field", "a list", "a map of lists"])
 def test_what_a_newer_release_linked_in_a_nested_model_is_not_swept(fields: dict[str, Any]) -> None:
-    world = World()
+    world = RollingUpgrade()
     [cover] = world.store.write([Entity(name="cover")])
     world.commit(world.store_newer("album", fields))
     assert world.sweep() == 0
@@ -91,7 +91,7 @@ def test_what_a_newer_release_linked_in_a_nested_model_is_not_swept(fields: dict
 @pytest.mark.parametrize("name", json.loads(NEWER.read_text()))
 def test_golden_items_of_a_newer_release_keep_their_realm_unswept(name: str) -> None:
     golden = json.loads(NEWER.read_text())[name]
-    world = World()
+    world = RollingUpgrade()
     [linked] = world.store.write([Entity(name="linked")])
     key = ObjectKey("r", "c", golden["type"], 7_000_000)
     world.backend.put_many([StoredObject(key, bytes.fromhex(golden["cbor"]), 1)])

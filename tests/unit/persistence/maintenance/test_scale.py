@@ -21,7 +21,7 @@ GRACE = 1_000.0
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY, HEAD, FOLDER])
 
 
-class World:
+class CatalogOfManyTables:
     def __init__(self) -> None:
         self.clock = MicrosecondClock()
         self.backend = CountingBackend()
@@ -59,7 +59,7 @@ def after_steps(steps: int) -> Callable[[], bool]:
 
 
 def test_a_run_stopped_inside_a_reference_continues_there() -> None:
-    world = World()
+    world = CatalogOfManyTables()
     world.fill(world.store, 1_000)
     reads = 0
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_a_run_stopped_inside_a_reference_continues_there() -> None:
 
 
 def test_a_realm_that_refuses_is_reported_and_the_others_are_swept() -> None:
-    world = World()
+    world = CatalogOfManyTables()
     stores = [world.store_of(realm, "c") for realm in ("a", "b")]
     for store in stores:
         store.create_reference("main")
@@ -101,7 +101,7 @@ def test_a_realm_that_refuses_is_reported_and_the_others_are_swept() -> None:
     assert [sum(key.realm == realm for key in kept) for realm in ("a", "b")] == [60, 30]
 
 
-def _folders(world: World, store: CatalogStore) -> list[Any]:
+def _folders(world: CatalogOfManyTables, store: CatalogStore) -> list[Any]:
     head = committer_on(store, world.clock).head()
     assert head is not None
     return list(head.value.entities.values())
@@ -109,7 +109,7 @@ def _folders(world: World, store: CatalogStore) -> list[Any]:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_table_is_scanned_in_segments(stopped: bool) -> None:
-    world = World()
+    world = CatalogOfManyTables()
     world.fill(world.store, 200)
     deleted = 0
     for _ in range(2):
@@ -124,7 +124,7 @@ def test_a_table_is_scanned_in_segments(stopped: bool) -> None:
 
 
 def test_what_a_run_remembers_is_stored_in_chunks() -> None:
-    world = World()
+    world = CatalogOfManyTables()
     world.fill(world.store, 300)
     largest = 0
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_what_a_run_remembers_is_stored_in_chunks() -> None:
 
 
 def test_a_refusal_of_the_only_realm_leaves_its_objects() -> None:
-    world = World()
+    world = CatalogOfManyTables()
     world.fill(world.store, 10)
     world.backend.delete_many([Locator(world.store.key(_folders(world, world.store)[0]))])
     before = len(world.backend.stored_ids("entity"))

@@ -36,7 +36,7 @@ POLICY = IndexPolicy(min_embedded=64, max_embedded=128, stripe=160)
 GRACE = 1_000.0
 
 
-class Site:
+class RecordedRelease:
     """A store in memory and one process of the release that is imported."""
 
     def __init__(self, recorded: dict[str, Any] | None = None) -> None:
@@ -115,7 +115,7 @@ class Site:
 
 def record_last() -> dict[str, Any]:
     """Return a store of the last release: a realm with spilled indexes, a dropped catalog, and a stopped run."""
-    site = Site()
+    site = RecordedRelease()
     site.realms.create("acme", {"tier": "gold"})
     for catalog in ("sales", "gone"):
         store = site.realms.create_catalog("acme", catalog, {})
@@ -130,7 +130,7 @@ def record_last() -> dict[str, Any]:
 
 def record_this(last: dict[str, Any]) -> dict[str, Any]:
     """Return that store after this release worked on it, with a stopped run of its own."""
-    site = Site(last)
+    site = RecordedRelease(last)
     site.clock.advance(600)
     site.maintain()
     sales = site.realms.open("acme", "sales")
@@ -150,7 +150,7 @@ def record_this(last: dict[str, Any]) -> dict[str, Any]:
 
 def record_downgrade(this: dict[str, Any]) -> dict[str, Any]:
     """Have the imported release, the last one, work on what this release left; return the store."""
-    site = Site(this)
+    site = RecordedRelease(this)
     for name in ("acme/sales", "acme/more"):
         assert site.content(*name.split("/")) == this["contents"][name]
     for use in (lambda: site.realms.open("fresh", "c"), lambda: site.realms.purge("fresh")):

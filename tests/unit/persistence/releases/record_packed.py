@@ -22,7 +22,7 @@ from delegation.persistence.iceberg.layout import TABLE
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.objects import IcebergMetadata
 from delegation.persistence.index.keys import IndexKey
-from tests.unit.persistence.releases.record import FOLDER, GRACE, POLICY, Site
+from tests.unit.persistence.releases.record import FOLDER, GRACE, POLICY, RecordedRelease
 
 SNAPSHOTS: Final = 70
 KEY: Final = IndexKey.of("ns", "t")
@@ -49,7 +49,7 @@ def document(count: int) -> dict[str, Any]:
     }
 
 
-class PackedSite(Site):
+class PackedSite(RecordedRelease):
     """A store with one table."""
 
     def __init__(self, recorded: dict[str, Any] | None = None) -> None:

@@ -9,7 +9,7 @@ import pytest
 from delegation.persistence.catalogs.process import OWN_TYPES
 from delegation.persistence.index.stripes import STRIPES
 from tests.unit.persistence.releases import last_release
-from tests.unit.persistence.releases.record import GRACE, Site, record_this, recorded
+from tests.unit.persistence.releases.record import GRACE, RecordedRelease, record_this, recorded
 
 ROOMS = {"realm": {"space"}}
 """The fields that this release added to types of the last one, which keeps them when it writes an object back."""
@@ -45,7 +45,7 @@ def shapes(objects: list[list[Any]]) -> dict[str, set[str]]:
 @pytest.mark.parametrize("name", ["last_release", "after_downgrade"])
 def test_this_release_works_on_a_store_that_the_last_one_left(name: str) -> None:
     store = recorded(name)
-    site = Site(store)
+    site = RecordedRelease(store)
     assert site.content("acme", "sales") == store["sales"]
     for _ in range(3):
         while not site.maintain().complete:

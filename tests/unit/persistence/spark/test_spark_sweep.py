@@ -16,7 +16,7 @@ from delegation.persistence.objects.store import CatalogStore
 from infra.local.aws.moto_app import MotoDynamoDb
 from tests.contract.persistence.backends import all_rows, create_tables, dynamodb_client
 from tests.spark_sessions import spark_session
-from tests.unit.persistence.releases.record import POLICY, Site
+from tests.unit.persistence.releases.record import POLICY, RecordedRelease
 
 pytestmark = [
     pytest.mark.spark,
@@ -48,9 +48,9 @@ def stores(moto_dynamodb: MotoDynamoDb, monkeypatch: pytest.MonkeyPatch) -> Dyna
     return DynamoDbStores(objects, references, moto_dynamodb.url)
 
 
-def site_on(stores: DynamoDbStores) -> Site:
+def site_on(stores: DynamoDbStores) -> RecordedRelease:
     """Three realms of tables, and what nothing names."""
-    site = Site()
+    site = RecordedRelease()
     site.process = stores.open()
     site.backend = site.process.backend  # type: ignore[assignment]
     site.realms = site.process.realms(policy=POLICY)
@@ -67,7 +67,7 @@ def write_garbage(store: CatalogStore) -> None:
     store.write([IcebergProperties(value=number) for number in range(GARBAGE)])
 
 
-def keys_of(site: Site, realm: str) -> set[Any]:
+def keys_of(site: RecordedRelease, realm: str) -> set[Any]:
     space = site.realms.get(realm).space
     return {row.key for row in all_rows(site.backend, limit=1_000) if row.key.realm == space}
 

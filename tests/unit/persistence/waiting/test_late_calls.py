@@ -14,7 +14,7 @@ from delegation.persistence.commits.groups import Pending
 from delegation.persistence.commits.waiting import WaitingChange
 from delegation.persistence.errors import BackendUnavailable, CommitContended
 from tests.unit.persistence.builders import Entity, Head, add, put
-from tests.unit.persistence.commits.commit_world import DOWN, World
+from tests.unit.persistence.commits.commit_world import DOWN, CommitWorld
 from tests.unit.persistence.commits.test_groups import Gate, queued
 
 SECONDS = CommitRetries().seconds
@@ -35,7 +35,7 @@ def once(name: str) -> Callable[[CommitAttempt[Head]], Changed[Head, None]]:
 def test_a_delete_that_arrives_late_does_not_hit_what_a_later_group_wrote_again() -> None:
     """An old commit and a young one lose together; the old one's time is up, and the young one continues in the next
     group with the object that it memoised. The delete for the lost attempt, which got no answer, arrives after that."""
-    world = World()
+    world = CommitWorld()
     world.committer.commit(put("start", 0))
     _, committer = world.process()
     rival = world.process()[1]
@@ -78,7 +78,7 @@ def test_a_delete_that_arrives_late_does_not_hit_what_a_later_group_wrote_again(
 def test_an_object_whose_write_was_not_sent_is_written_by_the_next_attempt() -> None:
     """A member whose thread was suspended before it joined the group has less time than the first one. When that is up
     while the store takes no writes, the first one continues in the same group, with what it memoised."""
-    world = World()
+    world = CommitWorld()
     world.committer.commit(put("start", 0))
     world.backend.longest_call = LONGEST
     _, committer = world.process()

@@ -33,7 +33,7 @@ GRACE = 1_000.0
 NODES = itertools.count(1)
 
 
-class World:
+class TimedEntities:
     """Entities by name, and processes that change them; every call takes 2 ms."""
 
     def __init__(self) -> None:
@@ -111,8 +111,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
+def world() -> TimedEntities:
+    world = TimedEntities()
     world.directory().create("old", Entity(name="old", number=1))
     return world
 
@@ -121,12 +121,12 @@ def raised(entity: Entity) -> Entity:
     return entity.model_copy(update={"number": entity.number + 1})
 
 
-def of_another(world: World) -> None:
+def of_another(world: TimedEntities) -> None:
     """Commit something else, as another process does."""
     world.directory().create("other", Entity(name="other"))
 
 
-def test_a_function_is_combined_by_another_process(world: World) -> None:
+def test_a_function_is_combined_by_another_process(world: TimedEntities) -> None:
     """Issue 32, line 10: only a change that its caller gave as data was."""
     world.contend(lambda: of_another(world))
     ref = world.directory().create("mine", Entity(name="mine", number=7))
@@ -136,7 +136,7 @@ def test_a_function_is_combined_by_another_process(world: World) -> None:
     assert sorted(log[0].value.operations) == ["create mine", "create other"]
 
 
-def test_an_update_and_a_removal_are_combined_too(world: World) -> None:
+def test_an_update_and_a_removal_are_combined_too(world: TimedEntities) -> None:
     world.contend(lambda: of_another(world))
     assert world.directory().update("old", raised).value.number == 2
     assert len(next(iter(world.directory()._committer.log())).value.operations) == 2
@@ -146,7 +146,7 @@ def test_an_update_and_a_removal_are_combined_too(world: World) -> None:
     assert len(next(iter(world.directory()._committer.log())).value.operations) == 2
 
 
-def test_what_was_read_has_changed(world: World) -> None:
+def test_what_was_read_has_changed(world: TimedEntities) -> None:
     """Its process calls the function again, on what is there now; what was stored beside the change is deleted."""
     world.contend(lambda: world.of_the_last_release().update("old", raised))
     assert world.directory().update("old", raised).value.number == 3
@@ -156,7 +156,7 @@ def test_what_was_read_has_changed(world: World) -> None:
     assert len(world.unused()) == 2
 
 
-def test_a_refusal_on_what_is_there_now(world: World) -> None:
+def test_a_refusal_on_what_is_there_now(world: TimedEntities) -> None:
     world.contend(lambda: world.of_the_last_release().create("mine", Entity(name="theirs", number=1)))
     with pytest.raises(EntityExists):
         world.directory().create("mine", Entity(name="mine", number=2))
@@ -167,7 +167,7 @@ def test_a_refusal_on_what_is_there_now(world: World) -> None:
     assert world.unused() <= {ref.id for ref in first_states(world)}
 
 
-def first_states(world: World) -> list[Any]:
+def first_states(world: TimedEntities) -> list[Any]:
     """Return what the first heads named."""
     log = list(world.directory()._committer.log())
     return [ref for one in log for _, ref in one.value.working_index(world.store.fetch_many).items()]
@@ -185,7 +185,7 @@ def listing(limit: int) -> Callable[[CommitAttempt[EntityHead]], Changed[EntityH
     return change
 
 
-def test_names_that_were_listed_have_changed(world: World) -> None:
+def test_names_that_were_listed_have_changed(world: TimedEntities) -> None:
     world.contend(lambda: world.of_the_last_release().create("other", Entity(name="other")))
     committer = world.directory()._committer
     # old, two rivals, and the one that came while it waited.
@@ -193,7 +193,7 @@ def test_names_that_were_listed_have_changed(world: World) -> None:
     assert world.numbers()["count4"] == 4
 
 
-def test_a_change_that_sees_the_head_itself_is_not_recorded(world: World) -> None:
+def test_a_change_that_sees_the_head_itself_is_not_recorded(world: TimedEntities) -> None:
     seen: list[str] = []
 
     def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
@@ -215,7 +215,7 @@ def test_a_change_that_sees_the_head_itself_is_not_recorded(world: World) -> Non
     assert world.numbers()["seq"] == 4
 
 
-def test_what_an_unknown_place_may_name_is_kept(world: World) -> None:
+def test_what_an_unknown_place_may_name_is_kept(world: TimedEntities) -> None:
     """The change may wait although each answer was lost: who combines it names the objects stored beside it."""
     world.contend(lambda: None)
     world.backend.fail_after["add_waiting"] = [LOST] * 100
@@ -227,7 +227,7 @@ def test_what_an_unknown_place_may_name_is_kept(world: World) -> None:
 
 
 @pytest.mark.parametrize("sweeps", [0, 1, 2, 3])
-def test_a_recorded_change_that_waits_past_sweeps_loses_nothing(world: World, sweeps: int) -> None:
+def test_a_recorded_change_that_waits_past_sweeps_loses_nothing(world: TimedEntities, sweeps: int) -> None:
     """Objects beside a waiting change may be deleted by two sweeps: then nobody names them."""
 
     def suspended() -> None:
@@ -284,7 +284,7 @@ def test_changes_of_many_processes_share_commits() -> None:
     assert sorted(one.value.number for _, one in page.entities) == list(range(len(arrivals)))
 
 
-def test_the_kind_is_known_to_every_committer_of_entities(world: World) -> None:
+def test_the_kind_is_known_to_every_committer_of_entities(world: TimedEntities) -> None:
     committer = entity_committer(world.store, "main")
     assert RECORDED.name in committer._kinds
 

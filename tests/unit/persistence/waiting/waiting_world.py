@@ -11,7 +11,7 @@ from delegation.persistence.ids.snowflake import EPOCH_MS, join_id
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from tests.unit.persistence.builders import TYPES, Head, add, committer_on, put, store_on
-from tests.unit.persistence.commits.commit_world import Refusal, World
+from tests.unit.persistence.commits.commit_world import CommitWorld, Refusal
 
 WITH_WAITING = ObjectTypes([*TYPES, *WAITING_TYPES])
 NODES = itertools.count(1)
@@ -26,7 +26,7 @@ def refuse(attempt: CommitAttempt[Head], data: Any) -> Changed[Head, Any]:
 KINDS = [ChangeKind[Head]("add", lambda attempt, data: add(data)(attempt)), ChangeKind[Head]("new", refuse)]
 
 
-class Waiting(World):
+class Waiting(CommitWorld):
     """Processes whose changes may wait; every call of the store takes 2 ms."""
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ class Keys:
         return removed
 
 
-class Site:
+class MaintainedTasks:
     def __init__(self) -> None:
         self.store = MemoryTaskStore()
         self.clock = Clock()
@@ -98,11 +98,11 @@ class Site:
 
 
 @pytest.fixture
-def site() -> Site:
-    return Site()
+def site() -> MaintainedTasks:
+    return MaintainedTasks()
 
 
-def test_only_terminal_tasks_past_retention_are_removed(site: Site) -> None:
+def test_only_terminal_tasks_past_retention_are_removed(site: MaintainedTasks) -> None:
     old = site.finished()
     site.clock.now = NOW + RETENTION - timedelta(seconds=1)
     waiting, fresh = site.stored(submitted()), submitted()
@@ -116,7 +116,7 @@ def test_only_terminal_tasks_past_retention_are_removed(site: Site) -> None:
     assert site.store.get(fresh.task_id) is not None
 
 
-def test_a_child_is_kept_until_its_parent_has_an_outcome(site: Site) -> None:
+def test_a_child_is_kept_until_its_parent_has_an_outcome(site: MaintainedTasks) -> None:
     parent_id = str(uuid.uuid4())
     child = site.finished(parent_id=parent_id)
     parent = site.stored(submitted(parent_id, family=AdoptedChildren(children=(child.task_id,))))
@@ -128,7 +128,7 @@ def test_a_child_is_kept_until_its_parent_has_an_outcome(site: Site) -> None:
     assert site.store.get(child.task_id) is None
 
 
-def test_a_task_submitted_again_meanwhile_stays(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_submitted_again_meanwhile_stays(site: MaintainedTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     old = site.finished()
     site.clock.now = NOW + RETENTION
     remove = site.store.remove
@@ -143,7 +143,7 @@ def test_a_task_submitted_again_meanwhile_stays(site: Site, monkeypatch: pytest.
     assert len(site.store.history(old.task_id)) == 3
 
 
-def test_live_tasks_without_an_index_entry_get_one(site: Site) -> None:
+def test_live_tasks_without_an_index_entry_get_one(site: MaintainedTasks) -> None:
     waiting, first = submitted(), submitted()
     held = acquired(first)
     for head in (site.stored(waiting), site.stored(first, held)):
@@ -154,7 +154,9 @@ def test_live_tasks_without_an_index_entry_get_one(site: Site) -> None:
     assert site.tasks.reads.get(held.task_id).due_at == held.lease.lost_not_before
 
 
-def test_unreadable_tasks_are_reported_and_hinder_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_tasks_are_reported_and_hinder_nothing(
+    site: MaintainedTasks, caplog: pytest.LogCaptureFixture
+) -> None:
     """A record of a newer release, or a corrupt one, and a child of such a parent."""
     old = [site.finished() for _ in range(30)]
     parent = site.finished()
@@ -180,7 +182,9 @@ def test_unreadable_tasks_are_reported_and_hinder_nothing(site: Site, caplog: py
     assert all(task_id in warning.message for task_id in report.unreadable_ids)
 
 
-def test_tasks_that_become_unreadable_meanwhile_hinder_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_that_become_unreadable_meanwhile_hinder_nothing(
+    site: MaintainedTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A newer release rewrites tasks right after they were read."""
     lost = [site.stored(submitted(due_at=None)) for _ in range(2)]
     recurring = site.finished(recurrence_seconds=3600)
@@ -199,20 +203,20 @@ def test_tasks_that_become_unreadable_meanwhile_hinder_nothing(site: Site, monke
     assert set(report.unreadable_ids) == {lost[0].task_id, recurring.task_id}
 
 
-def test_records_that_cannot_be_read_are_counted(site: Site) -> None:
+def test_records_that_cannot_be_read_are_counted(site: MaintainedTasks) -> None:
     site.keys.starts = (True, None, False, None)
     report = site.run()
     assert (report.expiries_started, report.records_unreadable) == (1, 2)
 
 
-def test_records_expire_by_the_slowest_clock(site: Site) -> None:
+def test_records_expire_by_the_slowest_clock(site: MaintainedTasks) -> None:
     site.keys.expired = 60
     report = site.run()
     assert (report.records_removed, report.expiries_started) == (60, 1)
     assert set(site.keys.asked[1:]) == {NOW - site.tasks.policies.lease.clock_drift}
 
 
-def test_the_maintenance_task_recurs_and_is_submitted_once(site: Site) -> None:
+def test_the_maintenance_task_recurs_and_is_submitted_once(site: MaintainedTasks) -> None:
     assert ensure_submitted(site.tasks, site.behavior) is True
     assert ensure_submitted(site.tasks, site.behavior) is False
     site.run()
@@ -223,7 +227,7 @@ def test_the_maintenance_task_recurs_and_is_submitted_once(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("minutes", "first"), [(10, 10), (180, 60)], ids=["oftener", "more rarely"])
-def test_the_maintenance_task_follows_another_interval(site: Site, minutes: int, first: int) -> None:
+def test_the_maintenance_task_follows_another_interval(site: MaintainedTasks, minutes: int, first: int) -> None:
     ensure_submitted(site.tasks, site.behavior)
     site.run()
     task_id = site.behavior.task_id(TaskMaintenance())
@@ -235,14 +239,14 @@ def test_the_maintenance_task_follows_another_interval(site: Site, minutes: int,
     assert site.tasks.reads.get(task_id).next_scheduled_run_ts == site.clock() + minutes * MINUTE
 
 
-def test_a_cancelled_maintenance_task_keeps_its_interval(site: Site) -> None:
+def test_a_cancelled_maintenance_task_keeps_its_interval(site: MaintainedTasks) -> None:
     ensure_submitted(site.tasks, site.behavior)
     cancelled = site.tasks.operators.cancel(site.behavior.task_id(TaskMaintenance()))
     assert ensure_submitted(site.tasks, replace(site.behavior, every=MINUTE)) is False
     assert site.tasks.reads.get(cancelled.task_id) == cancelled
 
 
-def test_children_of_former_runs_are_removed_and_those_of_this_one_kept(site: Site) -> None:
+def test_children_of_former_runs_are_removed_and_those_of_this_one_kept(site: MaintainedTasks) -> None:
     """A parent that recurs never ends: children that wait for its end would stay for ever."""
     parent_id = str(uuid.uuid4())
     former, present = (site.finished(parent_id=parent_id) for _ in range(2))
@@ -253,7 +257,7 @@ def test_children_of_former_runs_are_removed_and_those_of_this_one_kept(site: Si
     assert site.store.get(present.task_id) == present
 
 
-def test_heads_are_read_in_large_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heads_are_read_in_large_pages(site: MaintainedTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page begins with a Scan of up to a megabyte, most of which a small page would read again."""
     for _ in range(120):
         site.finished()
@@ -264,7 +268,7 @@ def test_heads_are_read_in_large_pages(site: Site, monkeypatch: pytest.MonkeyPat
     assert len(pages) == 1
 
 
-def test_tasks_of_unknown_types_are_kept_whatever_their_age(site: Site) -> None:
+def test_tasks_of_unknown_types_are_kept_whatever_their_age(site: MaintainedTasks) -> None:
     theirs = site.finished(task_type="NEWER")
     recurring = site.finished(task_type="NEWER", recurrence_seconds=3600)
     ours = site.finished()
@@ -276,7 +280,7 @@ def test_tasks_of_unknown_types_are_kept_whatever_their_age(site: Site) -> None:
         assert len(site.store.history(task.task_id)) == 2
 
 
-def test_the_history_of_the_maintenance_task_is_capped_by_retention(site: Site) -> None:
+def test_the_history_of_the_maintenance_task_is_capped_by_retention(site: MaintainedTasks) -> None:
     for _ in range(30):
         site.run()
         site.clock.advance(timedelta(days=1))
@@ -292,7 +296,7 @@ def test_the_history_of_the_maintenance_task_is_capped_by_retention(site: Site) 
     assert before.version in versions
 
 
-def test_a_row_of_a_fast_clock_is_kept_until_it_is_past_retention(site: Site) -> None:
+def test_a_row_of_a_fast_clock_is_kept_until_it_is_past_retention(site: MaintainedTasks) -> None:
     """It is younger than the row after it, which a slower clock wrote."""
     first = submitted(recurrence_seconds=3_600)
     fast = acquired(first, now=NOW + 10 * SECOND)
@@ -305,7 +309,7 @@ def test_a_row_of_a_fast_clock_is_kept_until_it_is_past_retention(site: Site) ->
     assert site.run().versions_removed == 2
 
 
-def test_a_cancelled_maintenance_task_comes_back_by_itself_an_interval_later(site: Site) -> None:
+def test_a_cancelled_maintenance_task_comes_back_by_itself_an_interval_later(site: MaintainedTasks) -> None:
     ensure_submitted(site.tasks, site.behavior)
     task_id = site.behavior.task_id(TaskMaintenance())
     site.tasks.operators.cancel(task_id)
@@ -319,7 +323,7 @@ def test_a_cancelled_maintenance_task_comes_back_by_itself_an_interval_later(sit
     assert (head.status, head.next_scheduled_run_ts) == (Status.SUBMITTED, site.clock() + HOUR)
 
 
-def test_the_next_run_finishes_an_interrupted_one(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_run_finishes_an_interrupted_one(site: MaintainedTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     old = [site.finished() for _ in range(3)]
     site.clock.now = NOW + RETENTION
     remove, calls = site.store.remove, iter(range(100))
@@ -347,7 +351,7 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
         Policies.from_properties({name: value})
 
 
-def test_a_success_past_retention_is_removed(site: Site) -> None:
+def test_a_success_past_retention_is_removed(site: MaintainedTasks) -> None:
     first = submitted()
     held = acquired(first)
     running = held.evolve(status=Status.RUNNING, version=held.version + 1, revision=held.revision + 1, nonce="r")

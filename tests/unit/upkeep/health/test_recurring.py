@@ -12,7 +12,7 @@ from delegation.tasks.work.behaviors import Run
 from delegation.upkeep.errors import HealthUnavailable
 from delegation.upkeep.health.recurring import SurveyedCatalog, catalog_health, ensure_surveyed
 from delegation.upkeep.health.refresh import HealthRefresher
-from tests.unit.upkeep.health.test_refresh import World, world_of
+from tests.unit.upkeep.health.test_refresh import RefreshedCatalog, world_of
 
 TABLES = 30
 
@@ -43,7 +43,7 @@ def test_a_run_of_many_hand_overs_reads_every_table_once() -> None:
 
 @pytest.mark.parametrize("error", [HealthUnavailable("no answer")])
 def test_a_store_that_does_not_answer_does_not_end_the_recurrence(error: HealthUnavailable) -> None:
-    world = World()
+    world = RefreshedCatalog()
 
     class Unavailable(HealthRefresher):
         def refresh(self, catalog: str):

@@ -36,7 +36,7 @@ class Killed(BaseException):
 
 
 @dataclass
-class World:
+class RefreshedCatalog:
     """A catalog whose tables have the states of one that Spark wrote, its reference index and its healths."""
 
     states: dict[str, int] = field(default_factory=dict)
@@ -102,8 +102,8 @@ def named(name: str) -> TableIdentifier:
     return TableIdentifier("lake", ("ns",), name)
 
 
-def world_of(*names: str) -> World:
-    world = World()
+def world_of(*names: str) -> RefreshedCatalog:
+    world = RefreshedCatalog()
     for name in names:
         world.commit(name, 0)
     world.complete_a_pass()
@@ -192,7 +192,7 @@ def test_a_table_that_is_gone_is_removed_after_the_index_removed_it() -> None:
 
 
 def test_an_index_that_has_no_complete_pass_removes_nothing() -> None:
-    world = World()
+    world = RefreshedCatalog()
     world.healths.put(TableHealth(named("a"), "uuid", "s3://b/m.json", NOW))
     assert world.refresh() == HealthCounts()
     assert world.healths.health(named("a")) is not None
@@ -230,7 +230,7 @@ def aged(after: timedelta) -> Callable[[LoadedTable], ExpiryByRule]:
 
 
 def test_a_quiet_table_is_looked_at_again_when_its_first_snapshot_expires() -> None:
-    world = World()
+    world = RefreshedCatalog()
     world.commit("a", len(STATES) - 1)
     rule_of = aged(timedelta(days=2))
     world.refresh(rule_of=rule_of)

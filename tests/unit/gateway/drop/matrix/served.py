@@ -23,8 +23,8 @@ from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.s3 import S3ObjectStore
 from delegation.timestamps import utc_now
-from tests.contract.polaris.world import TLS, Polaris, World
-from tests.unit.gateway.drop.deployment import Counted, Deployment, Site
+from tests.contract.polaris.world import TLS, Polaris, PolarisView
+from tests.unit.gateway.drop.deployment import CatalogPlace, Counted, Deployment
 from tests.unit.gateway.drop.world import PRINCIPALS
 from tests.unit.operations.purge.lake import Lake, rows
 
@@ -60,7 +60,7 @@ class Served:
 @contextlib.contextmanager
 def served(polaris: Polaris) -> Iterator[Served]:
     """Make the principals in a server, and remove them afterwards."""
-    world = World(polaris)
+    world = PolarisView(polaris)
     try:
         for name in ("ann", "service"):
             grants = ({"type": "catalog", "privilege": privilege.name} for privilege in PRINCIPALS[name])
@@ -75,7 +75,7 @@ def served(polaris: Polaris) -> Iterator[Served]:
         world.close()
 
 
-def _credential(world: World, principal: str) -> tuple[str, str]:
+def _credential(world: PolarisView, principal: str) -> tuple[str, str]:
     made = world.manage("POST", f"principals/{principal}/reset", {}).raise_for_status().json()["credentials"]
     return made["clientId"], made["clientSecret"]
 
@@ -85,7 +85,7 @@ class ServedWorld(Deployment):
 
     def __init__(self, server: Served) -> None:
         polaris, name = server.polaris, f"conf_{uuid.uuid4().hex[:12]}"
-        site = Site(polaris.url, polaris.warehouse, polaris.realm, name, f"{name}_tombstones")
+        site = CatalogPlace(polaris.url, polaris.warehouse, polaris.realm, name, f"{name}_tombstones")
         client_id, secret = server.credentials["service"]
         transport = httpx.HTTPTransport(verify=TLS)
         super().__init__(site, transport, ClientCredentials(client_id, SecretStr(secret)))
