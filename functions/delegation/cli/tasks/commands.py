@@ -35,7 +35,6 @@ from delegation.cli.tasks.filters import (
     in_order,
     make_filter,
 )
-from delegation.cli.tasks.receipt import receipt_command
 from delegation.errors import counted
 
 if TYPE_CHECKING:
@@ -226,7 +225,17 @@ def history_command(
     output.history(task_id, opening.open_tasks(ctx, stack, direct=direct, table=tasks_table).versions(task_id))
 
 
-app.command("receipt")(receipt_command)
+@app.command("receipt")
+def receipt_command(
+    ctx: typer.Context, task_id: TaskId, *, stack: StackOption = None, as_json: JsonOption = False
+) -> None:
+    """Show the receipt of a task that ended: what it found, what it deleted and what stayed.
+
+    Members without a value are left out; --json has all.
+    """
+    from delegation.cli.tasks.receipt import show_receipt  # noqa: PLC0415 - `--help` needs no client
+
+    show_receipt(ctx, task_id, stack, as_json=as_json)
 
 
 @app.command("cancel")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -9,7 +10,6 @@ from rich.console import Console
 from rich.text import Text
 
 from delegation.cli.connection import Connection
-from delegation.cli.options import JsonOption, StackOption, TaskId
 from delegation.cli.output import open_output, print_json
 from delegation.cli.screens.layout import LabelledLines
 from delegation.cli.screens.watching import plain, size_text
@@ -19,13 +19,8 @@ _OMITTED: Final = frozenset({"format", "request"})
 _NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
 
 
-def receipt_command(
-    ctx: typer.Context, task_id: TaskId, *, stack: StackOption = None, as_json: JsonOption = False
-) -> None:
-    """Show the receipt of a task that ended: what it found, what it deleted and what stayed.
-
-    Members without a value are left out; --json has all.
-    """
+def show_receipt(ctx: typer.Context, task_id: str, stack: Path | None, *, as_json: bool) -> None:
+    """Print the receipt of a task; raise the errors of the service."""
     open_output(ctx, as_json=as_json)
     document = Connection.of(ctx, stack).operator_client().receipt(task_id).model_dump(mode="json")
     if as_json:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.planning import keep
+from delegation.operations.orphans.planning import needed
 from tests.actions.records import recorded
 from tests.orphans.compare import RECORDED, compared
 from tests.orphans.plants import OLD
@@ -61,7 +61,7 @@ def test_an_orphan_that_iceberg_does_not_find_is_noticed(example: tuple[SweepQue
 def test_a_needed_file_that_is_deleted_is_noticed(
     example: tuple[SweepQuestion, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keep, "all_entries", lambda *_: iter(()))
+    monkeypatch.setattr(needed, "all_entries", lambda *_: iter(()))
     lines = list(compared(*example, collections.Counter()))
     assert any("which a table needs" in line for line in lines)
     assert any("does not read" in line for line in lines)
