@@ -1,6 +1,7 @@
 """HTTP/1.1 as API Gateway and load balancers read it, by h11: what can be read in two ways is refused."""
 
 import contextlib
+import http
 import http.client
 import re
 import socket
@@ -22,6 +23,7 @@ REQUEST_TIMEOUT_SECONDS = 20.0
 """How long each read of a request that has begun may take."""
 _IDLE_SECONDS: Final = 120.0
 _LINGER_SECONDS: Final = 1.0
+_LINGER_READS: Final = 64
 _READ_BYTES: Final = 16 * 1024
 # A client that still sends would get a reset instead of the answer, so this much of a body is read and dropped.
 _DROPPED_BYTES: Final = 8 * REQUEST_LIMIT_BYTES
@@ -77,6 +79,8 @@ class HttpHandler(socketserver.BaseRequestHandler):
         except _BadRequestError as exc:
             return self._refuse(str(exc))
         except h11.RemoteProtocolError as exc:
+            if exc.error_status_hint == http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+                self._drop_rest()
             return self._refuse(str(exc).partition(":")[0])  # h11 quotes the request after the colon
         except TimeoutError:
             # Nobody waits on a connection without the beginning of a request.
@@ -134,6 +138,14 @@ class HttpHandler(socketserver.BaseRequestHandler):
                 received += data
             self._http.receive_data(data)
 
+    def _drop_rest(self) -> None:
+        """Read on a little in a request that is too long: its client may read no answer before all is sent."""
+        self.request.settimeout(_LINGER_SECONDS)
+        with contextlib.suppress(OSError):
+            for _ in range(_LINGER_READS):
+                if not self.request.recv(_READ_BYTES):
+                    break
+
     def _refuse(self, message: str) -> bool:
         """Answer 400 and end the connection, reading on a little: unread bytes would reset it before the answer."""
         self._send(apigateway.bad_request(message), close=True)
@@ -141,7 +153,7 @@ class HttpHandler(socketserver.BaseRequestHandler):
             self.request.settimeout(_LINGER_SECONDS)
             plain = self.plain_connection()
             plain.shutdown(socket.SHUT_WR)
-            for _ in range(64):
+            for _ in range(_LINGER_READS):
                 if not plain.recv(65536):
                     break
         return False
