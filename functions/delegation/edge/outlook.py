@@ -34,6 +34,7 @@ def outlook_of(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
         rate=rate,
         eta_ts=task.eta_ts if runs and task.eta_ts is not None and task.eta_ts > now else None,
         next_attempt=_next_attempt(task, now),
+        next_step=types.of(task).next_step(task),
         last_error=_last_error(task),
     )
     json: dict[str, Any] = _as_json(found.model_dump())

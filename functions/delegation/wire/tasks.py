@@ -87,6 +87,9 @@ class Outlook(Answer):
         default=None, description="When running work is expected to be done, as long as that is ahead."
     )
     next_attempt: NextAttempt | None = None
+    next_step: str | None = Field(
+        default=None, description="What a person has to decide now that the task has ended, with the commands for it."
+    )
     last_error: LastError | None = None
 
 

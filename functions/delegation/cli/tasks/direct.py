@@ -52,7 +52,9 @@ class DirectTasks:
         """Return a task with its lease holder, which the service does not show."""
         task = self._task(task_id)
         holder = {} if task.lease.owner is None else {"lease_owner": task.lease.owner}
-        return TaskRecord.of({**task.public(), **holder})
+        step = TYPES.of(task).next_step(task)
+        outlook = {} if step is None else {"outlook": {"as_of": utc_now(), "next_step": step}}
+        return TaskRecord.of({**task.public(), **holder, **outlook})
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
         """See TaskSource.waiting; DELEGATION_PROPERTIES names the caps."""

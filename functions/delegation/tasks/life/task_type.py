@@ -63,6 +63,10 @@ def _no_receipt(_task: Task) -> None:
     """Return that there is no receipt."""
 
 
+def _no_next_step(_task: Task) -> None:
+    """Return that nobody has to decide anything."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskType:
     """One task type, by the name that its tasks are stored under.
@@ -73,7 +77,8 @@ class TaskType:
     a place behind the tasks of callers, and counts against no cap. `payload_version` is the newest version of payloads
     that this release reads. `requests` loads the form of the requests for such tasks, None if no request may ask for
     one. `measured` is how far a task is, `execution_result` what the answer to a caller that waited says of a SUCCESS,
-    `receipt_key` the key of a task's receipt in the plan bucket. `properties` begins the names of the properties of
+    `receipt_key` the key of a task's receipt in the plan bucket, `next_step` what a person has to decide now that the
+    task has ended, as a sentence with commands. `properties` begins the names of the properties of
     the service that are the type's own. The service submits a type that `is_own` itself. `runner` names the function,
     as `module:function`, that makes the behaviors of the type for a process which runs tasks, `waited_for` another one
     for a process whose caller waits; a type without one is run by the behavior of another type. `forecast` names the
@@ -99,6 +104,7 @@ class TaskType:
     measured: Callable[[Task], Measured | None] = _unmeasured
     execution_result: Callable[[Task], BaseModel | None] = _no_result
     receipt_key: Callable[[Task], str | None] = _no_receipt
+    next_step: Callable[[Task], str | None] = _no_next_step
 
     def run_by(self, runner: str, *, waited_for: str | None = None) -> "TaskType":
         """Return the type with what makes its behaviors."""

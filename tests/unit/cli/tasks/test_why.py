@@ -56,6 +56,15 @@ def test_a_holder_without_an_estimate_has_its_lease():
     assert "counts as lost in 50 min 00 s" in found.next
 
 
+def test_a_task_that_ended_says_what_a_person_has_to_decide():
+    step = "Have them removed with `delegation orphans approve 1`.\x1b[2J"
+    found = why(status="SUCCESS", outlook={"as_of": NOW.isoformat(), "next_step": step})
+    assert found.next == "Nothing by itself: the task is done, and a person decides what follows."
+    assert found.advice.startswith("Have them removed with `delegation orphans approve 1`.")
+    assert "\x1b" not in found.advice
+    assert why(status="SUCCESS", outlook={"as_of": NOW.isoformat()}).next == "Nothing: the task is done."
+
+
 def test_a_lease_that_ended_is_taken_away_by_the_sweeper():
     found = why(lost_not_before=BEFORE)
     assert "ended 9 min 00 s ago" in found.next

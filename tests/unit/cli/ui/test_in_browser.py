@@ -167,6 +167,16 @@ def test_a_task_shows_first_what_happened_and_what_to_do(tmp_path):
     assert page.text("no-receipt") == "This task has none."
 
 
+@pytest.mark.parametrize(("deleted", "hidden"), [(0, True), (400, False)])
+def test_a_plan_that_waits_for_a_person_has_no_empty_bar(tmp_path, deleted, hidden):
+    task = record(status="SUCCESS", files_planned=400, files_deleted=deleted)
+    why = WHY | {"next": "A person decides.", "advice": "Have them removed with `delegation orphans approve 1`."}
+    found = {"task": task, "versions": [task], "receipt": None, "why": why}
+    page = shown(tmp_path, {"api/health": (200, HEALTH), f"api/tasks/{TASK_ID}": (200, found)}, f"#{TASK_ID}")
+    assert page.hidden("done") is hidden
+    assert "<code>delegation orphans approve 1</code>" in page.document
+
+
 def test_text_that_would_be_drawn_backwards_is_shown_as_it_is(tmp_path):
     """U+202E turns what follows around: a name could look like another table's."""
     odd = record(table="lake.sales.\u202esredro", status="FAILURE", error_code="X\u2066Y\u200f")

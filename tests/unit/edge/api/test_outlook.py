@@ -35,7 +35,7 @@ from tests.unit.tasks.builders import (
 from tests.unit.tasks.strategies import tasks
 
 MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2200, 1, 1), timezones=st.just(NOW.tzinfo))  # noqa: DTZ001
-NOTHING: dict[str, Any] = dict.fromkeys(("progress", "rate", "eta_ts", "next_attempt", "last_error"))
+NOTHING: dict[str, Any] = dict.fromkeys(("progress", "rate", "eta_ts", "next_attempt", "next_step", "last_error"))
 
 
 def outlook(task: Task, after: timedelta = 0 * SECOND) -> Outlook:

@@ -248,7 +248,7 @@ async function detail(turn, id) {
   pairs($("why"), whyPairs(task, why));
   const share = shareOf(task), progress = progressOf(task);
   $("bar").hidden = !progress;
-  $("done").hidden = share === null;
+  $("done").hidden = share === null || (ended(task) && !share); // nothing of a plan that waits is under way
   $("done").value = share ?? 0;
   $("done").className = known(task.status);
   $("counts").textContent = progress + (task.bytes_deleted ? ", " + size(task.bytes_deleted) : "") + (!ended(task) && task.files_per_second ? ", " + number(task.files_per_second) + " a second" : "");

@@ -6,7 +6,9 @@ from pydantic import Field
 
 from delegation.attempts.details import HandedDetails
 from delegation.operations.orphans.approval import Wait
-from delegation.tasks.life.model import Task
+from delegation.operations.orphans.behavior.kinds import PLAN_KIND
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.model import Status, Task
 from delegation.worksets.attempt import PlanSegment
 
 
@@ -30,3 +32,19 @@ def segments_of(task: Task) -> Sequence[PlanSegment]:
     details = OrphanDetails.of(task)
     waiting = () if details.waiting_plan is None else (details.waiting_plan,)
     return (*details.plan_segments, *waiting)
+
+
+def approvable(task: Task) -> PlanSegment | None:
+    """Return the plan of files with which a task ended that a person may approve; None for details of a newer release.
+
+    A dry run made it, or a removal whose plan waits for approval.
+    """
+    try:
+        details = OrphanDetails.of(task)
+    except MalformedRecord:
+        return None
+    if task.status is not Status.SUCCESS or not details.files_planned:
+        return None
+    if task.task_type == PLAN_KIND:
+        return details.plan_segments[-1] if details.plan_segments else None
+    return details.waiting_plan

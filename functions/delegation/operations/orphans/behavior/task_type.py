@@ -7,11 +7,25 @@ from typing import TYPE_CHECKING, Final
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.operations.behaviors.task_types import PlanDetailRules, ShownPlan, table_labels, table_traits
 from delegation.operations.orphans.behavior.kinds import BACKGROUND, FOLDER, KEPT, KIND, PLAN_KIND, PREFIX
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import TaskType
 
 if TYPE_CHECKING:
     from delegation.operations.orphans.behavior.details import OrphanDetails
     from delegation.tasks.submission.form import RequestForm
+
+
+def _next_step(task: Task) -> str | None:
+    """Return how the plan is looked at and approved with which a task ended that deleted nothing, None without one."""
+    from delegation.operations.orphans.behavior.details import approvable  # noqa: PLC0415 - few processes need it
+
+    plan = approvable(task)
+    if plan is None:
+        return None
+    return (
+        f"Look at the files with `delegation orphans show {plan.id}`, and have them removed with "
+        f"`delegation orphans approve {plan.id}`."
+    )
 
 
 def _requests() -> "RequestForm":
@@ -39,6 +53,7 @@ ORPHANS_PLAN: Final = TaskType(
         "files_quarantined": None,
     },
     receipt_key=ShownPlan(_details).receipt_key,
+    next_step=_next_step,
     folders=(FOLDER,),
 )
 ORPHANS: Final = replace(

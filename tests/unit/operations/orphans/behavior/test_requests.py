@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from delegation.edge.errors import BadRequest
+from delegation.edge.outlook import outlook_of
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError, GuardRefused
 from delegation.idempotency.errors import IdempotencyError
@@ -26,7 +27,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.life.task_type import Measured
 from delegation.tasks.submission.options import InvalidOption
-from delegation.wiring.types import policies_of
+from delegation.wiring.types import TYPES, policies_of
 from delegation.worksets.index import PlanIndex
 from infra import api_schemas
 from tests.kit.errors import coded
@@ -82,6 +83,11 @@ def ended(world: World, task: Task, status: Status, *, began: bool = False) -> T
     return world.tasks.leases.end_attempt(held.task_id, held.attempt_count, error)
 
 
+def next_step(world: World, task: Task) -> str | None:
+    found: str | None = outlook_of(world.tasks.reads.get(task.task_id), world.clock(), TYPES)["next_step"]
+    return found
+
+
 def test_a_request_is_a_task_with_the_tables_state_and_no_credentials(world: World) -> None:
     task = asked(world, file_age="7d", colour="blue")
     assert (task.task_type, task.payload_version) == (KIND, 1)
@@ -120,6 +126,30 @@ def test_after_a_success_the_same_request_runs_again_and_keeps_the_plan_that_wai
         "waiting_plan": {"id": "plan-1", "sha256": "ab"},
         "waits": "first-run",
     }
+
+
+def test_the_api_says_how_a_plan_that_waits_is_approved(world: World) -> None:
+    removal, plan = asked(world), asked(world, dry_run="true")
+    assert next_step(world, removal) is None
+    for task in (removal, plan):
+        ended(world, task, Status.SUCCESS)
+        step = next_step(world, task)
+        assert step is not None
+        assert "`delegation orphans show plan-1`" in step
+        assert "`delegation orphans approve plan-1`" in step
+    again = asked(world)
+    assert next_step(world, again) is None, "the plan is another one's once the table is looked at again"
+
+
+@pytest.mark.parametrize("details", [{"files_planned": 0}, {"waiting_plan": None, "waits": None}])
+def test_a_removal_without_a_plan_that_waits_asks_nothing(world: World, details: dict[str, Any]) -> None:
+    done = ended(world, asked(world), Status.SUCCESS).with_details(details)
+    assert ORPHANS.next_step(done) is None
+
+
+def test_the_details_of_a_newer_release_ask_nothing(world: World) -> None:
+    done = ended(world, asked(world), Status.SUCCESS).with_details({"waiting_plan": 3})
+    assert ORPHANS.next_step(done) is None
 
 
 @pytest.mark.parametrize("began", [False, True])
