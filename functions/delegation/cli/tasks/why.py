@@ -42,11 +42,16 @@ class Why:
 
 
 def explain(
-    task: TaskRecord, now: datetime, pauses: Sequence[ShownPause] = (), waiting: QueuePlace | None = None
+    task: TaskRecord,
+    now: datetime,
+    pauses: Sequence[ShownPause] = (),
+    waiting: QueuePlace | None = None,
+    *,
+    executed_by: str | None = None,
 ) -> Why:
     """Return why a task is in its status at the time `now`, and what happens next; `pauses` are all that are on.
 
-    `waiting` is for what it waits, if that was read.
+    `waiting` is for what it waits, if that was read. `executed_by` is the id of another task that executed its plan.
     """
     pause = pause_over(task, pauses)
     waits = waiting or _waiting_by_record(task)
@@ -54,6 +59,8 @@ def explain(
         next_text, when, advice = _next_of_paused(task, pause, now)
     elif waits is not None and task.status in _WAITING and not task.cancel_requested:
         next_text, when, advice = _next_of_queued(task, waits, now)
+    elif executed_by is not None and task.succeeded:
+        next_text, when, advice = f"Nothing: the task {plain(executed_by)} executed the plan.", None, ""
     else:
         next_text, when, advice = _next(task, now)
     since = task.last_status_change_ts

@@ -120,11 +120,13 @@ def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str,
         receipt: Any = client.receipt(task_id).model_dump(mode="json")
     except NotFound:
         receipt = None
+    # The receipt is beside the plan, so that of a dry run's plan is of the task that executed it.
+    executed_by = None if receipt is None or receipt["task_id"] == task_id else receipt["task_id"]
     pauses = [ShownPause.model_validate(one) for one in client.health().paused]
     return {
         "task": {**task.model_dump(mode="json"), "table": task.table, "correlation_id": task.correlation_id},
         "versions": [version.model_dump(mode="json") for version in client.versions(task_id)],
-        "why": explain(task, now, pauses).document(),
+        "why": explain(task, now, pauses, executed_by=executed_by).document(),
         "receipt": receipt,
     }
 

@@ -65,6 +65,13 @@ def test_a_task_that_ended_says_what_a_person_has_to_decide():
     assert why(status="SUCCESS", outlook={"as_of": NOW.isoformat()}).next == "Nothing: the task is done."
 
 
+def test_a_plan_that_another_task_executed_asks_nothing_more():
+    step = {"as_of": NOW.isoformat(), "next_step": "`delegation orphans approve 1`"}
+    found = explain(recorded(status="SUCCESS", outlook=step), NOW, executed_by="task-2")
+    assert (found.next, found.advice) == ("Nothing: the task task-2 executed the plan.", "")
+    assert "executed" not in explain(recorded(status="RUNNING"), NOW, executed_by="task-2").next
+
+
 def test_a_lease_that_ended_is_taken_away_by_the_sweeper():
     found = why(lost_not_before=BEFORE)
     assert "ended 9 min 00 s ago" in found.next

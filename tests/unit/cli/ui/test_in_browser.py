@@ -177,6 +177,15 @@ def test_a_plan_that_waits_for_a_person_has_no_empty_bar(tmp_path, deleted, hidd
     assert "<code>delegation orphans approve 1</code>" in page.document
 
 
+@pytest.mark.parametrize(("freed", "shown_back"), [(None, True), (13263, False)])
+def test_the_receipt_of_a_versioned_bucket_has_the_way_back(tmp_path, freed, shown_back):
+    task = record(status="SUCCESS", files_planned=5, files_deleted=5)
+    receipt = {"task_id": TASK_ID, "status": "SWEPT", "files_deleted": 5, "bytes_freed": freed, "attempts": 1}
+    found = {"task": task, "versions": [task], "receipt": receipt, "why": WHY}
+    page = shown(tmp_path, {"api/health": (200, HEALTH), f"api/tasks/{TASK_ID}": (200, found)}, f"#{TASK_ID}")
+    assert (f"<code>delegation orphans restore {TASK_ID}</code>" in page.document) is shown_back
+
+
 def test_text_that_would_be_drawn_backwards_is_shown_as_it_is(tmp_path):
     """U+202E turns what follows around: a name could look like another table's."""
     odd = record(table="lake.sales.\u202esredro", status="FAILURE", error_code="X\u2066Y\u200f")

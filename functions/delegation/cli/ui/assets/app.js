@@ -54,6 +54,7 @@ function sentence(text) {
 }
 function progressOf(task) {
   const failed = task.files_failed ? ", " + number(task.files_failed) + " failed" : "";
+  if (task.status === "SUCCESS" && task.files_planned && !task.files_deleted) return counted(task.files_planned, "file") + " planned";
   if (task.files_planned) return number(task.files_deleted) + " of " + counted(task.files_planned, "file") + failed;
   if (task.files_deleted) return counted(task.files_deleted, "file") + failed;
   const progress = task.progress;
@@ -179,7 +180,11 @@ function step(version, next, isLast) {
   const attempt = version.attempt_count ? " · attempt " + version.attempt_count : "";
   made.append(element("span", until + attempt + (version.engine ? " · " + version.engine : ""), ""));
   const text = [version.error_code, version.result_summary].filter(Boolean).join(": ");
-  if (text) made.append(element("span", text, "note " + (version.status === "FAILURE" ? "FAILURE" : "")));
+  if (text) {
+    const note = element("span", null, "note " + (version.status === "FAILURE" ? "FAILURE" : ""));
+    note.append(sentence(text));
+    made.append(note);
+  }
   return made;
 }
 function pairs(target, values) {
@@ -212,6 +217,12 @@ function stayedText(stayed) {
   made.append(element("code", stayed.command));
   return made;
 }
+// A bucket with versions keeps what was deleted, and a removal of orphan files (SWEPT) has a way back.
+function freedText(receipt) {
+  if (receipt.bytes_freed !== null) return null;
+  const back = receipt.status === "SWEPT" && receipt.files_deleted ? "; `delegation orphans restore " + receipt.task_id + "` brings the files back" : "";
+  return sentence("nothing, because the bucket keeps versions" + back);
+}
 function receiptPairs(receipt) {
   const kinds = Object.entries(receipt.by_type ?? {}).map(([kind, one]) => kind + " " + number(one.files) + " (" + size(one.bytes) + ")");
   const findings = (receipt.findings ?? []).map((one) => one.code + " (" + number(one.count) + ")");
@@ -219,6 +230,7 @@ function receiptPairs(receipt) {
   return [
     ["Status", receipt.status],
     ["Deleted", receipt.files_deleted === undefined ? null : number(receipt.files_deleted) + " of " + counted(receipt.files_planned, "file") + ", " + size(receipt.bytes_deleted)],
+    ["Freed", freedText(receipt)],
     ["Tagged", receipt.files_quarantined ? counted(receipt.files_quarantined, "file") + ", " + size(receipt.bytes_quarantined) + " (" + receipt.quarantine + ")" : null],
     ["By type", kinds.join(", ")],
     ["Still at the location", stayedText(receipt.stayed)],

@@ -34,10 +34,10 @@ async function audit(turn, catalog) {
   const totals = MATTERS.filter((matter) => found.totals[matter]);
   $("total-rows").replaceChildren(...totals.map((matter) => {
     const one = found.totals[matter];
-    return cells([matter], [number(one.tables), "number"], [number(one.count), "number"], [between(one.bytes, size), "number"], [between(one.month, money), "number"]);
+    return cells([matter], [number(one.tables), "number", "tables"], [number(one.count), "number", "count"], [between(one.bytes, size), "number"], [between(one.month, money), "number", "a month"]);
   }));
   $("finding-rows").replaceChildren(...found.findings.flatMap((one) => MATTERS.filter((matter) => one[matter]).map((matter, at) =>
-    cells([at ? "" : breakable([...one.namespace, one.name].join(".")), "long"], [matter], [number(one[matter].count), "number"], [between(one[matter].bytes, size), "number"], [whyFound(one, matter), "what"]))));
+    cells([at ? "" : breakable([...one.namespace, one.name].join(".")), "long"], [matter], [number(one[matter].count), "number", "count"], [between(one[matter].bytes, size), "number"], [whyFound(one, matter), "what"]))));
   $("totals").hidden = $("findings").hidden = totals.length === 0;
   const notes = [
     counted(found.tables, "table") + (totals.length ? "" : ", nothing found"),
