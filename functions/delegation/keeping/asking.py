@@ -58,13 +58,22 @@ class AskedReferences:
 
     Each attempt that deletes asks anew, for a pass that begins later. One that waits for the pass does not
     ask again, one that deleted with its answer does. Nor does the attempt ask that the deletes are handed over to,
-    unless it begins late.
+    unless it begins late. `look` is called before anything is handed over, once the references are known: it raises
+    what another engine would come to only after it was started.
     """
 
-    def __init__(self, ctx: Asking, read: Callable[[], AskedAnew | None], write: Callable[[AskedAnew], object]) -> None:
+    def __init__(
+        self,
+        ctx: Asking,
+        read: Callable[[], AskedAnew | None],
+        write: Callable[[AskedAnew], object],
+        *,
+        look: Callable[[], object] = lambda: None,
+    ) -> None:
         self._ctx = ctx
         self._read = read
         self._write = write
+        self._look = look
 
     def ask(self, left: int, *, is_large: bool = False) -> None:
         """Require a pass; raise HandedToSpark if too many files are left to delete, or any of a large plan.
@@ -108,10 +117,13 @@ class AskedReferences:
     def hand_over(self, left: int, *, does: str = "deletes the rest", known_at: datetime | None = None) -> None:
         """Raise HandedToSpark for so many files once the references are known, before that ReferencesNotKnown.
 
+        What the look finds is raised before it as well.
+
         `known_at` is when they were, if this attempt used them already, but deleted nothing.
         """
         if self._ctx.references is not None:
             self._ctx.references.ensure_known()
+        self._look()
         # Of a pass that an engine was handed before and never used, the first time counts.
         before = self._read()
         if before is not None and before.asked:

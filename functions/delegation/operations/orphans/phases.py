@@ -173,9 +173,9 @@ class OrphanRun:
             raise HandedToSpark(ctx.attempt.task_id, self._current().listed.files, does=_COMPARES)
         self._asked().hand_over(self._current().listed.files, does=_COMPARES, known_at=self._known_at)
 
-    def _asked(self) -> AskedReferences:
+    def _asked(self, look: Callable[[], object] = lambda: None) -> AskedReferences:
         note = AskedNote(self._ctx, self._current().origin)
-        return AskedReferences(self._ctx, note.read, note.write)
+        return AskedReferences(self._ctx, note.read, note.write, look=look)
 
     def _add_others(self, keep: KeepSet, left: int | None) -> None:
         """Add what other tables need as of now; an attempt that waited for that, and has not used it, asks no more.
@@ -184,7 +184,7 @@ class OrphanRun:
         HandedToSpark if another engine is to delete the files that are `left`, or to plan, for which that is None.
         """
         ctx, index = self._ctx, self._current()
-        asked = self._asked()
+        asked = self._asked(keep.look_at_others)
         asked.require()
         if ctx.spark_above is not None and not ctx.options.quarantine:
             is_wide = ctx.settings.is_wide(index.listed.files)

@@ -6,6 +6,8 @@ from typing import Final
 
 from delegation.iceberg.reach import ListsRead
 from delegation.keeping.asking import AskedAnew, AskedReferences
+from delegation.keeping.looking import look_at_others
+from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.expiry.engines.inline import ExpiryEngine
 from delegation.operations.expiry.errors import table_changes_too_often
 from delegation.operations.expiry.index import Removal
@@ -105,11 +107,13 @@ class DeleteSteps:
         """Add what other tables reference, as of a pass that begins after the commit."""
         index = self._plan.index
         notes = self._plan.notes
-        asked = AskedReferences(self._looks.ctx, partial(notes.get, AskedAnew), notes.put)
+        ctx, roots = self._looks.ctx, Roots((*index.roots, *index.taken))
+        look = partial(look_at_others, ctx, roots, UnreadNeighbours(ctx).note)
+        asked = AskedReferences(ctx, partial(notes.get, AskedAnew), notes.put, look=look)
         # What a function could not plan it could not compare again either.
         is_large = index.engine == "spark"
         asked.ask(sum(one.chunk.count for one in self._plan.left(*STEPS)), is_large=is_large)
-        needed.add_others(Roots((*index.roots, *index.taken)))
+        needed.add_others(roots)
         asked.answered()
 
     def _subtract_if_compared(self, needed: NeededFiles, table: LoadedTable) -> tuple[str, frozenset[str]] | None:

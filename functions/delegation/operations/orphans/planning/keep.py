@@ -8,6 +8,7 @@ from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.reach import Fetcher, read_manifest_lists
 from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.looking import look_at_others
 from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import is_itself, is_near, small_files
 from delegation.keeping.neighbours import metadata_of as metadata_of_neighbour
@@ -128,6 +129,10 @@ class KeepSet:
         for neighbour in near:
             self._needed.add_neighbour(neighbour)
         self.checked = tuple(checked)
+
+    def look_at_others(self) -> None:
+        """Raise what `add_others` would find of other tables without reading them whole, before a job reads them."""
+        look_at_others(self._ctx, Roots([self._root.uri]), self._take_unreadable)
 
     def add_claims(self) -> None:
         """Add what plans of unfinished tasks have of this location.

@@ -178,7 +178,9 @@ def take_over(world: SparkWorld) -> str:
     return copy
 
 
-def test_no_job_is_started_while_another_table_cannot_be_read(world: SparkWorld) -> None:
+@pytest.mark.parametrize("listed", [1, 1_000], ids=["compared by the job", "deleted by the job"])
+def test_no_job_is_started_while_another_table_cannot_be_read(listed: int) -> None:
+    world = SparkWorld(inline_max_listed=listed)
     planted = world.plant("data/a.parquet", "c")
     world.other.create("unread", location="s3://other/unread").append(rows(1))
     world.listing.not_vended.add("unread")

@@ -1,0 +1,86 @@
+"""A look at other tables before a job is started: what it raises, and that a function always gets past it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from delegation.errors import DelegationError
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.looking import LONGEST, look_at_others
+from delegation.keeping.model import Neighbour
+from delegation.operations.expiry.context import ExpiryOptions, ExpirySettings
+from delegation.storage.locations import Roots
+from delegation.storage.memory import MemoryObjectStore
+from delegation.worksets.attempt import MemoryAttempt
+from tests.unit.operations.purge.lake import Lake, LakeSource, identifier, rows
+
+ROOTS = Roots(["s3://lake/wh/t"])
+
+
+@dataclass
+class Looker:
+    """A Search in which each other table takes ten seconds to load."""
+
+    others: list[Neighbour | NeighbourUnreadable]
+    options: ExpiryOptions = field(default_factory=ExpiryOptions)
+    now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    seen: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.attempt = MemoryAttempt("task")
+        self.identifier = identifier("t")
+        self.settings = ExpirySettings()
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def neighbours(self, _roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
+        for one in self.others:
+            self.now += timedelta(seconds=10)
+            yield one
+
+    def note(self, error: NeighbourUnreadable) -> None:
+        self.seen.append(error.who)
+
+
+def unreadable(name: str) -> NeighbourUnreadable:
+    return NeighbourUnreadable(name, DelegationError("no", code="DENIED"))
+
+
+def damaged(lake: Lake, name: str) -> Neighbour:
+    """Return a table inside the location of `t` whose manifest lists are damaged."""
+    lake.create(name, location=f"s3://lake/wh/t/{name}").append(rows(1))
+    for bucket, key in [one for one in lake.objects if f"/{name}/metadata/snap-" in one[1]]:
+        lake.objects[bucket, key] = b"damaged"
+    store = MemoryObjectStore()
+    store.objects = lake.objects
+    return Neighbour(LakeSource(lake, name).load(), store)
+
+
+@pytest.fixture
+def lake() -> Lake:
+    return Lake()
+
+
+def test_it_ends_after_a_minute_however_many_tables_there_are() -> None:
+    looker = Looker([unreadable(f"cat.ns.{number}") for number in range(1_000)])
+    look_at_others(looker, ROOTS, looker.note)
+    assert len(looker.seen) == LONGEST / timedelta(seconds=10)
+
+
+def test_a_table_whose_manifest_list_is_damaged_is_found(lake: Lake) -> None:
+    looker = Looker([damaged(lake, "inside")])
+    with pytest.raises(NeighbourUnreadable, match="inside"):
+        look_at_others(looker, ROOTS, looker.note)
+
+
+@pytest.mark.parametrize("accepted", ["exempt", "former", "report", "elsewhere"])
+def test_what_holds_no_job_back_holds_none_back_before_it(lake: Lake, accepted: str) -> None:
+    other = damaged(lake, "inside")
+    options = ExpiryOptions(neighbour="report") if accepted == "report" else ExpiryOptions()
+    other = replace(other, exempt=accepted == "exempt", former=accepted == "former")
+    looker = Looker([other], options=options)
+    look_at_others(looker, Roots(["s3://lake/wh/u"]) if accepted == "elsewhere" else ROOTS, looker.note)
+    assert looker.now > datetime(2026, 1, 1, tzinfo=UTC)
