@@ -43,7 +43,7 @@ def test_a_module_is_named_for_the_behaviors_that_it_has(tasks):
 
 def test_concurrency_is_a_cap_of_the_task_type_below_that_of_the_properties():
     capped = [behavior("acme.one", concurrency=1)(work), behavior("acme.two", concurrency=2)(work)]
-    properties = {"delegation.limits.all": "50", "delegation.limits.kind.acme.two": "7"}
+    properties = {"delegation.limits.all": "50", "delegation.limits.task-type.acme.two": "7"}
     policies = Plugins(tuple(capped)).policies(Policies.from_properties(properties))
     assert policies.limits == Caps(everything=50, kinds={"acme.one": 1, "acme.two": 7})
     assert Plugins(tuple(capped)).policies(Policies.from_properties({})).limits is None

@@ -230,7 +230,7 @@ def require_known_kinds(properties: Mapping[str, str], known: Collection[str]) -
         if "." not in kind:
             near = difflib.get_close_matches(kind.upper(), sorted(known), n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
-            added = "A type of an added behavior has a dot in its name, or is named in delegation:added-kinds"
+            added = "A type of an added behavior has a dot in its name, or is named in delegation:added-task-types"
             raise InvalidProperty(name, f"there is no task type {kind}; {hint} {added}")
 
 

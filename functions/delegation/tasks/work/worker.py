@@ -142,6 +142,7 @@ class Worker:
             extra={
                 "action": "begin",
                 "task_id": task.task_id,
+                "task_type": task.task_type,
                 "kind": task.task_type,
                 "attempt": task.attempt_count,
                 "correlation_id": self._tasks.types.labels(task).correlation_id,
@@ -164,6 +165,7 @@ class Worker:
             extra={
                 "action": "run",
                 "task_id": task.task_id,
+                "task_type": task.task_type,
                 "kind": task.task_type,
                 "attempt": task.attempt_count,
                 "status": str(after.status),

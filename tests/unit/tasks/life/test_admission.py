@@ -211,3 +211,18 @@ def test_caps_are_read_from_the_properties() -> None:
 def test_a_wrong_cap_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidProperty, match=f"delegation.limits.{name}"):
         Policies.from_properties({f"delegation.limits.{name}": value})
+
+
+def test_a_cap_of_a_task_type_is_taken_by_its_older_name_too_but_not_with_another_value() -> None:
+    newer, older = "delegation.limits.task-type.acme.report", "delegation.limits.kind.acme.report"
+    caps = [Policies.from_properties(each).limits for each in ({newer: "3"}, {older: "3"}, {older: "3", newer: "3"})]
+    assert caps == [Caps(kinds={"acme.report": 3})] * 3
+    for each in ({newer: "3", older: "4"}, {older: "4", newer: "3"}):
+        with pytest.raises(InvalidProperty, match=rf"{older}.* older name of {newer}, which differs"):
+            Policies.from_properties(each)
+
+
+@pytest.mark.parametrize("name", [f"delegation.limits.{each}" for each in ("task-type.", "kind.", "type.A")])
+def test_a_cap_of_no_task_type_is_refused(name: str) -> None:
+    with pytest.raises(InvalidProperty, match=f"{name}.* is not a property of this service"):
+        Policies.from_properties({name: "3"})

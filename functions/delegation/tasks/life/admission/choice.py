@@ -183,7 +183,7 @@ def _name(key: tuple[str, ...]) -> str:
     """Return the property of a cap, and of what it is one."""
     kind, *of = key
     return (
-        f"delegation.limits.{kind}.{of[0]}"
+        f"delegation.limits.task-type.{of[0]}"
         if kind == "kind"
         else " ".join((f"delegation.limits.{kind}", *map(unquote, of)))
     )

@@ -8,7 +8,9 @@ from typing import Final, Self
 from delegation.tasks.life.admission.lanes import Lane, part
 
 PREFIX: Final = "delegation.limits."
-_KIND: Final = "kind."
+_OF_TYPE: Final = "task-type."
+_FORMER_OF_TYPE: Final = "kind."
+"""The older spelling, which is still accepted."""
 _EACH: Final = {"all": "everything", "tenant": "tenant", "bucket": "bucket"}
 _NUMBER: Final = re.compile(r"[1-9]\d{0,5}")
 
@@ -33,8 +35,10 @@ class Caps:
                 raise refuse(name, f"{value!r} is not a positive whole number")
             if key in _EACH:
                 caps[_EACH[key]] = int(value)
-            elif key.startswith(_KIND) and key != _KIND:
-                kinds[part(key.removeprefix(_KIND))] = int(value)
+            elif named := _task_type(key):
+                if kinds.setdefault(part(named), int(value)) != int(value):
+                    newer = f"{PREFIX}{_OF_TYPE}{named}"
+                    raise refuse(f"{PREFIX}{_FORMER_OF_TYPE}{named}", f"is an older name of {newer}, which differs")
             else:
                 raise refuse(name, "is not a property of this service")
         return cls(**caps, kinds=kinds) if properties else None
@@ -48,3 +52,8 @@ class Caps:
             (("kind", lane.kind), self.kinds.get(lane.kind)),
         )
         return tuple((key, cap) for key, cap in found if cap is not None)
+
+
+def _task_type(key: str) -> str | None:
+    """Return the task type that a name after the prefix has a cap for, in either spelling."""
+    return next((key.removeprefix(each) for each in (_OF_TYPE, _FORMER_OF_TYPE) if key.startswith(each)), None)
