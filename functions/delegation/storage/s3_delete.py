@@ -76,7 +76,7 @@ def _delete_many(
             # Some key was not deleted, and the store does not say which.
             return set(), dict.fromkeys(keys, _code(code)), False
         if key in sent:
-            _judge(key, _code(code), deleted, codes, both=key in confirmed)
+            _record(key, _code(code), deleted, codes, both=key in confirmed)
     codes |= {key: NO_ANSWER for key in keys if key not in deleted and key not in codes}
     absent |= deleted - confirmed.keys()
     return deleted, codes, any(confirmed[key] for key in deleted if key in confirmed)
@@ -87,7 +87,7 @@ def _code(code: str | None) -> str:
     return (EXPIRED if code in EXPIRED_CODES else code) if code else NO_ANSWER
 
 
-def _judge(key: str, code: str, deleted: set[str], codes: dict[str, str], *, both: bool) -> None:
+def _record(key: str, code: str, deleted: set[str], codes: dict[str, str], *, both: bool) -> None:
     """Record one error of a key: it is absent if all its errors say so and it is not under `Deleted` as well."""
     if code in ABSENT and not both:
         if key not in codes:

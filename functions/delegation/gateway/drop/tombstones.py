@@ -86,8 +86,8 @@ class Tombstone(BaseModel):
     """The record of one drop.
 
     The table `namespace`.`name` of `catalog` was, or is to be, renamed to `destination_name` in
-    `destination_namespace`. `expected_uuid` is the table's that the guards judged, `table_uuid` that of the table which
-    was really moved, known from RENAMED on, as are its metadata, the purge's `task_id` and the end of its grace
+    `destination_namespace`. `expected_uuid` is the table's that the guards checked, `table_uuid` that of the table
+    which was really moved, known from RENAMED on, as are its metadata, the purge's `task_id` and the end of its grace
     period. `caller` identifies who dropped it (see `caller_key`). With `waits` the caller waits for the purge.
     `restore_name` and `restore_namespace` are where it is renamed back to. `problem` is why it failed. `check_at` is
     when the recurring task settles it, None if nothing is left to do; `attempts` counts the last looks that failed,

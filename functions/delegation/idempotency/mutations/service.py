@@ -211,7 +211,7 @@ class Mutations:
         """Answer a request whose key has a record; None if the record changed meanwhile."""
         if stored is None:
             return None
-        match records.judge(stored, mutation.payload_hash, now):
+        match records.decide(stored, mutation.payload_hash, now):
             case Ruling.CONFLICT:
                 raise KeyConflict
             case Ruling.IN_PROGRESS:

@@ -1,4 +1,4 @@
-"""How requests ask for tasks of one type: the form that the API reads, judges and describes.
+"""How requests ask for tasks of one type: the form that the API reads, checks and describes.
 
 A form is loaded when the first request is read, because most processes accept none. It is implemented beside what the
 type does, so a body and a catalog are values that tasks do not know.

@@ -32,7 +32,7 @@ class ReconciledDrops(PurgingDrops, Protocol):
         identifier: TableIdentifier,
         key: DropKey | None = None,
     ) -> CatalogAnswer:
-        """See PurgingDrops.drop; a repeat with the same key is for the table that the first request judged."""
+        """See PurgingDrops.drop; a repeat with the same key is for the table that the first request was checked for."""
 
     def earlier(
         self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
