@@ -40,7 +40,7 @@ def default_text(value: Any) -> str | None:
 
 
 def with_defaults(document: dict[str, Any]) -> dict[str, Any]:
-    """Return service.json with the settings' model's defaults and the task types' options; a required one says so."""
+    """Return service.json with the settings' model's defaults and the task types' options; a required one is marked."""
     own = dict(document["deployment"])
     for name, field in Settings.model_fields.items():
         key = name.replace("_", "-")

@@ -168,7 +168,7 @@ def _remember(context: Context, number: int, task_id: str | None) -> None:
 
 
 def _may_pass(error: DelegationError) -> bool:
-    """Return whether the same step may succeed later, of errors whose class alone does not say so."""
+    """Return whether the same step may succeed later, of errors whose class alone does not state it."""
     match error:
         case TokenUnavailable() | PurgedNotDropped():
             return isinstance(error.__cause__, DelegationError) and error.__cause__.retryable

@@ -1,4 +1,4 @@
-"""What one write says about attempts: that one began, was lost, was throttled, or is followed by another."""
+"""What one write counts of attempts: that one began, was lost, was throttled, or is followed by another."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -47,7 +47,7 @@ def seconds_of(task: Task) -> float:
 
 
 def fields_of(task: Task, labels: Labels, counted: Collection[str] = ()) -> dict[str, Any]:
-    """Return what the line says, with the `counted` details; what is unknown is left out."""
+    """Return what the line states, with the `counted` details; what is unknown is left out."""
     line = {
         "message": f"task ended: {task.status}",
         "level": "ERROR" if metric_of(task) is TASKS_ENDED_IN_FAILURE else "INFO",

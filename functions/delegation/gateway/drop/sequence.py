@@ -2,7 +2,7 @@
 
 load as the caller → guards → prove the privilege → put the record → rename as the caller → load the destination as the
 service → record the table that was really moved → submit its purge → 204, or wait for the purge. Whatever ends the
-process between two of them: the record says what is left to do.
+process between two of them: the record states what is left to do.
 """
 
 from collections.abc import Callable, Sequence
@@ -280,7 +280,7 @@ class _Drop:
         raise table_replaced(str(self._identifier), str(self._wanted_uuid), table.table_uuid)
 
     def _is_repeated_by(self, record: Tombstone) -> bool:
-        """Return whether this request repeats the one that a record is of; a uuid says so at any time."""
+        """Return whether this request repeats the one that a record is of; with a uuid at any time."""
         return self._wanted_uuid is not None or record.is_fresh(self._clock())
 
     def _gone(self, answer: CatalogAnswer) -> CatalogAnswer:
@@ -392,7 +392,7 @@ def _lower(text: str | None) -> str | None:
 def _is_unclear(answer: CatalogAnswer) -> bool:
     """Return whether a rename with this answer may have been performed, or may be yet.
 
-    Only the catalog's own refusal says that it was not: a proxy also answers 503 after it sent the request.
+    Only the catalog's own refusal states that it was not: a proxy also answers 503 after it sent the request.
     """
     return not is_error(answer) or (is_transient(answer.status) and answer.status not in NOT_APPLIED)
 

@@ -110,7 +110,7 @@ class DropSteps:
             raise still_purging(str(record.identifier), record.tombstone_id) from None
 
     def renamed_back(self, record: Tombstone, reason: str) -> RenamedBack | DropError:
-        """Give the table its name back, and return the error that says so, or why it could not have it.
+        """Give the table its name back, and return the error that reports it, or why it could not have it.
 
         A restore that has begun keeps its target.
         """
@@ -156,7 +156,7 @@ class DropSteps:
             try:
                 task = self.submitted(record, moved)
             except RenamedBack:
-                # Nobody waits for this answer; the record says why a table has its name again.
+                # Nobody waits for this answer; the record states why a table has its name again.
                 return self.tombstones.get(record.tombstone_id)
         if task is None:
             return self._checked(record, None)
@@ -169,7 +169,7 @@ class DropSteps:
         return self._checked(record, self._next_check(record))
 
     def _failed(self, record: Tombstone) -> Tombstone:
-        """Close a FAILED tombstone whose entry is gone; say what a person can do about one without metadata.
+        """Close a FAILED tombstone whose entry is gone; state what a person can do about one without metadata.
 
         Another table than was dropped is renamed back, as soon as its name is free.
         """

@@ -287,7 +287,7 @@ def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
 def checked(record: Tombstone, now: datetime, check_at: datetime | None, advice: str | None = None) -> Tombstone:
     """Return the record with the time when the recurring task settles it again; its state stays.
 
-    An earlier trouble is over; `advice` says what only a person can do.
+    An earlier trouble is over; `advice` states what only a person can do.
     """
     return _written(record, now, check_at=check_at, attempts=0, trouble=None if advice is None else _short(advice))
 

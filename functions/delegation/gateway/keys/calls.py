@@ -78,7 +78,7 @@ class KeyedCall:
     def run(self, attempt: MutationAttempt) -> MutationAnswer:
         """Send the mutation; the time that it may take ends with the call's hold on the key.
 
-        After an outcome that is not known the catalog is read at once. Raises CatalogNotReached, which says that
+        After an outcome that is not known the catalog is read at once. Raises CatalogNotReached, which states that
         nothing was done, and CatalogOutcomeUnknown or MutationNotVerified otherwise.
         """
         if not attempt.is_clear:
@@ -119,7 +119,7 @@ class KeyedCall:
         return restored(stored, self.rule, self.request, self.target.operation, self.view)
 
     def _concluded(self, answer: CatalogAnswer, attempt: MutationAttempt) -> MutationAnswer:
-        """Return an answer that says what the call did, or what the state shows instead of it."""
+        """Return an answer that states what the call did, or what the state shows instead of it."""
         made = as_mutation_answer(answer)
         is_known = is_genuine(self.target.operation, answer) and not _is_doubtful(self.request, self.target, answer)
         if is_known and (made.is_final or (made.did_nothing and attempt.is_clear)):

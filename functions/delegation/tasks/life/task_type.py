@@ -71,12 +71,12 @@ def _no_next_step(_task: Task) -> None:
 class TaskType:
     """One task type, by the name that its tasks are stored under.
 
-    `labels` are what lists and pauses find a task by, None if nothing in its payload says so. `traits` are what its
+    `labels` are what lists and pauses find a task by, None if nothing in its payload states it. `traits` are what its
     admission is decided by. `counted` are the details that the line of an end shows, with the metric that adds them up
     if there is one. `retry` are the defaults of its properties `delegation.retry.NAME.*`. Housekeeping never waits for
     a place behind the tasks of callers, and counts against no cap. `payload_version` is the newest version of payloads
     that this release reads. `requests` loads the form of the requests for such tasks, None if no request may ask for
-    one. `measured` is how far a task is, `execution_result` what the answer to a caller that waited says of a SUCCESS,
+    one. `measured` is how far a task is, `execution_result` what the answer to a caller that waited has of a SUCCESS,
     `receipt_key` the key of a task's receipt in the plan bucket, `next_step` what a person has to decide now that the
     task has ended, as a sentence with commands. `properties` begins the names of the properties of
     the service that are the type's own. The service submits a type that `is_own` itself. `runner` names the function,

@@ -44,9 +44,9 @@ class ReconciledDrops(PurgingDrops, Protocol):
 class KeyedDrops(PurgingDrops):
     """See PurgingDrops; a request without a key is dropped as such, one of a caller that is not verified is refused.
 
-    `forward` sends requests to the catalog. A duplicate waits for its first call as `patience` says. `realm` is that of
-    requests without a realm header. A repeat whose first call had an unknown outcome is answered by the record of the
-    drop that this call began; without one the drop runs again.
+    `forward` sends requests to the catalog. A duplicate waits for its first call as `patience` decides. `realm` is that
+    of requests without a realm header. A repeat whose first call had an unknown outcome is answered by the record of
+    the drop that this call began; without one the drop runs again.
     """
 
     drops: ReconciledDrops

@@ -1,6 +1,6 @@
 """What a verification rule is made of.
 
-A rule says what to load after a call that ended without a clear outcome, and how to verify it (Idempotency-Key
+A rule states what to load after a call that ended without a clear outcome, and how to verify it (Idempotency-Key
 proposal, "Reconciliation branches"). Others may have changed the same in between, and may have undone it. So "not
 applied" needs a proof: something that only ever grows (sequence numbers, column ids, versions), of the same UUID, that
 is still below what the request would have made of it.
