@@ -16,7 +16,7 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.notifications.https import tls
 from delegation.polaris.settings import PolarisSettings
-from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.tasks.life.policy import InvalidProperty, require_known_types
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
@@ -405,7 +405,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             DropSettings.from_properties(self.properties)
             UpkeepLimits.from_properties(self.properties)
             UpkeepSettings.from_properties(self.properties)
-            require_known_kinds(self.properties, TYPES.keys() | {*self.added_task_types})
+            require_known_types(self.properties, TYPES.keys() | {*self.added_task_types})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.
             raise ValueError(f"delegation:properties: {error}") from error

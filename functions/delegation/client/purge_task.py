@@ -68,7 +68,7 @@ def purge_task(
 ) -> Behavior[PurgeOrder, PurgeOutcome]:
     """Return the behavior; the client sends each request once, because the task's own retries follow."""
     work = _Work(client.without_repeats(), catalog, clock)
-    return Behavior(kind=KIND, parameters=PurgeOrder, result=PurgeOutcome, work=work, identify=_identity)
+    return Behavior(task_type=KIND, parameters=PurgeOrder, result=PurgeOutcome, work=work, identify=_identity)
 
 
 def _identity(order: PurgeOrder) -> str:

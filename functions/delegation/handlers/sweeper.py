@@ -51,7 +51,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     failed = 0
     swept_tasks = sweep(
         deployed.tasks,
-        deployed.kinds,
+        deployed.task_types,
         deadline=deadline,
         clock=utc_now,
         threads=_THREADS,

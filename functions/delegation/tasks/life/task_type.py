@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from delegation.metrics import Metric
 from delegation.tasks.life.admission.lanes import Traits, TraitsOf
-from delegation.tasks.life.kinds import KnownKinds
+from delegation.tasks.life.known_types import KnownTypes
 from delegation.tasks.life.model import Labels, LabelsOf, Task
 
 if TYPE_CHECKING:
@@ -155,9 +155,9 @@ class TaskTypes(dict[str, TaskType]):
         return {name: metric for one in self.values() for name, metric in one.counted.items()}
 
     @property
-    def known(self) -> KnownKinds:
+    def known(self) -> KnownTypes:
         """The types, each with the newest version of its payloads that this release reads."""
-        return KnownKinds({name: one.payload_version for name, one in self.items()})
+        return KnownTypes({name: one.payload_version for name, one in self.items()})
 
     @property
     def own(self) -> frozenset[str]:

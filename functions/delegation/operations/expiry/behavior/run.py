@@ -54,7 +54,7 @@ class ExpiryBehavior:
     what was asked for at a time. `lost_refs` is where `search` finds what lost refs need, None without an index.
     """
 
-    kinds: ClassVar[frozenset[str]] = KINDS
+    task_types: ClassVar[frozenset[str]] = KINDS
     payload_version: ClassVar[int] = BY_POLICY
 
     tasks: TaskService

@@ -75,7 +75,7 @@ class OrphansBehavior:
     ARN, the table's location, and where the table's files are).
     """
 
-    kinds: ClassVar[frozenset[str]] = KINDS
+    task_types: ClassVar[frozenset[str]] = KINDS
 
     tasks: TaskService
     open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]

@@ -22,13 +22,13 @@ class Caps:
     everything: int | None = None
     tenant: int | None = None
     bucket: int | None = None
-    kinds: Mapping[str, int] = field(default_factory=dict)
+    task_types: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], refuse: Callable[[str, str], Exception]) -> Self | None:
         """Return the caps of these properties, None without any; raises what `refuse` makes of a name and a reason."""
         caps: dict[str, int] = {}
-        kinds: dict[str, int] = {}
+        task_types: dict[str, int] = {}
         for name, value in properties.items():
             key = name.removeprefix(PREFIX)
             if not _NUMBER.fullmatch(value):
@@ -36,12 +36,12 @@ class Caps:
             if key in _EACH:
                 caps[_EACH[key]] = int(value)
             elif named := _task_type(key):
-                if kinds.setdefault(part(named), int(value)) != int(value):
+                if task_types.setdefault(part(named), int(value)) != int(value):
                     newer = f"{PREFIX}{_OF_TYPE}{named}"
                     raise refuse(f"{PREFIX}{_FORMER_OF_TYPE}{named}", f"is an older name of {newer}, which differs")
             else:
                 raise refuse(name, "is not a property of this service")
-        return cls(**caps, kinds=kinds) if properties else None
+        return cls(**caps, task_types=task_types) if properties else None
 
     def caps(self, lane: Lane) -> tuple[tuple[tuple[str, ...], int], ...]:
         """Return the caps that a task of a lane counts against, each with the key of its count."""
@@ -49,7 +49,7 @@ class Caps:
             (("all",), self.everything),
             (("tenant", lane.tenant), self.tenant),
             (("bucket", lane.bucket), self.bucket if lane.bucket else None),
-            (("kind", lane.kind), self.kinds.get(lane.kind)),
+            (("task-type", lane.task_type), self.task_types.get(lane.task_type)),
         )
         return tuple((key, cap) for key, cap in found if cap is not None)
 
