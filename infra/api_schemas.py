@@ -171,7 +171,7 @@ class _Reader:
 
 
 def _says(name: str, value: Any) -> bool:
-    """Return whether a keyword says anything to a caller."""
+    """Return whether a keyword states anything to a caller."""
     if name in {"title", "default", "writeOnly", "readOnly"}:
         return False
     return not ((name == "format" and value == "password") or (name == "additionalProperties" and value is True))
@@ -234,8 +234,8 @@ def _add_options(found: dict[str, Schema]) -> None:
 def _split_parameters(found: dict[str, Schema]) -> None:
     """Tell the forms of a purge's parameters apart, and name the payloads that have them.
 
-    One model reads all of them, and says by `missing` which it is. They are schemas of their own, because generators of
-    requests make none where `oneOf` is beside `properties`.
+    One model reads all of them, and states by `missing` which it is. They are schemas of their own, because generators
+    of requests make none where `oneOf` is beside `properties`.
     """
     proposed, spelled, alone = _FORMS
     parameters = found[proposed]

@@ -16,7 +16,7 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.notifications.https import tls
 from delegation.polaris.settings import PolarisSettings
-from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.tasks.life.policy import InvalidProperty, require_known_types
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
@@ -119,7 +119,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
       the service takes no more of Polaris; the account must have as many unreserved.
     - `behaviors`: additional behaviors as `module` or `module:function`; the package must contain the modules
       (`python -m infra.package --module`).
-    - `added_kinds`: the task types of those behaviors that have a retry property and no dot in their name.
+    - `added_task_types`: the task types of those behaviors that have a retry property and no dot in their name;
+      `added_kinds` is an older name.
     - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
     - `architecture`: the processor of functions and Spark jobs, for which the package is built: arm64 or x86_64.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: the address of a copy of
@@ -191,7 +192,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     emr_security_group_ids: CommaSeparated = ()
     reserved_concurrency: CommaSeparated = ()
     behaviors: CommaSeparated = ()
-    added_kinds: CommaSeparated = ()
+    added_task_types: CommaSeparated = ()
     package: str = "build/package"
     architecture: Processor = Processor.ARM64
     alarm_topic_arn: str | None = Field(None, pattern=r"^arn:[^:]+:sns:[^:]+:\d{12}:[A-Za-z0-9_-]{1,256}$")
@@ -327,6 +328,17 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
                 raise ValueError(f"{name!r} must be a module or module:function, such as acme.behaviors:purge_views")
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _older_names_are_taken(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Take a setting by its older name too, and refuse both with different values."""
+        if "added_kinds" not in given:
+            return given
+        older = given["added_kinds"]
+        if given.get("added_task_types", older) != older:
+            raise ValueError("delegation:added-kinds is an older name of delegation:added-task-types, which differs")
+        return {name: value for name, value in given.items() if name != "added_kinds"} | {"added_task_types": older}
+
     @model_validator(mode="after")
     def _no_address_is_an_example(self) -> Self:
         """Refuse the reserved domains and addresses of cdk.json in what is deployed."""
@@ -393,7 +405,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             DropSettings.from_properties(self.properties)
             UpkeepLimits.from_properties(self.properties)
             UpkeepSettings.from_properties(self.properties)
-            require_known_kinds(self.properties, TYPES.keys() | {*self.added_kinds})
+            require_known_types(self.properties, TYPES.keys() | {*self.added_task_types})
         except InvalidProperty as error:
             # Checked before the deployment, because a function would report it only in its log.
             raise ValueError(f"delegation:properties: {error}") from error

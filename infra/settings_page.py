@@ -40,12 +40,12 @@ def default_text(value: Any) -> str | None:
 
 
 def with_defaults(document: dict[str, Any]) -> dict[str, Any]:
-    """Return service.json with the settings' model's defaults and the task types' options; a required one says so."""
+    """Return service.json with the settings' model's defaults and the task types' options; a required one is marked."""
     own = dict(document["deployment"])
     for name, field in Settings.model_fields.items():
         key = name.replace("_", "-")
         default = service.REQUIRED if field.is_required() else default_text(field.get_default())
-        own[key] = {"default": default, "meaning": own.get(key, {}).get("meaning")}
+        own[key] = {"default": default, "meaning": None} | own.get(key, {}) | {"default": default}
     return {**document, "deployment": own, "properties": {**document["properties"], **_of_options()}}
 
 

@@ -26,7 +26,7 @@ from delegation.errors import DelegationError
 
 
 class CallOutcome(Enum):
-    """What the answer to a call says of it; of a transaction's reasons the first in this order counts."""
+    """What the answer to a call states of it; of a transaction's reasons the first in this order counts."""
 
     CONDITION_FAILED = auto()
     INVALID = auto()  # no repeat can succeed
@@ -205,7 +205,7 @@ class DynamoDbCalls:
 
 
 def outcome_of(error: ClientError) -> CallOutcome:
-    """Return what an error says of the call that it answers."""
+    """Return what an error states about the call that it answers."""
     found = {_OUTCOMES.get(str(reason.get("Code")), CallOutcome.UNKNOWN) for reason in _reasons(error)}
     first = min(found, key=lambda one: one.value, default=CallOutcome.UNKNOWN)
     # By status too: a proxy before DynamoDB answers 502 to 504 with other codes.

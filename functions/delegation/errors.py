@@ -82,7 +82,7 @@ class RunPaused(RunHandedOver):
     code = "PAUSED"
 
     def __init__(self, task_id: str, pause: str) -> None:
-        """`pause` says who paused what, and why."""
+        """`pause` states who paused what, and why."""
         super().__init__(
             task_id, f"task {task_id} was {pause}; it continues where it stopped after `delegation resume`"
         )

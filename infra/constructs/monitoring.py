@@ -107,7 +107,7 @@ class WatchedResources:
 
 
 class Monitoring(Construct):
-    """`alarms` holds the alarms by name; each describes what happened and names the page that says what to do."""
+    """`alarms` holds the alarms by name; each describes what happened and names the page that states what to do."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class UnavailableError(LocalStackError):
 
 
 class PolarisUnusable(LocalStackError):
-    """A given Polaris cannot be used; the reason says what is wrong, the advice what to change."""
+    """A given Polaris cannot be used; the reason states what is wrong, the advice what to change."""
 
     code = "LOCAL_STACK_POLARIS"
 

@@ -10,7 +10,7 @@ from delegation.edge.trust.tokens import public_key
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.polaris.tokens import DEFAULT_SCOPE
-from delegation.tasks.life.policy import InvalidProperty, require_known_kinds
+from delegation.tasks.life.policy import InvalidProperty, require_known_types
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
@@ -80,7 +80,7 @@ class StackOptions:
             DropSettings.from_properties(self.all_properties())
             UpkeepSettings.from_properties(self.all_properties())
             UpkeepLimits.from_properties(self.all_properties())
-            require_known_kinds(self.all_properties(), TYPES)
+            require_known_types(self.all_properties(), TYPES)
         except InvalidProperty as exc:
             # Checked before the start, because a function would report it only in its log.
             raise CannotStartError("the stack", str(exc)) from exc

@@ -53,7 +53,7 @@ class Missing(StrEnum):
 class AlarmRule:
     """One alarm: it is raised when `statistic` of a period reaches `threshold` in `periods` periods one after another.
 
-    With `below` it is raised at values up to the threshold. `text` says in plain words what happened.
+    With `below` it is raised at values up to the threshold. `text` states in plain words what happened.
     """
 
     name: str
@@ -73,7 +73,7 @@ class AlarmRule:
         return f"{RUNBOOK}/{re.sub(r'(?<!^)(?=[A-Z])', '-', self.name).lower()}.md"
 
     def description(self, runbook_url: str | None) -> str:
-        """Return what the alarm's notification says, with the address of its page."""
+        """Return what the alarm's notification states, with the address of its page."""
         where = self.page if runbook_url is None else f"{runbook_url.rstrip('/')}/{self.page.rpartition('/')[2]}"
         return f"[{self.concern}] {self.text} What to do: {where}"
 
@@ -408,4 +408,4 @@ RESOURCES_ALARMS: Final = (
     *(rule for rule in SWEEPER_ALARMS if rule not in WAITING_ALARMS),
     *(CERTIFICATE_EXPIRES, SECRET_ROTATION),
 )
-"""The alarms of each dashboard: those whose graphs it has. Both say that work is paused, which explains either."""
+"""The alarms of each dashboard: those whose graphs it has. Both state that work is paused, which explains either."""

@@ -1,6 +1,6 @@
 """Saved queries of CloudWatch Logs Insights, which follow a request, a task, or a kind of trouble through all logs.
 
-Every line of the service is a JSON object; docs/operations.md says which fields it has.
+Every line of the service is a JSON object; docs/operations.md states which fields it has.
 """
 
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ ARCHIVES: Final = {LAMBDA: "functions.zip", SPARK: "spark.tgz"}
 An asset's key keeps only the last extension of its name, and Spark unpacks `.tgz` and `.tar.gz`, but not `.gz`.
 """
 DESCRIPTION: Final = "package.json"
-"""The file of the output that says what it was built for."""
+"""The file of the output that states what it was built for."""
 NOT_DEPLOYED: Final = ("cli", "persistence", "tasks_on_persistence")
 """Packages of `delegation` that no Lambda function and no Spark job imports."""
 LIMIT_BYTES: Final = 250 * 1024 * 1024

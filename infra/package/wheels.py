@@ -93,7 +93,7 @@ def install_added(part: str, processor: Processor, added: list[str], target: Pat
 
 
 def pip(command: str, *arguments: str) -> None:
-    """Run a command of pip; raises WheelUnusable, after pip has said why."""
+    """Run a command of pip; raises WheelUnusable, after pip has printed why."""
     line = [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", *arguments]
     if subprocess.run(line, check=False).returncode != 0:
         raise WheelUnusable(f"pip {command} failed; its message is above")

@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
     reason: str | None = None
 
 
-def judged(kind: str, document: Json | None, commit: Json, now_ms: int) -> Outcome:
+def outcome_of(kind: str, document: Json | None, commit: Json, now_ms: int) -> Outcome:
     """Return what the applier does with a commit."""
     requirements, updates = commit["requirements"], commit["updates"]
     before = copy.deepcopy(document)
@@ -49,7 +49,7 @@ def compared(asked: Json, answer: Json, totals: "collections.Counter[str]") -> I
     for number, (commit, theirs) in enumerate(zip(asked["commits"], answer["commits"], strict=True)):
         totals["commits"] += 1
         now = theirs["document"].get("last-updated-ms", theirs["now"]) if "document" in theirs else theirs["now"]
-        ours = judged(asked["kind"], document, commit, now)
+        ours = outcome_of(asked["kind"], document, commit, now)
         totals[f"{asked['kind']}s accepted" if theirs["ok"] else f"{asked['kind']}s refused"] += 1
         if ours.ok != theirs["ok"]:
             said = f"Iceberg {'accepts' if theirs['ok'] else 'refuses: ' + str(theirs)}, we {ours.reason or 'accept'}"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.applier.compare import compared, judged
+from tests.applier.compare import compared, outcome_of
 from tests.applier.fixtures import spark_metadata
 from tests.applier.oracle import Oracle, oracle
 from tests.applier.sequences import Commits
@@ -39,7 +39,7 @@ def sequence(seed: int, now_ms: int, fixtures: list[Json]) -> Json:
     for number in range(rng.randint(2, 8)):
         if number or base is not None:
             found.append(commits.table(document or {}) if kind == "table" else commits.view(document or {}))
-        outcome = judged(kind, document, found[-1], now_ms)
+        outcome = outcome_of(kind, document, found[-1], now_ms)
         document = outcome.document if outcome.ok else document
         if document is None:
             break
@@ -53,7 +53,7 @@ def _creation(commits: Commits, kind: str, now_ms: int) -> Json:
         updates = commits.creation(version) if kind == "table" else commits.view_creation()
         requirements = [{"type": "assert-create"}] if kind == "table" else []
         commit = commits.spoiled({"requirements": requirements, "updates": updates, "file": None})
-        if commits.chance(0.05) or judged(kind, None, commit, now_ms).ok:
+        if commits.chance(0.05) or outcome_of(kind, None, commit, now_ms).ok:
             break
     return commit
 

@@ -29,7 +29,7 @@ _SILENT = frozenset({"description", "example", "examples", "properties", "requir
 _INTRODUCTION = """# What the API adds to the proposal
 
 [openapi.yaml](openapi.yaml) has every path, operation name, security scheme, schema and response of the appendix of the
-Delegation Service proposal, by the same names. This page lists where it says more; it is written by
+Delegation Service proposal, by the same names. This page lists where it has more; it is written by
 `make regenerate`, and a test compares it. `properties` is beside `config`: the
 appendix's YAML has it one level too deep. `make schemathesis` sends requests made from both documents to
 the whole system on this machine.

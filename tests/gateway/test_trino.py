@@ -44,16 +44,16 @@ def test_its_iceberg_is_one_that_takes_503_for_an_unknown_outcome(folder: Path) 
 
 
 def test_commits_to_a_rest_catalog_are_those_of_iceberg_java(classes: dict[str, str]) -> None:
-    """No class between Trino and Iceberg's RESTSessionCatalog judges a commit's answer."""
+    """No class between Trino and Iceberg's RESTSessionCatalog decides about a commit's answer."""
     of_rest = {name: text for name, text in classes.items() if name.startswith(REST)}
     assert "org/apache/iceberg/rest/RESTSessionCatalog" in of_rest[f"{REST}TrinoRestCatalog.class"]
-    for judged in (
+    for handled in (
         "CommitStateUnknownException",
         "CommitFailedException",
         "CleanableFailure",
         "ServiceFailureException",
     ):
-        assert [name for name, text in of_rest.items() if f"{EXCEPTIONS}{judged}" in text] == []
+        assert [name for name, text in of_rest.items() if f"{EXCEPTIONS}{handled}" in text] == []
     handlers = [name for name, text in of_rest.items() if "org/apache/iceberg/rest/ErrorHandlers" in text]
     assert all("VendedCredentials" in name for name in handlers)  # those of reading credentials
     assert not [name for name, text in of_rest.items() if "CommitErrorHandler" in text]

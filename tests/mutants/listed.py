@@ -352,7 +352,7 @@ SAFE_SETTINGS: Final = (
     Mutant(
         "a misspelt task type is accepted at synthesis",
         "infra/settings.py",
-        "            require_known_kinds(self.properties, TYPES.keys() | {*self.added_kinds})\n",
+        "            require_known_types(self.properties, TYPES.keys() | {*self.added_task_types})\n",
         "",
         (SETTINGS,),
     ),

@@ -39,7 +39,7 @@ class PlanDetails(BaseModel):
     """The published plan of a task and its progress.
 
     Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. Of the files
-    deleted the store said that it did not have `files_absent`, whose bytes do not count. `steps_done` is for a plan
+    deleted the store stated that it did not have `files_absent`, whose bytes do not count. `steps_done` is for a plan
     that is lost, `references_moment` is what the task needs of the reference index, as JSON text.
     """
 

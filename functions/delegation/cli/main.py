@@ -64,7 +64,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "doctor": LazyCommand(
         "delegation.cli.doctor.command:doctor_command",
-        "Check each part that the service needs, and say how to mend what is broken.",
+        "Check each part that the service needs, and state how to mend what is broken.",
     ),
     "drop": LazyCommand(
         "delegation.cli.tombstones.drop:drop_command",

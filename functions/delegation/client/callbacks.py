@@ -1,4 +1,4 @@
-"""What a receiver of callbacks needs: verify that the service sent one, just now, and read what it says."""
+"""What a receiver of callbacks needs: verify that the service sent one, just now, and read what it states."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -67,7 +67,7 @@ class CallbackVerifier:
         self._clock = clock
 
     def verify(self, headers: Mapping[str, str], body: bytes) -> EndOfTask:
-        """Return what a callback says; raise CallbackRefused unless the service signed it within `fresh_for` of now.
+        """Return what a callback states; raise CallbackRefused unless the service signed it within `fresh_for` of now.
 
         The service repeats a callback until it is answered with 2xx, with the same Idempotency-Key and a new time: a
         receiver answers 200 to a `notification_id` that it has already processed, and does nothing else.

@@ -190,7 +190,7 @@ class TableChangedSincePurge(DelegationClientError):
 class HttpError:
     """An error answer (Delegation Service proposal, Appendix, ErrorResponse) with its status and Retry-After.
 
-    `status` is FAILED_TERMINAL or None, `retryable` what the body says. `error_code` is `HTTP_nnn` if the body has
+    `status` is FAILED_TERMINAL or None, `retryable` what the body states. `error_code` is `HTTP_nnn` if the body has
     none, as from API Gateway.
     """
 

@@ -68,7 +68,7 @@ def purge_task(
 ) -> Behavior[PurgeOrder, PurgeOutcome]:
     """Return the behavior; the client sends each request once, because the task's own retries follow."""
     work = _Work(client.without_repeats(), catalog, clock)
-    return Behavior(kind=KIND, parameters=PurgeOrder, result=PurgeOutcome, work=work, identify=_identity)
+    return Behavior(task_type=KIND, parameters=PurgeOrder, result=PurgeOutcome, work=work, identify=_identity)
 
 
 def _identity(order: PurgeOrder) -> str:
@@ -168,7 +168,7 @@ def _remember(context: Context, number: int, task_id: str | None) -> None:
 
 
 def _may_pass(error: DelegationError) -> bool:
-    """Return whether the same step may succeed later, of errors whose class alone does not say so."""
+    """Return whether the same step may succeed later, of errors whose class alone does not state it."""
     match error:
         case TokenUnavailable() | PurgedNotDropped():
             return isinstance(error.__cause__, DelegationError) and error.__cause__.retryable

@@ -1,6 +1,7 @@
 """What each error code means, its status, and what to do about it: the table `codes.json`.
 
-A code is in an answer's `error_code` and in a task's record. The API's answers and docs/errors.md are made from it.
+A code is in an answer's `error_code` and in a task's record. The API's answers, the advice of the command and
+docs/errors.md are made from it.
 """
 
 import functools
@@ -8,6 +9,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
+from typing import Final
+
+_OF_THE_COMMAND: Final = "The command"
+"""The chapter of the codes that only the command and the client have: no answer and no task's record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,26 +20,38 @@ class CodeMeaning:
     """A code's meaning, and what its reader does: the caller, or an operator of the service or of Polaris.
 
     `status` is that of an answer with the code, None for a code that no answer reveals; `retryable` is whether the same
-    call may succeed without anybody acting, None where each answer says it.
+    call may succeed without anybody acting, None where each answer states it. `command` is what a person at a terminal
+    does, where that is something else than `action`.
     """
 
     meaning: str
     action: str
     status: int | None = None
     retryable: bool | None = False
+    command: str | None = None
 
 
 @functools.cache
 def codes() -> Mapping[str, Mapping[str, CodeMeaning]]:
-    """Return the codes by chapter and name."""
+    """Return the service's codes by chapter and name."""
+    return {chapter: entries for chapter, entries in _table().items() if chapter != _OF_THE_COMMAND}
+
+
+@functools.cache
+def by_code() -> Mapping[str, CodeMeaning]:
+    """Return the meaning of every code of the service."""
+    return {name: each for entries in codes().values() for name, each in entries.items()}
+
+
+def codes_of_the_command() -> Mapping[str, CodeMeaning]:
+    """Return the codes that only the command and the client have, by name."""
+    return _table()[_OF_THE_COMMAND]
+
+
+@functools.cache
+def _table() -> Mapping[str, Mapping[str, CodeMeaning]]:
     text = resources.files("delegation.edge").joinpath("codes.json").read_text(encoding="utf-8")
     return {
         chapter: {name: CodeMeaning(**each) for name, each in entries.items()}
         for chapter, entries in json.loads(text).items()
     }
-
-
-@functools.cache
-def by_code() -> Mapping[str, CodeMeaning]:
-    """Return the meaning of every code."""
-    return {name: each for entries in codes().values() for name, each in entries.items()}

@@ -25,7 +25,7 @@ _BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
 
 
 def error_answer(status: int, kind: str, message: str, *headers: tuple[str, str]) -> CatalogAnswer:
-    """Return an error in Iceberg's ErrorModel; `message` says what happened, to what, and what to do."""
+    """Return an error in Iceberg's ErrorModel; `message` states what happened, to what, and what to do."""
     return json_answer(status, {"error": {"message": message, "type": kind, "code": status}}, *headers)
 
 

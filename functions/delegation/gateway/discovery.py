@@ -1,4 +1,4 @@
-"""`GET /v1/config` with what says that keys are honoured, and for how long.
+"""`GET /v1/config` with what states that keys are honoured, and for how long.
 
 Two forms: the Idempotency-Key proposal's entries in `properties` ("Discovery"), and the member
 `idempotency-key-lifetime` of Iceberg's CatalogConfig (Iceberg REST Catalog API), by which Iceberg's clients send keys.
@@ -27,7 +27,7 @@ def readable(request: CatalogRequest) -> CatalogRequest:
 def advertised(answer: CatalogAnswer, lifetime: timedelta | None) -> CatalogAnswer:
     """Return the catalog's configuration with both forms; without a lifetime keys are not honoured.
 
-    What else the catalog says stays, its own lifetime too while the gateway honours no keys. An answer that is no
+    What else the catalog states stays, its own lifetime too while the gateway honours no keys. An answer that is no
     CatalogConfig is returned unchanged.
     """
     document = _document(answer)

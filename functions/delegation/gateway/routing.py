@@ -60,7 +60,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ConfigDiscovery:
-    """`GET /v1/config`, whose answer says that keys are honoured."""
+    """`GET /v1/config`, whose answer states that keys are honoured."""
 
 
 @dataclass(frozen=True, slots=True)

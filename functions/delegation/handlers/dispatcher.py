@@ -26,7 +26,7 @@ def inbox() -> Inbox:
 
 
 def dispatch(record: SQSRecord) -> None:
-    """Start the execution of one message, unless it only says that tasks may be admitted.
+    """Start the execution of one message, unless it only states that tasks may be admitted.
 
     SQS delivers a failed message again: without its own line the failure would be seen only as a dead letter.
     """

@@ -51,7 +51,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     failed = 0
     swept_tasks = sweep(
         deployed.tasks,
-        deployed.kinds,
+        deployed.task_types,
         deadline=deadline,
         clock=utc_now,
         threads=_THREADS,
@@ -82,7 +82,7 @@ def _measured(deployed: DeployedTasks) -> dict[Metric, float]:
 
 
 def _pauses(deployed: DeployedTasks) -> dict[Metric, float]:
-    """Return whether anything is paused, 0 or 1, as this function last read it: an alarm says that a pause is on."""
+    """Return whether anything is paused, 0 or 1, as this function last read it: an alarm states that a pause is on."""
     try:
         pauses = deployed.tasks.pauses.now().pauses
     except TaskError as error:

@@ -43,7 +43,7 @@ class Snapshot:
 class SizedFile:
     """A file named in the metadata with its size in bytes, 0 if the metadata does not record it.
 
-    `snapshot_id` is None if the metadata does not say of which snapshot the file is.
+    `snapshot_id` is None if the metadata does not state of which snapshot the file is.
     """
 
     path: str

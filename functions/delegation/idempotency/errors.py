@@ -62,7 +62,7 @@ class ResubmitsExhausted(IdempotencyError):
 
 
 def task_conflict(task_id: str, reason: str) -> IdempotencyError:
-    """Return the error: the stored task with this id does not admit the request; `reason` says why and what to do."""
+    """Return the error: the stored task with this id does not admit the request; `reason` states why and what to do."""
     return IdempotencyError(f"task {task_id} {reason}", code="TASK_EXISTS", task_id=task_id)
 
 

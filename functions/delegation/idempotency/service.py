@@ -162,7 +162,7 @@ class Acceptance:
         if record is not None and record.state is State.IN_PROGRESS:
             terminal = self.outcome(record.task_id, record.bound_version)
             outcome = request.answer_of(terminal) if terminal else None
-        match judge(record, request.payload_hash, outcome, self._clock()):
+        match decide(record, request.payload_hash, outcome, self._clock()):
             case KeyState.CONFLICT:
                 raise KeyConflict
             case KeyState.IN_PROGRESS if record:
@@ -262,7 +262,7 @@ def _resubmits(replaced: Record | None, *, submitted: bool) -> int | None:
     return (replaced.resubmits or 0) + 1 if submitted else replaced.resubmits
 
 
-def judge(
+def decide(
     record: Record | None, payload_hash: Callable[[int], str], outcome: StoredAnswer | None, now: datetime
 ) -> KeyState:
     """Decide what to do with a request (Idempotency-Key proposal, Request Flow; FINALIZE is its R1, TAKE_OVER its R2).

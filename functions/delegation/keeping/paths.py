@@ -178,7 +178,7 @@ class PathGuard:
     def covers(self, path: str) -> bool:
         return self.covered is None or self.covered.contains(path)
 
-    def judge(self, path: str, *, shared: bool = False, foreign: bool = False, taken: bool = False) -> GuardVerdict:
+    def verdict(self, path: str, *, shared: bool = False, foreign: bool = False, taken: bool = False) -> GuardVerdict:
         """Return "" to delete the path, else why it is kept, and count it; raise UnsupportedLocation.
 
         One that was `taken` over is of a table that was purged before: the purge of this one need not cover it.
@@ -201,7 +201,7 @@ class PathGuard:
             raise UnsupportedLocation(path, "not in the storage of the table's metadata")
         return "unsupported"
 
-    def judge_all(
+    def verdicts(
         self,
         rows: list[Row],
         *,
@@ -221,7 +221,7 @@ class PathGuard:
             return
         for verdict, group in groupby(
             rows,
-            lambda row: self.judge(row[0], shared=row[0] in shared, foreign=row[0] in foreign, taken=row[0] in taken),
+            lambda row: self.verdict(row[0], shared=row[0] in shared, foreign=row[0] in foreign, taken=row[0] in taken),
         ):
             yield verdict, list(group)
 

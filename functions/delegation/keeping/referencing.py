@@ -110,7 +110,7 @@ class ReferencingTables:
         """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read.
 
         One that is not under its name any more was dropped or renamed, perhaps to the name of another table: a new pass
-        says whether it is left.
+        states whether it is left.
         Raises what `ensure_known` does.
         """
         self.ensure_known()
@@ -203,7 +203,7 @@ class ReferencingTables:
             yield NeighbourUnreadable(str(identifier), error, areas=self._areas(identifier), exempt=True)
 
     def _is_unchanged(self, entry: TableEntry) -> bool:
-        """Return whether the catalog says that a table has the metadata file of its entry; it is loaded otherwise."""
+        """Return whether the catalog states that a table has the metadata file of its entry; it is loaded otherwise."""
         try:
             now = self.catalog.load_if_changed(entry.identifier, entry.etag)
         except PolarisError:

@@ -1,8 +1,8 @@
 """What cannot be read of neighbour tables: it holds the purge unless the operator accepts it; what is known protects.
 
 A table of which a part can be read protects what that names. One of which nothing can be read protects the storage
-below its last known areas, as far as these are at or below the purged table's locations; an area around those says too
-little, because areas are folded into their parents.
+below its last known areas, as far as these are at or below the purged table's locations; an area around those states
+too little, because areas are folded into their parents.
 """
 
 from collections.abc import Iterable, Iterator

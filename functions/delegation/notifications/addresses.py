@@ -1,4 +1,4 @@
-"""Which addresses a callback may be sent to: those of the public internet, private ones only where a setting says so.
+"""Which addresses a callback may be sent to: those of the public internet, private ones only where a setting allows it.
 
 So a URL whose name resolves to the service's own network, or begins to (DNS rebinding), reaches nothing there.
 """

@@ -123,7 +123,7 @@ class Notifier:
     def _recorded(
         self, before: Receiver | None, owed: Notification, after: Callable[[Receiver | None], Receiver | None]
     ) -> Receiver | None:
-        """Store what a delivery says of its receiver, and return the record; others may change it meanwhile."""
+        """Store what a delivery states about its receiver, and return the record; others may change it meanwhile."""
         for _ in range(_RACES):
             changed = after(before)
             if changed is None or changed is before or self.store.revise_receiver(before, changed):

@@ -1,4 +1,4 @@
-"""What the error of a state says about the invocation that the state made, and how it ends the attempt; no I/O.
+"""What the error of a state means for the invocation that the state made, and how it ends the attempt; no I/O.
 
 Sources: AWS Step Functions Developer Guide, "Handling errors in Step Functions workflows" (names of errors); AWS Lambda
 Developer Guide, "Lambda function scaling" (a throttled invocation does not start the function).

@@ -14,7 +14,7 @@ from delegation.tasks.errors import (
     LeaseLost,
     TaskNotFound,
 )
-from delegation.tasks.life.kinds import runs
+from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import (
@@ -85,19 +85,19 @@ def is_gone(task: Task, now: datetime, lost_timeout: timedelta) -> bool:
 class Steps:
     """The steps over the task service; `behaviors` and `jobs` only where a step needs them.
 
-    `kinds` are the task types that this deployment runs (`life.kinds`); others are left to a newer one.
+    `task_types` are the task types that this deployment runs (`life.known_types`); others are left to a newer one.
     """
 
     def __init__(
         self,
         tasks: TaskService,
-        kinds: Collection[str],
+        task_types: Collection[str],
         *,
         behaviors: Behaviors | None = None,
         jobs: JobService | None = None,
     ) -> None:
         self._tasks = tasks
-        self._kinds = kinds
+        self._task_types = task_types
         self._behaviors = behaviors or Behaviors([])
         self._jobs = jobs
 
@@ -110,7 +110,7 @@ class Steps:
         try:
             task = self._tasks.reads.get(step.task_id)
             paused = task.lease.owner != step.execution and self._tasks.pauses.start(task) is not None
-            if paused or not runs(self._kinds, task):
+            if paused or not runs(self._task_types, task):
                 return step.to("stop")  # the sweeper dispatches it when it is resumed
             task = self._tasks.leases.acquire(step.task_id, step.execution, _until(prepared), task=task)
         except TaskNotFound:

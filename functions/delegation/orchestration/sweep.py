@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from delegation.tasks.errors import MalformedRecord, TaskError
 from delegation.tasks.life import outcomes
-from delegation.tasks.life.kinds import runs
+from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import DueEntry
 from delegation.tasks.work.claim import LeftAlone
@@ -42,7 +42,7 @@ class Swept:
 
 def sweep(
     tasks: TaskService,
-    kinds: Collection[str],
+    task_types: Collection[str],
     *,
     deadline: datetime,
     clock: Callable[[], datetime],
@@ -53,11 +53,11 @@ def sweep(
     """Reconcile every due task until `deadline`, `threads` at a time; an error of one does not stop the others.
 
     Held tasks come first, because only the sweeper finds lost ones; then those that wait, the oldest first. A task of
-    an unknown kind is skipped: a newer deployment runs it. It is remembered in `left_alone`, and so is a task that
+    an unknown task type is skipped: a newer deployment runs it. It is remembered in `left_alone`, and so is a task that
     cannot be read, which is an error once. Each read of the index asks for more entries than were seen before, so that
     those that stay due (skipped, failed) never hide others.
     """
-    look = _Look(tasks, kinds, deadline, clock, LeftAlone() if left_alone is None else left_alone)
+    look = _Look(tasks, task_types, deadline, clock, LeftAlone() if left_alone is None else left_alone)
     seen: set[str] = set()
     waiting: list[Task] = []
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
@@ -83,7 +83,7 @@ class _Look:
     """What one sweep does with each due entry; nothing once its time is over."""
 
     tasks: TaskService
-    kinds: Collection[str]
+    task_types: Collection[str]
     deadline: datetime
     clock: Callable[[], datetime]
     left_alone: LeftAlone
@@ -101,7 +101,7 @@ class _Look:
             if isinstance(error, MalformedRecord):
                 self.left_alone.add(entry)
             return Swept(None, None, error)
-        if head is None or not runs(self.kinds, head):
+        if head is None or not runs(self.task_types, head):
             self.left_alone.add(entry)
             return None
         return head

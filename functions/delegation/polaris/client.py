@@ -243,7 +243,7 @@ class PolarisClient:
         )
 
     def restore_own_tombstone(self, tombstone_id: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Have the gateway give such a table a name back, as `document` says; a repeat finishes what was begun.
+        """Have the gateway give such a table a name back, as `document` states; a repeat finishes what was begun.
 
         Raises NoSuchTable for a tombstone that is not the principal's, and TableAlreadyExists.
         """

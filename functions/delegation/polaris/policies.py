@@ -29,7 +29,7 @@ MOST_APPLICABLE: Final = 1_000
 _MOST_PAGES: Final = 100
 _NO_SUCH_API: Final = frozenset({400, 404, 405, 406})
 _NOT_MAPPED: Final = "POLICY_MAPPING_NOT_FOUND"
-"""What Polaris' message says instead of NoSuchMappingException, with status 500 (PolicyCatalog, detachPolicy)."""
+"""What Polaris' message states instead of NoSuchMappingException, with status 500 (PolicyCatalog, detachPolicy)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -7,7 +7,7 @@ PolarisPrincipalSecrets): a reader of AWSCURRENT is served before, during and af
 
 A second rotation ends the former secret at once. So one whose outcome is unknown is not repeated: the secret in
 Secrets Manager still works then, and would not after another rotation whose answer is lost too. The label BEGUN on a
-version says that a rotation was begun from it.
+version states that a rotation was begun from it.
 """
 
 import json

@@ -31,7 +31,7 @@ class TableEntry:
     """A table as it was when it was read last.
 
     `areas` and `seen` (digests of the manifests that were read) belong to `metadata_location`, the last that was read
-    to its end, "" for none. `problem` says why the table cannot be read since `problem_since`; `problem_location` is
+    to its end, "" for none. `problem` states why the table cannot be read since `problem_since`; `problem_location` is
     then its present metadata location, None if it could not be loaded at all. What could be read since is in `areas`
     too. `revision` is that of the stored entry it follows, 0 for none.
     `displaced` are the uuids of tables that had this name before in the same pass, and may have another name by now:

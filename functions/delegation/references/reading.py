@@ -101,7 +101,7 @@ def read_references(
 
 
 def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store: ObjectStore) -> frozenset[str]:
-    """The manifest lists that the table had when it was read last, which say nothing new; none if they are few.
+    """The manifest lists that the table had when it was read last, which state nothing new; none if they are few.
 
     They are found in the metadata file of then, so a table with many snapshots costs one read more and not all of them.
     A manifest list never changes either.

@@ -35,7 +35,7 @@ MOST_LISTINGS: Final = 5
 
 
 class ListedCatalog(VisitedCatalog, Protocol):
-    """As much of a catalog as a pass needs; PolarisClient is one and says what each method raises."""
+    """As much of a catalog as a pass needs; PolarisClient is one and documents what each method raises."""
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
 

@@ -24,7 +24,7 @@ class ObjectNotFound(ObjectStoreError):
 
 
 class BucketNotFound(ObjectStoreError):
-    """The store does not have the bucket, so it can say nothing about a key: the endpoint or the account is wrong."""
+    """The store does not have the bucket, so nothing is known about a key: the endpoint or the account is wrong."""
 
     code = "BUCKET_NOT_FOUND"
 
@@ -64,7 +64,7 @@ class BatchResult:
     """The result of deleting a batch of keys: each key is either in `deleted` or in `failed`.
 
     `absent` are those in `deleted` that the store said it did not have. S3 confirms the delete of an absent key like
-    any other, and names as absent only a key with an error that says so.
+    any other, and names as absent only a key with an error that states it.
     `delete_markers` is true if a delete only wrote a delete marker, as in a versioned bucket; no space was freed.
     """
 
@@ -92,7 +92,7 @@ class ObjectStore(Protocol):
         ...
 
     def exists(self, location: ObjectLocation) -> bool:
-        """Return whether the object exists; raise BucketNotFound or another store error if the store cannot say."""
+        """Return whether the object exists; raise BucketNotFound or another store error if the store does not know."""
         ...
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:

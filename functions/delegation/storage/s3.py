@@ -308,7 +308,7 @@ def _has_version(client: "S3Client", location: ObjectLocation) -> bool:
 
 
 def _first_byte(client: "S3Client", location: ObjectLocation) -> bool:
-    """Return whether an object exists, from GET: the 404 of HEAD does not say whether its bucket exists."""
+    """Return whether an object exists, from GET: the 404 of HEAD does not state whether its bucket exists."""
     try:
         client.get_object(Bucket=location.bucket, Key=location.key, Range="bytes=0-0")["Body"].close()
     except ClientError as error:

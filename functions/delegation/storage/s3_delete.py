@@ -56,7 +56,7 @@ def _delete_many(
 ) -> tuple[set[str], dict[str, str], bool]:
     """Return the keys deleted, the error code of each other key, and whether delete markers were written.
 
-    Those of the deleted keys whose error said that they are absent are added to `absent`.
+    Those of the deleted keys whose error stated that they are absent are added to `absent`.
     """
     try:
         answer: Mapping[str, Any] = client.delete_objects(
@@ -73,22 +73,22 @@ def _delete_many(
     codes: dict[str, str] = {}
     for key, code in said.errors:
         if key is None:
-            # Some key was not deleted, and the store does not say which.
+            # Some key was not deleted, and the store does not state which.
             return set(), dict.fromkeys(keys, _code(code)), False
         if key in sent:
-            _judge(key, _code(code), deleted, codes, both=key in confirmed)
+            _record(key, _code(code), deleted, codes, both=key in confirmed)
     codes |= {key: NO_ANSWER for key in keys if key not in deleted and key not in codes}
     absent |= deleted - confirmed.keys()
     return deleted, codes, any(confirmed[key] for key in deleted if key in confirmed)
 
 
 def _code(code: str | None) -> str:
-    """Return an error's code; an answer with none or with several says nothing about the key."""
+    """Return an error's code; an answer with none or with several states nothing about the key."""
     return (EXPIRED if code in EXPIRED_CODES else code) if code else NO_ANSWER
 
 
-def _judge(key: str, code: str, deleted: set[str], codes: dict[str, str], *, both: bool) -> None:
-    """Record one error of a key: it is absent if all its errors say so and it is not under `Deleted` as well."""
+def _record(key: str, code: str, deleted: set[str], codes: dict[str, str], *, both: bool) -> None:
+    """Record one error of a key: it is absent if all its errors state it and it is not under `Deleted` as well."""
     if code in ABSENT and not both:
         if key not in codes:
             deleted.add(key)
@@ -100,7 +100,7 @@ def _judge(key: str, code: str, deleted: set[str], codes: dict[str, str], *, bot
 def _each(client: "S3Client", bucket: str, keys: Sequence[str]) -> Iterator[tuple[str, str | None, bool]]:
     """Delete keys one by one; yield each with its error code, None if it is deleted, and whether it got a marker.
 
-    A code in ABSENT says that there is no such key.
+    A code in ABSENT states that there is no such key.
     """
     ended: str | None = None
     for key in keys:

@@ -16,7 +16,7 @@ from delegation.storage.base import (
 )
 from delegation.storage.s3_answers import AnswerNotRead
 
-# The only codes that say that a key is not there: a missing bucket, or a 404 without a code, may be another store's.
+# The only codes that state that a key is not there: a missing bucket, or a 404 without a code, may be another store's.
 ABSENT = frozenset({"NoSuchKey", "NoSuchVersion"})
 # The code of a key about which the store said nothing that can be understood.
 NO_ANSWER = "NoAnswer"

@@ -51,20 +51,20 @@ class Admission:
         self,
         tasks: TaskService,
         store: AdmissionStore,
-        kinds: Collection[str],
+        task_types: Collection[str],
         start: Callable[[str, int], object],
         *,
         limits: Caps | None,
         threads: int = 1,
         admitted: Callable[[str, int, str | None], None] = unannounced,
     ) -> None:
-        """`start` sends a dispatch, or starts its execution; tasks of other `kinds` are left to a newer deployment.
+        """`start` sends a dispatch, or starts its execution; tasks of other types are left to a newer deployment.
 
         `admitted` is called with each task that started: its id, its dispatch, and its correlation id if it has one.
         """
         self._tasks = tasks
         self._store = store
-        self._kinds = frozenset(part(kind) for kind in kinds)
+        self._task_types = frozenset(part(task_type) for task_type in task_types)
         self._send = start
         self._limits = limits or Caps()
         self._threads = threads
@@ -149,7 +149,9 @@ class Admission:
                 page = self._store.queued_in(
                     self._tasks.clock(), each=free + recent + _LAG, lanes=LANES, span=Span(after, span.until)
                 )
-                found += [one for one in page.found if one.task_id not in started and one.lane.kind in self._kinds]
+                found += [
+                    one for one in page.found if one.task_id not in started and one.lane.task_type in self._task_types
+                ]
                 after, reads = page.after, reads + 1
                 if reads >= _READS or suffices(found, running, self._limits):
                     return admitted(found, running, self._limits), following if after is None else after
@@ -229,12 +231,12 @@ def _spans(after: str | None) -> Sequence[tuple[Span, str | None]]:
 class WorkersAdmission:
     """AdmitsTasks of a worker, which runs what it admits itself: the decision and the register are the dispatcher's."""
 
-    def __init__(self, tasks: TaskService, store: AdmissionStore, kinds: Collection[str]) -> None:
-        """`kinds` are the task types that the worker runs."""
+    def __init__(self, tasks: TaskService, store: AdmissionStore, task_types: Collection[str]) -> None:
+        """`task_types` are the task types that the worker runs."""
         self._taken: list[str] = []
         self._ended: set[str] = set()
         self._admission = Admission(
-            tasks, store, kinds, lambda task_id, _n: self._taken.append(task_id), limits=tasks.policies.limits
+            tasks, store, task_types, lambda task_id, _n: self._taken.append(task_id), limits=tasks.policies.limits
         )
 
     def admit_one(self) -> str | None:

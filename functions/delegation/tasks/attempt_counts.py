@@ -1,11 +1,11 @@
-"""What one write says about attempts: that one began, was lost, was throttled, or is followed by another."""
+"""What one write counts of attempts: that one began, was lost, was throttled, or is followed by another."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from delegation.metrics import ATTEMPTS_RETRIED, ATTEMPTS_STARTED, ATTEMPTS_THROTTLED, TASKS_LOST, Metric, MetricLines
-from delegation.tasks.endings import bounded_kind
+from delegation.tasks.endings import bounded_type
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.life.transitions import HANDED_OVER, LOST
@@ -41,7 +41,7 @@ class AttemptCounts:
         """Print what the step from `before` to `after` counts, nothing for most steps."""
         counted = dict.fromkeys(counts_of(before, after), 1)
         if counted:
-            kind = bounded_kind(after.task_type, self.types)
+            task_type = bounded_type(after.task_type, self.types)
             labels = self.types.labels(after)
             said = {
                 "table": labels.target,
@@ -50,4 +50,4 @@ class AttemptCounts:
                 "error_code": None if after.is_held else after.error_code,
             }
             more = {name: value for name, value in said.items() if value is not None}
-            self.lines.put(counted, by={"kind": kind}, action="attempt", task_id=after.task_id, **more)
+            self.lines.put(counted, by={"kind": task_type}, action="attempt", task_id=after.task_id, **more)

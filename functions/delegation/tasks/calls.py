@@ -35,11 +35,11 @@ class WorkCancelledItself(RuntimeError):
     """The work ended with asyncio's CancelledError, and nobody had cancelled its task."""
 
 
-def require_work(kind: str, work: Callable[..., Any]) -> None:
+def require_work(task_type: str, work: Callable[..., Any]) -> None:
     """Raise DelegationError (BAD_BEHAVIOR) for a generator function: to call one runs nothing of it."""
     if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _forms(work)):
         raise bad_behavior(
-            kind, "the function is a generator, which nothing would run: return a value instead of yield"
+            task_type, "the function is a generator, which nothing would run: return a value instead of yield"
         )
 
 
@@ -48,7 +48,7 @@ def is_coroutine_function(work: Callable[..., Any]) -> bool:
     return any(inspect.iscoroutinefunction(one) for one in _forms(work))
 
 
-def outcome_of(kind: str, call: Callable[[], Any], run: "AttemptContext") -> Any:
+def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -> Any:
     """Return the outcome of the work that `call` begins: what it returned, or what the coroutine returned that it made.
 
     A coroutine that waits is cancelled when its attempt must not continue. Raises what the work raises, DelegationError
@@ -61,23 +61,23 @@ def outcome_of(kind: str, call: Callable[[], Any], run: "AttemptContext") -> Any
         if inspect.isawaitable(returned):
             return _awaited(returned, run, stops)
     except BaseException as error:
-        ended_by = _ended_by(kind, error, stops)
+        ended_by = _ended_by(task_type, error, stops)
         if ended_by is error:
             raise
         raise ended_by from error
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        raise illegal_result(f"{kind} returned a generator, whose code was not run: return a value")
+        raise illegal_result(f"{task_type} returned a generator, whose code was not run: return a value")
     return returned
 
 
-def _ended_by(kind: str, error: BaseException, stops: list[BaseException]) -> BaseException:
+def _ended_by(task_type: str, error: BaseException, stops: list[BaseException]) -> BaseException:
     """Return what ends the attempt whose work raised `error`: the stop, also one within a group of errors."""
     found = _stop_within(error) or next(iter(stops), None)
     if found is not None:
         return found
     if isinstance(error, Exception) or not _is_cancellation(error):
         return error
-    return WorkCancelledItself(f"{kind} ended with asyncio's CancelledError, and its task was not cancelled")
+    return WorkCancelledItself(f"{task_type} ended with asyncio's CancelledError, and its task was not cancelled")
 
 
 def _forms(work: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:

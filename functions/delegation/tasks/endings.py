@@ -29,9 +29,9 @@ def no_codes() -> Collection[str]:
     return ()
 
 
-def bounded_kind(kind: str, own_kinds: Collection[str]) -> str:
+def bounded_type(task_type: str, own: Collection[str]) -> str:
     """Return a task type as a dimension."""
-    return kind if kind in own_kinds else OTHER
+    return task_type if task_type in own else OTHER
 
 
 def metric_of(task: Task) -> Metric:
@@ -47,7 +47,7 @@ def seconds_of(task: Task) -> float:
 
 
 def fields_of(task: Task, labels: Labels, counted: Collection[str] = ()) -> dict[str, Any]:
-    """Return what the line says, with the `counted` details; what is unknown is left out."""
+    """Return what the line states, with the `counted` details; what is unknown is left out."""
     line = {
         "message": f"task ended: {task.status}",
         "level": "ERROR" if metric_of(task) is TASKS_ENDED_IN_FAILURE else "INFO",
@@ -90,10 +90,10 @@ class EndingLines:
             count = task.details.get(name)
             # The end is written: a detail of an added behavior, which may be anything, must not fail it now.
             counted[metric] = float(count) if isinstance(count, int | float) else 0.0
-        by = {"kind": bounded_kind(task.task_type, self.types)}
+        by = {"kind": bounded_type(task.task_type, self.types)}
         if task.error_code:
             by["code"] = self._code(task.error_code, task.task_type)
         self.lines.put(counted, by=by, **fields_of(task, self.types.labels(task), details))
 
-    def _code(self, code: str, kind: str) -> str:
-        return code if kind in self.types and code in self.codes() else OTHER
+    def _code(self, code: str, task_type: str) -> str:
+        return code if task_type in self.types and code in self.codes() else OTHER

@@ -93,7 +93,7 @@ class ChildrenPending(RunStopped):
 class RunPostponed(TaskError):
     """The work waits for something outside of the tasks; it ends the attempt, and runs again after `wait`.
 
-    Such an attempt counts against no limit. `reason` says for what the work waits.
+    Such an attempt counts against no limit. `reason` states for what the work waits.
     """
 
     code = "POSTPONED"

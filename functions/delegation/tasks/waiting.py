@@ -46,7 +46,7 @@ def _reasons(running: Sequence[Running], lane: Lane, limits: Caps | None) -> tup
     if limits is None:
         tenant = sum(one.lane.tenant == lane.tenant for one in running)
         bucket = sum(one.lane.bucket == lane.bucket for one in running)
-        kind = sum(one.lane.kind == lane.kind for one in running)
-        counts = f"{len(running)} in all, {tenant} of its tenant, {bucket} on its bucket, {kind} of its type"
+        alike = sum(one.lane.task_type == lane.task_type for one in running)
+        counts = f"{len(running)} in all, {tenant} of its tenant, {bucket} on its bucket, {alike} of its type"
         return (f"a place beside those that run: {counts} (DELEGATION_PROPERTIES names the caps)",)
     return blocking(lane, running, limits) or ("the next look of the dispatcher or of a worker, within a minute",)

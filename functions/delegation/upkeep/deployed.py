@@ -13,7 +13,7 @@ PACKAGED: Final = "delegation-policies.json"
 
 
 class AppliesPolicies(Protocol):
-    """The policies of catalogs; PolicyClient is one and says what it raises."""
+    """The policies of catalogs; PolicyClient is one and documents what it raises."""
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]: ...
 

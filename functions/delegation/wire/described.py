@@ -1,4 +1,4 @@
-"""What the API's document says of a type beyond what pydantic derives; nothing here changes how values are checked."""
+"""What the API's document has of a type beyond what pydantic derives; nothing here changes how values are checked."""
 
 from typing import Annotated, Any, Final
 

@@ -21,7 +21,7 @@ class TombstoneRecord(BaseModel):
     """A table that was dropped with its files: where it was, where it is, and how far its purge is.
 
     RENAMED waits for its purge, FAILED for a person; both can be restored. DROPPED, RESTORED, CLEARED and DISMISSED
-    have ended; of the last the files stay, and `problem` says what deletes them.
+    have ended; of the last the files stay, and `problem` states what deletes them.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 
-from delegation.tasks.life.kinds import KnownKinds
-from delegation.tasks.life.policy import unknown_kinds
+from delegation.tasks.life.known_types import KnownTypes
+from delegation.tasks.life.policy import unknown_types
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.dispatch_queue import DispatchQueue
 from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper
@@ -26,7 +26,7 @@ class DeployedTasks:
 
     store: StoredTasks
     tasks: TaskService
-    kinds: KnownKinds
+    task_types: KnownTypes
     added: tuple[TaskBehavior, ...]
 
 
@@ -47,10 +47,10 @@ def deployment(
     store = task_store()
     plain = tasks_over(store, policies, queue, external_jobs)
     plugins = load(added_behaviors(settings), plain, existing=frozenset(TYPES))
-    kinds = KnownKinds(TYPES.known | plugins.versions)
-    _warn_of(tuple(sorted(set(unknown_kinds(settings.properties, kinds).values()))))
+    task_types = KnownTypes(TYPES.known | plugins.versions)
+    _warn_of(tuple(sorted(set(unknown_types(settings.properties, task_types).values()))))
     tasks = plain.having(policies=plugins.policies(policies))
-    return DeployedTasks(store, tasks, kinds, plugins.behaviors(tasks))
+    return DeployedTasks(store, tasks, task_types, plugins.behaviors(tasks))
 
 
 def behaviors_of(runner: str, deployed: DeployedTasks) -> Iterable[TaskBehavior]:

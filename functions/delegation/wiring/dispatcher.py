@@ -20,7 +20,7 @@ def dispatcher(admitted: Callable[[str, int, str | None], None] = unannounced) -
     admission = Admission(
         deployed.tasks,
         deployed.store,
-        deployed.kinds,
+        deployed.task_types,
         dispatcher.start_execution,
         limits=deployed.tasks.policies.limits,
         threads=_THREADS,

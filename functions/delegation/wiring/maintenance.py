@@ -34,7 +34,7 @@ def store_maintenance(deployed: DeployedTasks) -> Behavior[TaskMaintenance, Main
         store = DynamoDbIdempotencyStore(deployed.store, settings.idempotency_table)
         return RecordUpkeep(deployed.store, store, lifetime=keys.lifetime, nonce=new_nonce, cleanup=keys.cleanup)
 
-    return maintenance.store_maintenance(deployed.tasks, records, lambda: deployed.kinds)
+    return maintenance.store_maintenance(deployed.tasks, records, lambda: deployed.task_types)
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:

@@ -26,4 +26,4 @@ def watching(*, dispatches: bool = False) -> Steps:
 def _steps(jobs: EmrServerless | None, *, dispatches: bool = False) -> Steps:
     queue = dispatch_queue() if dispatches else None
     deployed = deployment(queue, ExternalJobRuns(jobs) if jobs else JobsLeftToSweeper())
-    return Steps(deployed.tasks, deployed.kinds, jobs=jobs)
+    return Steps(deployed.tasks, deployed.task_types, jobs=jobs)

@@ -1,4 +1,4 @@
-"""The task service over its store and SQS: the task table, or the NoSQL persistence if the environment says so."""
+"""The task service over its store and SQS: the task table, or the NoSQL persistence if the environment names that."""
 
 import importlib
 from collections.abc import Collection

@@ -21,4 +21,4 @@ def steps_with_behaviors() -> Steps:
     """Return the steps for Prepare and RunInline."""
     deployed = deployment()
     behaviors = all_behaviors(deployed)
-    return Steps(deployed.tasks, behaviors.kinds, behaviors=behaviors)
+    return Steps(deployed.tasks, behaviors.task_types, behaviors=behaviors)

@@ -19,7 +19,7 @@ def added_worker(settings: WorkerSettings, stop: threading.Event) -> tuple[Deplo
     """Return a worker that runs the added behaviors alone: it needs a store of tasks, and nothing of a catalog."""
     deployed = deployment(None, JobsLeftToSweeper(), dispatch_grace=timedelta(0))
     behaviors = Behaviors(deployed.added)
-    admission = WorkersAdmission(deployed.tasks, deployed.store, behaviors.kinds)
+    admission = WorkersAdmission(deployed.tasks, deployed.store, behaviors.task_types)
     return deployed, Worker(deployed.tasks, behaviors, settings, stop=stop, idle=count_idle, admission=admission)
 
 
@@ -32,7 +32,7 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0))
     engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}
     behaviors = all_behaviors(deployed)
-    admission = WorkersAdmission(deployed.tasks, deployed.store, behaviors.kinds)
+    admission = WorkersAdmission(deployed.tasks, deployed.store, behaviors.task_types)
     return deployed, Worker(
         deployed.tasks, behaviors, settings, stop=stop, engines=engines, idle=count_idle, admission=admission
     )

@@ -109,7 +109,7 @@ def load_index(store: PlanStore, segment: PlanSegment) -> PlanIndex:
 
 
 def load_index_as(kind: type[Kind], store: PlanStore, segment: PlanSegment) -> Kind:
-    """Return the published index of an operation whose plans say more; raise what `load_index` raises."""
+    """Return the published index of an operation whose plans state more; raise what `load_index` raises."""
     index = _read_as(kind, store, segment.id, segment.sha256)
     if index.plan_id != segment.id:
         raise PlanTampered(segment.id, "the index names another plan")

@@ -2,8 +2,8 @@
 
 Marks are never deleted. If the store turns out to have confirmed deletes that it did not make, `done/VOID-1` makes all
 marks of chunks so far void; later ones are below `done/1/`, until `done/VOID-2` makes these void, too.
-`done/ABSENT-{chunk}-{files}-{bytes}` says how many of a chunk's files the store said it did not have; without one it
-said so of none.
+`done/ABSENT-{chunk}-{files}-{bytes}` states how many of a chunk's files the store said it did not have; without one it
+stated it of none.
 """
 
 import gzip

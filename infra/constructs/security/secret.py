@@ -14,7 +14,7 @@ class EmptySecret(Construct):
     def __init__(
         self, scope: Construct, construct_id: str, *, name: str, description: str, not_rotated: str, key: kms.IKey
     ) -> None:
-        """`name` is the construct id of the secret itself; `not_rotated` says why it has no rotation of its own."""
+        """`name` is the construct id of the secret itself; `not_rotated` states why it has no rotation of its own."""
         super().__init__(scope, construct_id)
         self.secret = secretsmanager.CfnSecret(self, name, description=description, kms_key_id=key.key_arn)
         self.secret.apply_removal_policy(KEPT)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 PATH: Final = "/local/store-clock"
-"""Where the clock is beside the services: GET says how far it is ahead, POST {"seconds": n} moves it by n > 0 first."""
+"""Where the clock is beside the services: GET has how far it is ahead, POST {"seconds": n} moves it by n > 0 first."""
 AHEAD: Final = "ahead_seconds"
 """The member of the answer."""
 _LONGEST_BODY: Final = 1000

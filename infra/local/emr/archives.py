@@ -37,7 +37,7 @@ def unpacking(name: str) -> Unpacking:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpack an archive into a new directory, or copy it there as a file, as its name says; raises OSError."""
+    """Unpack an archive into a new directory, or copy it there as a file, as its name states; raises OSError."""
     match unpacking(archive.name):
         case Unpacking.ZIP:
             with zipfile.ZipFile(archive) as opened:

@@ -301,7 +301,7 @@ class LocalSparkJobs:
         return work
 
     def _image_python(self, folder: Path) -> str:
-        """Return a command for this interpreter that finds no package installed for it, as `-S` says."""
+        """Return a command for this interpreter that finds no package installed for it, as with `-S`."""
         program = folder / "python"
         program.write_text(f'#!/bin/sh\nexec {shlex.quote(self._python)} -S "$@"\n', encoding="utf-8")
         program.chmod(0o755)

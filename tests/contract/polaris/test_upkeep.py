@@ -360,8 +360,8 @@ def test_a_policy_that_is_detached_between_submission_and_run_stops_the_task(
     service.index_tables(writer.name)
     ensure_surveyed(service.tasks, service.health, service.catalog)
     ensure_kept(service.tasks, service.upkeep, service.catalog)
-    service.work([service.health.kind])
-    service.work([service.upkeep.kind])
+    service.work([service.health.task_type])
+    service.work([service.upkeep.task_type])
     [task] = service.expiries()
     assert task.status is Status.SUBMITTED
 

@@ -37,7 +37,7 @@ def traits_of(payload: str) -> Traits:
 class Sized:
     """TaskBehavior whose work ends after the time that the payload states; notes how long each task waited."""
 
-    kinds = KINDS
+    task_types = KINDS
 
     def __init__(self, site: "DispatchedTasks") -> None:
         self._site = site

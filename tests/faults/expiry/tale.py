@@ -2,7 +2,7 @@
 
 What an event makes others depend on is a promise from the next look on that the expiry takes before it deletes: a load
 of the table, a pass over the other tables, a look at the policy. What happens between a look and the deletes that
-follow it cannot be seen, by Iceberg's own action neither: such a case is a window, counted and not judged.
+follow it cannot be seen, by Iceberg's own action neither: such a case is a window, counted and not checked.
 """
 
 import threading

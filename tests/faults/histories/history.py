@@ -210,10 +210,10 @@ class History:
         if task.status is Status.SUCCESS:
             self.verdict.succeeded += 1
             self._purged |= own
-            self._judge(name, own, location, self.house.kept_by(task), {path for _table, path in needed}, others)
+            self._check(name, own, location, self.house.kept_by(task), {path for _table, path in needed}, others)
         return task.status is Status.SUCCESS
 
-    def _judge(
+    def _check(
         self,
         name: Name,
         own: frozenset[str],

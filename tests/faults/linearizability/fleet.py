@@ -263,7 +263,7 @@ class Fleet:
 
 
 def play_on(url: str, tables: tuple[str, str], play: Play) -> Outcome:
-    """Run a play, wait until maintenance has nothing more to delete, and judge."""
+    """Run a play, wait until maintenance has nothing more to delete, and check."""
     process = process_of(url, *tables, random.Random(play.seed), lossy=False)
     store = process.uncached_store("r", "c")
     store.create_reference("main")

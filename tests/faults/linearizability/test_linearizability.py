@@ -1,4 +1,4 @@
-"""Commits of several processes on DynamoDB Local, with kills and lost answers; and that their judge misses nothing."""
+"""Commits of several processes on DynamoDB Local, with kills and lost answers; and that the check misses nothing."""
 
 import contextlib
 import random

@@ -40,7 +40,7 @@ TIME_IS_UP = AttemptError(HANDED_OVER, "time is up", ErrorClass.HANDED_OVER)
 class Purge:
     """TaskBehavior that deletes in small steps; each attempt fails, hangs or succeeds at random."""
 
-    kinds = frozenset({PURGE})
+    task_types = frozenset({PURGE})
 
     def __init__(self, deployment: "Deployment", actor: Actor, service: TaskService) -> None:
         self.deployment = deployment

@@ -119,7 +119,7 @@ class SpelledGateway:
             self.served[int(answer["statusCode"])] += 1
         return answer
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Nothing was sent out of the base, however it is read, and no resource has two records."""
         for path in self.catalog.paths:
             read = path

@@ -162,7 +162,7 @@ def test_no_spelling_leads_through_a_real_proxy_out_of_the_base_or_to_a_second_r
                 head = f"{method} {target} HTTP/1.1\r\nHost: catalog\r\nConnection: close\r\n{KEY[0]}: {KEY[1]}\r\n"
                 connection.sendall(f"{head}Content-Length: 0\r\n\r\n".encode("latin-1"))
                 assert connection.recv(65536).startswith(b"HTTP/1.1 ")
-    gateway.judge()
+    gateway.check()
     assert sum(gateway.served.values()) > 1000
 
 

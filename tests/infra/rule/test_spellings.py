@@ -16,7 +16,7 @@ def test_no_spelling_leads_a_request_out_of_the_base_or_to_a_second_record() -> 
         if leads_to_gateway(RoutedRequest(method, target, (KEY,)), rules):
             led += 1
             gateway.serve(method, target, dict((KEY,)))
-    gateway.judge()
+    gateway.check()
     assert led > examples(5000) // 2
     assert {400, 404} <= set(gateway.served)
     replayed = led - gateway.served[400] - len(gateway.catalog.paths)
@@ -28,4 +28,4 @@ def test_every_request_of_the_rule_without_the_rule() -> None:
     gateway = SpelledGateway()
     for method, target in spelled(seed=26, number=examples(5000)):
         gateway.serve(method, target, dict((KEY,)))
-    gateway.judge()
+    gateway.check()

@@ -5,9 +5,8 @@ import re
 import pytest
 from typer.main import get_command
 
-from delegation.cli import problems
 from delegation.cli.main import BUILT_IN, build
-from delegation.edge.codes import codes
+from delegation.edge.codes import by_code, codes, codes_of_the_command
 from tests.paths import ROOT
 
 DOCS = ROOT / "docs" / "command.md"
@@ -71,7 +70,8 @@ def test_docs_describe_the_command_and_every_option(words):
 CALLED = re.compile(r"`(delegation [a-z][^`]*)`")
 ADVICE = [
     *(code.action for chapter in codes().values() for code in chapter.values()),
-    *(step for _, step in problems._NEXT_STEPS),
+    *(code.command for code in by_code().values() if code.command),
+    *(code.action for code in codes_of_the_command().values()),
 ]
 
 

@@ -1,8 +1,11 @@
+import importlib
+
 import pytest
 
-from delegation.cli.problems import _OF_CODES, _OTHERWISE, next_step
+from delegation.cli.problems import next_step
 from delegation.client import errors as client
 from delegation.client.errors import HttpError
+from delegation.edge.codes import by_code, codes_of_the_command
 from delegation.errors import DelegationError
 from delegation.polaris import errors as polaris
 from delegation.polaris.answers import POLICY_CODES
@@ -17,8 +20,17 @@ def below(kind):
 
 
 def bare(kind):
-    """An instance without its constructor: only its class counts here."""
-    return kind.__new__(kind)
+    """An instance without its constructor: only its class counts here, or the one code that its answers have."""
+    error = kind.__new__(kind)
+    error.error_code = ANSWERED.get(kind)
+    return error
+
+
+ANSWERED = {
+    client.IdempotencyKeyConflict: "idempotency_key_conflict",
+    client.RequestStillRunning: client.REQUEST_IN_PROGRESS,
+}
+OTHERWISE = by_code()["INTERNAL_ERROR"].command
 
 
 FORESEEN = [
@@ -32,13 +44,34 @@ FORESEEN = [
 
 @pytest.mark.parametrize("kind", FORESEEN, ids=lambda kind: kind.__name__)
 def test_each_foreseen_error_has_a_specific_next_step(kind):
-    assert next_step(bare(kind)) != _OTHERWISE
+    assert next_step(bare(kind)) not in {None, OTHERWISE}
 
 
-def test_each_code_with_a_step_of_its_own_is_raised_and_has_that_step():
-    raised = {*(made.code for made in made_with_code()), *POLICY_CODES.values()}
-    assert _OF_CODES.keys() - raised == set()
-    assert {code: next_step(DelegationError("no", code=code)) for code in _OF_CODES} == _OF_CODES
+def test_each_code_that_only_the_command_has_is_raised():
+    for module in ("delegation.cli.interruption", "delegation.persistence.errors"):
+        importlib.import_module(module)
+    raised = {*(made.code for made in made_with_code()), *(kind.code for kind in below(DelegationError))}
+    assert codes_of_the_command().keys() - raised == set()
+    assert codes_of_the_command().keys() & by_code().keys() == set()
+
+
+@pytest.mark.parametrize("code", [*codes_of_the_command(), *POLICY_CODES.values(), "INVALID_PROPERTY"])
+def test_advice_at_a_terminal_is_that_of_the_table(code):
+    known = by_code().get(code) or codes_of_the_command()[code]
+    assert next_step(DelegationError("no", code=code)) == (known.command or known.action)
+
+
+def test_what_passes_by_itself_is_repeated_at_a_terminal():
+    assert "Retry-After" in by_code()["STORAGE_UNAVAILABLE"].action
+    assert next_step(DelegationError("no", code="STORAGE_UNAVAILABLE")) == OTHERWISE
+
+
+def test_a_refusal_has_the_advice_of_the_code_that_the_service_answered_with():
+    refused = client.error_for(HttpError(403, "REALM_MISMATCH", "another realm"))
+    assert next_step(refused) == by_code()["REALM_MISMATCH"].action
+    failed = client.error_for(HttpError(500, "LOST", "lost", status="FAILED_TERMINAL"))
+    assert next_step(failed) == by_code()["TASK_FAILED"].command
+    assert next_step(client.error_for(HttpError(403, "HTTP_403", "no"))) == next_step(bare(client.NotPermitted))
 
 
 def test_next_step_names_the_task_of_the_error():

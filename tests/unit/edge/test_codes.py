@@ -3,7 +3,7 @@
 import pytest
 
 from delegation.edge.codes import by_code as codes_by_name
-from delegation.edge.codes import codes
+from delegation.edge.codes import codes, codes_of_the_command
 from delegation.tasks.life import transitions
 from infra import error_page
 from infra.gateway_answers import ANSWERS
@@ -25,6 +25,7 @@ def test_a_description_says_what_happened_and_what_to_do() -> None:
         for name, code in chapter.items():
             assert code.meaning.endswith("."), name
             assert code.action.endswith("."), name
+            assert code.command is None or code.command.endswith("."), name
 
 
 def test_api_gateways_own_answers_have_the_status_of_their_codes() -> None:
@@ -35,3 +36,9 @@ def test_api_gateways_own_answers_have_the_status_of_their_codes() -> None:
 def test_the_page_has_the_status_of_each_code() -> None:
     page = error_page.page()
     assert all(f"`{name}` | {code.status or 500} |" in page for name, code in codes_by_name().items())
+    assert all(f"{code.command} |" in page for code in codes_by_name().values() if code.command)
+    assert all(f"`{name}` | {code.meaning} | {code.action} |" in page for name, code in codes_of_the_command().items())
+
+
+def test_advice_at_a_terminal_is_not_the_same_as_that_to_a_caller() -> None:
+    assert {name for name, code in codes_by_name().items() if code.command == code.action} == set()

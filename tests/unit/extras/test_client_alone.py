@@ -59,7 +59,7 @@ from delegation.client.errors import ExtraMissing
 from delegation.client.factory import TASK_TYPE
 print("delegation.tasks" in sys.modules)
 purges = DelegatedPurge(DelegationClient.connect(ClientSettings.read()), None, "POLARIS", authorise=lambda table: True)
-print(purges.behavior().kind)
+print(purges.behavior().task_type)
 for make in (
     lambda: LocalTaskExecutor(None, "POLARIS", authorise=lambda table: True),
     lambda: TaskExecutorFactory({TASK_TYPE: "local"}, catalog=None, realm="", authorise=lambda table: True).executor(),

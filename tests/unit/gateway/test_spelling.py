@@ -88,7 +88,7 @@ PIECES = [*(f"%{byte:02X}" for byte in range(256)), *(f"%{byte:02x}" for byte in
 PIECES += [*map(chr, range(256)), "\u2028", "\ud800", "%", "%2", "%%", "%G0", "%25", "%252e", "%2525"]
 
 
-def judged(check) -> str | None:
+def refusal_of(check) -> str | None:
     try:
         check()
     except UnsafePath as error:
@@ -101,7 +101,7 @@ def is_plain_only_if_safe_and_canonical(path: str) -> None:
     if spelling._PLAIN.fullmatch(path) is not None:
         spelling._check_path(path)
         assert spelling._respelled(path) == path
-    assert judged(lambda: check_target(path, "")) == judged(lambda: spelling._check_path(path))
+    assert refusal_of(lambda: check_target(path, "")) == refusal_of(lambda: spelling._check_path(path))
 
 
 @pytest.mark.parametrize(

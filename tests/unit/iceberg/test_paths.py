@@ -36,7 +36,7 @@ def test_each_path_is_canonical_or_marked_and_can_be_stored(paths: list[str]) ->
 def test_a_marked_path_is_never_deleted_even_with_outside_delete(paths: list[str], root: str) -> None:
     rows = [(path, 8, 1) for path in sorted(set(Spelling(ALL_KINDS).all(paths)))]
     guard = PathGuard(Roots([root]), None, KEEPING)
-    deleted = [row[0] for verdict, group in guard.judge_all(rows) for row in group if not verdict]
+    deleted = [row[0] for verdict, group in guard.verdicts(rows) for row in group if not verdict]
     assert not [path for path in deleted if is_marked(path) or not path.startswith("s3://")]
 
 

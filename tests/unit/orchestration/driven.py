@@ -54,7 +54,7 @@ class FixedEngine:
     """A TaskBehavior that always chooses the same engine."""
 
     engine: str
-    kinds: frozenset[str] = KINDS
+    task_types: frozenset[str] = KINDS
     asked: int = 0
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:

@@ -1,7 +1,11 @@
 """One term for one idea: the glossary's rejected synonyms appear nowhere, and what texts cite exists."""
 
+import ast
+import io
 import re
 import subprocess
+import tokenize
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -71,6 +75,54 @@ def test_a_synonym_is_found_in_prose_comments_and_names(text):
 @pytest.mark.parametrize("text", ["it goes only", "cargoes on", "it goes", "forgoes_on"])
 def test_a_synonym_is_not_found_inside_other_words(text):
     assert occurrences(CAMEL.sub("_", text).lower(), "goes on") == []
+
+
+SAYS = re.compile(r"(?<![`\w])says(?![`\w])")
+PAGES = ("docs/", "README.md")
+CODE = ("functions/", "infra/", "spark/")
+SOURCES = {"docs/costs.md"}
+"""Pages with prices' sources in the words of `worksets/prices.json`."""
+
+
+def prose(source: str) -> Iterator[tuple[int, str]]:
+    """Yield a module's comments and docstrings with the line that each begins on."""
+    for node in ast.walk(ast.parse(source)):
+        for inner in getattr(node, "body", ()) if isinstance(getattr(node, "body", None), list) else ():
+            if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant):
+                yield inner.lineno, str(inner.value.value)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def saying(name: str, text: str) -> list[int]:
+    """Return the lines of a page, or of what a module explains, where something says what it states, names or has."""
+    parts = prose(text) if name.endswith(".py") else enumerate(text.splitlines(), 1)
+    return [line for line, part in parts if SAYS.search(part)]
+
+
+def test_records_answers_and_pages_state_what_they_have() -> None:
+    asked = {
+        name: text
+        for name, text in texts().items()
+        if (name.endswith(".md") and name.startswith(PAGES) and name not in SOURCES)
+        or (name.endswith(".py") and name.startswith(CODE))
+    }
+    assert len(asked) > 500
+    assert {name: lines for name, text in asked.items() if (lines := saying(name, text))} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("a.md", "# Receipt\nIt says why.", [2]),
+        ("a.py", 'x = 1\n"""The record says why."""\n', [2]),
+        ("a.py", "# The answer says so.\n", [1]),
+        ("a.py", 'print("it says no")\nsays = 1  # `says` is a member\n', []),
+    ],
+)
+def test_what_says_is_found_in_pages_comments_and_docstrings(name: str, text: str, lines: list[int]) -> None:
+    assert saying(name, text) == lines
 
 
 def test_the_glossary_explains_each_term_once_in_sentences_and_twelve_of_them_first() -> None:

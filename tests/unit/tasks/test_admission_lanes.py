@@ -113,7 +113,7 @@ def test_an_urgent_task_starts_first_wherever_the_last_admission_stopped() -> No
 
 
 def test_lanes_that_no_cap_lets_start_hide_no_other() -> None:
-    site, _ = site_with(300, 1, Caps(kinds={"BLOCKED": 1}))
+    site, _ = site_with(300, 1, Caps(task_types={"BLOCKED": 1}))
     for tenant in range(300):
         site.submit(task_type="BLOCKED", traits=Traits(f"a-{tenant:04d}", "lake"))
     admission = site.admission

@@ -67,7 +67,7 @@ class AdmittingWorkers:
             self.working(run.task.task_id)
 
         behaviors = Behaviors([FunctionBehavior(tasks, Behavior(KIND, Parameters, work), monotonic=self._seconds)])
-        admission = WorkersAdmission(tasks, self.store, behaviors.kinds)
+        admission = WorkersAdmission(tasks, self.store, behaviors.task_types)
         settings = WorkerSettings(owner=name)
         return Worker(tasks, behaviors, settings, monotonic=self._seconds, waits=_until_done, admission=admission)
 

@@ -28,7 +28,7 @@ ONCE = Behavior("ONCE", Word, shout, result=Word, on_lost=OnLost.FAIL)
 class Whole:
     """A TaskBehavior that is not built from a function."""
 
-    kinds = frozenset({"WHOLE"})
+    task_types = frozenset({"WHOLE"})
     payload_version = 2
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:

@@ -1,13 +1,16 @@
 """The behaviors that DELEGATION_BEHAVIORS names."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from delegation.tasks.authoring import behavior
 from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.plugins import BadPlugin, Plugins, load
 from delegation.tasks.work.service import TaskService
@@ -15,6 +18,7 @@ from delegation.wiring.deployment import deployment
 from delegation.wiring.settings import BehaviorSettings
 from delegation.wiring.types import TYPES
 from tests.unit.tasks.builders import Clock
+from tests.unit.wiring.example_behaviors import SHOUT
 
 EXAMPLES = "tests.unit.wiring.example_behaviors"
 KINDS = {"SHOUT", "ONCE", "WHOLE"}
@@ -30,22 +34,22 @@ def tasks() -> TaskService:
 
 def test_a_function_may_return_any_form_of_behavior(tasks):
     added = load([f"{EXAMPLES}:behaviors"], tasks, existing=frozenset())
-    assert added.kinds == KINDS
+    assert added.task_types == KINDS
     assert added.fail_when_lost == {"ONCE"}
     assert added.deadlines == {"SHOUT": timedelta(hours=2)}
 
 
 def test_a_module_is_named_for_the_behaviors_that_it_has(tasks):
     added = load([EXAMPLES, EXAMPLES], tasks, existing=frozenset())
-    assert added.kinds == {"SHOUT", "ONCE"}
-    assert load([f"{EXAMPLES}:SHOUT"], tasks, existing=frozenset()).kinds == {"SHOUT"}
+    assert added.task_types == {"SHOUT", "ONCE"}
+    assert load([f"{EXAMPLES}:SHOUT"], tasks, existing=frozenset()).task_types == {"SHOUT"}
 
 
 def test_concurrency_is_a_cap_of_the_task_type_below_that_of_the_properties():
     capped = [behavior("acme.one", concurrency=1)(work), behavior("acme.two", concurrency=2)(work)]
-    properties = {"delegation.limits.all": "50", "delegation.limits.kind.acme.two": "7"}
+    properties = {"delegation.limits.all": "50", "delegation.limits.task-type.acme.two": "7"}
     policies = Plugins(tuple(capped)).policies(Policies.from_properties(properties))
-    assert policies.limits == Caps(everything=50, kinds={"acme.one": 1, "acme.two": 7})
+    assert policies.limits == Caps(everything=50, task_types={"acme.one": 1, "acme.two": 7})
     assert Plugins(tuple(capped)).policies(Policies.from_properties({})).limits is None
 
 
@@ -84,8 +88,8 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
     monkeypatch.setenv("DELEGATION_BEHAVIORS", f" {EXAMPLES}:behaviors ,")
     assert BehaviorSettings.read().behaviors == (f"{EXAMPLES}:behaviors",)
     deployed = deployment()
-    assert deployed.kinds == {**TYPES.known, "SHOUT": 3, "ONCE": 1, "WHOLE": 2}
-    assert {kind for behavior in deployed.added for kind in behavior.kinds} == KINDS
+    assert deployed.task_types == {**TYPES.known, "SHOUT": 3, "ONCE": 1, "WHOLE": 2}
+    assert {kind for behavior in deployed.added for kind in behavior.task_types} == KINDS
     assert deployed.tasks.policies.fail_when_lost == {"ONCE"}
     deployed.store.dynamodb.client.close()
 
@@ -99,5 +103,25 @@ def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     expiries = {"TABLE_EXPIRE_SNAPSHOTS", "TABLE_EXPIRE_SNAPSHOTS_PLAN"}
     upkeep = expiries | {"ORPHAN_FILES", "ORPHAN_FILES_PLAN"}
     own = {"STORE_MAINTENANCE", "REFERENCE_INDEX", "CATALOG_HEALTH", "CATALOG_UPKEEP"}
-    assert set(deployed.kinds) == purges | drops | upkeep | own
+    assert set(deployed.task_types) == purges | drops | upkeep | own
     deployed.store.dynamodb.client.close()
+
+
+class WrittenBefore:
+    """A behavior of an author who wrote it for an older release: it names its task types `kinds`."""
+
+    kinds = frozenset({"acme.before"})
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
+        raise NotImplementedError
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        raise NotImplementedError
+
+
+def test_the_older_names_of_task_types_are_still_taken() -> None:
+    before: Any = WrittenBefore()
+    behaviors = Behaviors([before])
+    assert behaviors.kinds == behaviors.task_types == {"acme.before": 1}
+    assert Plugins((before,)).versions == {"acme.before": 1}
+    assert SHOUT.kind == SHOUT.task_type == "SHOUT"

@@ -68,9 +68,10 @@ def test_guards_decide_for_many_paths_as_for_each(
     rows = [(path, 8, 1) for path in sorted(paths)]
     one_by_one, at_once = (PathGuard(ROOTS, covered, options, own=own, others=others) for _ in range(2))
     expected = [
-        (one_by_one.judge(path, shared=path in shared, foreign=path in foreign), (path, 8, 1)) for path in sorted(paths)
+        (one_by_one.verdict(path, shared=path in shared, foreign=path in foreign), (path, 8, 1))
+        for path in sorted(paths)
     ]
-    groups = list(at_once.judge_all(rows, shared=shared, foreign=foreign))
+    groups = list(at_once.verdicts(rows, shared=shared, foreign=foreign))
     assert [(verdict, row) for verdict, group in groups for row in group] == expected
     assert at_once.counted() == one_by_one.counted()
     deleted = [path for verdict, (path, _, _) in expected if not verdict]

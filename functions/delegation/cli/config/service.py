@@ -22,11 +22,17 @@ _PLACE: Final = re.compile(r"TYPE|NAME")
 
 @dataclass(frozen=True, slots=True)
 class ServiceSetting:
-    """A setting: its name, its default as text (None without one), and one sentence."""
+    """A setting: its name, its default as text (None without one), one sentence, and an older name that is taken."""
 
     name: str
     default: str | None
     meaning: str
+    former: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name, and the older one if there is one."""
+        return (self.name,) if self.former is None else (self.name, self.former)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +52,13 @@ def described() -> Mapping[str, tuple[ServiceSetting, ...]]:
     groups: dict[str, dict[str, dict[str, str | None]]] = json.loads(text)
     return {
         group: tuple(
-            ServiceSetting(f"{PREFIX}{name}" if group == "deployment" else name, each.get("default"), each["meaning"])
+            ServiceSetting(f"{prefix}{name}", each.get("default"), each["meaning"], former and f"{prefix}{former}")
             for name, each in settings.items()
+            for former in [each.get("former")]
             if each["meaning"] is not None
         )
         for group, settings in groups.items()
+        for prefix in [PREFIX if group == "deployment" else ""]
     }
 
 
@@ -74,14 +82,19 @@ def shown_deployment(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
     """Return each setting of the deployment with its value; later `layers`, by the name of their file, precede."""
     found: list[Shown] = []
     for setting in described()["deployment"]:
-        sources = [name for name, context in layers.items() if context.get(setting.name) not in (None, "")]
-        value = layers[sources[-1]][setting.name] if sources else None
+        given = [
+            (file, context[name])
+            for file, context in layers.items()
+            for name in setting.names
+            if context.get(name) not in (None, "")
+        ]
+        source, value = given[-1] if given else (None, None)
         if setting.name == PROPERTIES and value is not None:
             found.append(
-                Shown(setting, setting.name, f"{counted(len(value), 'property', 'properties')}, below", sources[-1])
+                Shown(setting, setting.name, f"{counted(len(value), 'property', 'properties')}, below", source)
             )
         elif value is not None:
-            found.append(Shown(setting, setting.name, as_text(value), sources[-1]))
+            found.append(Shown(setting, setting.name, as_text(value), source))
         else:
             found.append(_unset(setting))
     return found
@@ -93,7 +106,7 @@ def shown_properties(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
     source, given = sources[-1] if sources else (None, {})
     found: list[Shown] = []
     for setting in described()["properties"]:
-        names = [name for name in given if pattern_of(setting.name).fullmatch(name)]
+        names = [name for name in given if any(pattern_of(each).fullmatch(name) for each in setting.names)]
         found += [Shown(setting, name, as_text(given[name]), source) for name in names]
         if not names:
             found.append(_unset(setting))

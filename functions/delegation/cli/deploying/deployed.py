@@ -1,4 +1,4 @@
-"""What CloudFormation says of the deployed stacks."""
+"""What CloudFormation states about the deployed stacks."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -20,7 +20,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "token": "the issuer of access tokens",
     "authorizer": "whether the service admits certificate and token",
     "realm": "the realm that the deployment serves",
-    "service": "a part that the service depends on, as it says itself; `subject` names the part",
+    "service": "a part that the service depends on, as it reports itself; `subject` names the part",
     "paused": "a pause of tasks, as long as it lasts",
     "maintenance": "the service's own recurring tasks",
     "aws": "whether the parts below can be checked from here",
@@ -58,7 +58,7 @@ _BETWEEN: Final = re.compile(r"'s?\b|'")
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check: `ok` is None if it could not be made; `fix` says how to mend what is broken.
+    """The result of a check: `ok` is None if it could not be made; `fix` states how to mend what is broken.
 
     Raises ValueError for a name whose id is not one of CHECKS.
     """

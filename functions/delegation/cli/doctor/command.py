@@ -1,4 +1,4 @@
-"""`delegation doctor`: checks each part that the service needs, and says how to mend what is broken."""
+"""`delegation doctor`: checks each part that the service needs, and states how to mend what is broken."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ def doctor_command(
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check each part that the service needs, and say how to mend what is broken.
+    """Check each part that the service needs, and state how to mend what is broken.
 
     Through the service what it knows itself; with your AWS credentials and
     those for Polaris the rest, as far as their settings are set. Exit status 1

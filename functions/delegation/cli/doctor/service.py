@@ -1,4 +1,4 @@
-"""The way from this machine to the service: certificate, handshake, token, authorizer, and what the service says."""
+"""The way from this machine to the service: certificate, handshake, token, authorizer, and what the service states."""
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -240,7 +240,7 @@ def token_failure(settings: ClientSettings, error: PolarisError) -> CheckResult:
 
 
 def dependency(entry: Mapping[str, Any]) -> CheckResult:
-    """Return what the service says of a part that it depends on."""
+    """Return what the service states about a part that it depends on."""
     name, code = f"service: {plain(str(entry.get('name')))}", entry.get("error_code")
     if entry.get("ok"):
         return passed(name, "reachable for the service")
@@ -249,7 +249,7 @@ def dependency(entry: Mapping[str, Any]) -> CheckResult:
 
 
 def paused(entry: Mapping[str, Any]) -> CheckResult:
-    """Return what the service says of a pause: while it lasts, those tasks do not run."""
+    """Return what the service states about a pause: while it lasts, those tasks do not run."""
     what = str(entry.get("table") or entry.get("realm") or "all tasks")
     by, reason = entry.get("by") or {}, entry.get("reason")
     who = plain(str(by.get("client_id", "unknown") if isinstance(by, Mapping) else by))

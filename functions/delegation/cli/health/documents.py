@@ -91,6 +91,7 @@ class HealthRow:
 
 def _run_document(run: LastRun) -> dict[str, Any]:
     return {
+        "task_type": run.kind,
         "kind": run.kind,
         "task_id": run.task_id,
         "policy": run.policy,
@@ -143,7 +144,13 @@ def history_document(health: TableHealth) -> dict[str, Any]:
     """Return the upkeep of one table as JSON has it: the runs that have not ended, and those that have."""
     return {
         "under_way": [
-            {"kind": one.kind, "task_id": one.task_id, "policy": one.policy, "began": isoformat(one.began)}
+            {
+                "task_type": one.kind,
+                "kind": one.kind,
+                "task_id": one.task_id,
+                "policy": one.policy,
+                "began": isoformat(one.began),
+            }
             for one in health.runs.values()
             if one.ended is None
         ],
@@ -153,6 +160,7 @@ def history_document(health: TableHealth) -> dict[str, Any]:
 
 def _past_document(run: PastRun) -> dict[str, Any]:
     return {
+        "task_type": run.kind,
         "kind": run.kind,
         "task_id": run.task_id or None,
         "policy": run.policy,

@@ -208,7 +208,7 @@ app.command("abort-uploads")(abort_uploads_command)
 def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
     """Return the properties of the request; raises BadParameter for a value that the service would refuse."""
     properties = {name: value for name, value in given.items() if value is not None}
-    # What the operator allows is the service's to say.
+    # Only the service knows what the operator allows.
     allowing = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
     anything = replace(allowing, inventories=("s3://",), locations=("s3://",))
     try:

@@ -89,14 +89,14 @@ def nothing_to_restore(reason: str) -> CommandError:
     """Return the error: the removal wrote no delete markers that it knows, so nothing can be brought back."""
     return CommandError(
         f"nothing can be restored: {reason}",
-        "Restore the bucket from a backup, if there is one; docs/orphans.md says what a removal records.",
+        "Restore the bucket from a backup, if there is one; docs/orphans.md states what a removal records.",
         code="NOT_RESTORABLE",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PastRemoval:
-    """What a receipt says of a removal: its plans, the location, and how many files it deleted or found absent.
+    """What a receipt states about a removal: its plans, the location, and how many files it deleted or found absent.
 
     One that is a quarantine tagged its files instead.
     """

@@ -38,7 +38,7 @@ def abort_uploads_command(
 ) -> None:
     """Abort unfinished multipart uploads at a table's location, with your own AWS credentials.
 
-    A plan of a scan or a removal says where, and how old an upload has to be:
+    A plan of a scan or a removal states where, and how old an upload has to be:
     only uploads that were older than the plan's age when it listed the
     location are aborted. What they uploaded cannot be brought back. Repeat
     the command to resume. Exit status: 0 none of them is left, 4 a writer

@@ -51,7 +51,7 @@ def pause_command(
     """Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.
 
     Nothing fails, and `delegation resume` lets it continue where it stopped.
-    A pause outlasts deployments and restarts; an alarm says that it is on.
+    A pause outlasts deployments and restarts; an alarm states that it is on.
     """
     open_output(ctx, as_json=as_json)
     if everything + realm + (table is not None) != 1:

@@ -47,6 +47,7 @@ class Simulated:
         health = self.healths[str(need.table)]
         return {
             "table": str(need.table),
+            "task_type": need.kind,
             "kind": need.kind,
             "policy": need.policy,
             "expirable_snapshots": health.expirable,

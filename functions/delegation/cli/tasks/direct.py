@@ -45,7 +45,7 @@ class DirectTasks:
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
         """See TaskSource.found; raises BadPlugin."""
         built_in = frozenset(TYPES)
-        known = built_in | load(self.added, self._service(), existing=built_in).kinds
+        known = built_in | load(self.added, self._service(), existing=built_in).task_types
         return collect(self.store, wanted, limit=limit, cursor=cursor, known=known)
 
     def get(self, task_id: str) -> TaskRecord:
@@ -105,8 +105,8 @@ def count_types(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
             counts.setdefault(task.task_type, Counter())[task.status.value] += 1
         cursor = page.cursor
         if cursor is None:
-            ordered = {kind: {s.value: counts[kind][s.value] for s in Status} for kind in sorted(counts)}
-            return {kind: {s: n for s, n in found.items() if n} for kind, found in ordered.items()}, unreadable
+            ordered = {task_type: {s.value: counts[task_type][s.value] for s in Status} for task_type in sorted(counts)}
+            return {name: {s: n for s, n in found.items() if n} for name, found in ordered.items()}, unreadable
 
 
 def collect(

@@ -59,7 +59,7 @@ class TaskSource(Protocol):
         ...
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
-        """Return for what a task waits, None if it waits for no place, or if its record alone says it."""
+        """Return for what a task waits, None if it waits for no place, or if its record alone states it."""
         ...
 
     def versions(self, task_id: str) -> list[TaskRecord]:

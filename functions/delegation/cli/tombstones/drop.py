@@ -102,7 +102,7 @@ class TableDrop:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What the gateway says of a drop; without `tombstone` the answer is not a gateway's of this release.
+    """What the gateway states about a drop; without `tombstone` the answer is not a gateway's of this release.
 
     `state` is the tombstone's when the request was answered, `purge_after` the end of its grace period (RFC 3339).
     With `replayed` that was an earlier request with the same key.
@@ -231,4 +231,4 @@ def _next_step(error: PolarisError) -> str:
         case 409:
             return "Remove what the message names, then run the command again."
         case _:
-            return "Do what the message says; check gateway_url if the answer is not the gateway's."
+            return "Do what the message states; check gateway_url if the answer is not the gateway's."

@@ -25,7 +25,7 @@ def restore_not_made(record: TombstoneRecord, error: PolarisError) -> CommandErr
     """Return the error: the gateway, or the catalog behind it, refused the restore."""
     if error.status == 409:
         other = f"delegation tombstones restore {record.tombstone_id} --mine --to {record.name}_restored"
-        step = f"Do what the message says; if the name is taken: `{other}`."
+        step = f"Do what the message states; if the name is taken: `{other}`."
     elif error.status == 403:
         step = "Have TABLE_CREATE on the namespace granted, or name one with --to in which you may create tables."
     else:

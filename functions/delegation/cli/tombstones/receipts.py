@@ -97,7 +97,7 @@ class CascadeTable(BaseModel):
 class CascadeReceipt(BaseModel):
     """What is to be dropped, and what became of it: tables, and then the namespaces, the deepest first.
 
-    `complete` if nothing is left of them; else `problem` says why, once the cascade has ended.
+    `complete` if nothing is left of them; else `problem` states why, once the cascade has ended.
     """
 
     model_config = _FROZEN

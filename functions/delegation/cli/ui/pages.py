@@ -1,4 +1,4 @@
-"""What the status page shows: its own files, and what the service says to the operator, read-only."""
+"""What the status page shows: its own files, and what the service states to the operator, read-only."""
 
 import json
 import re

@@ -32,8 +32,8 @@ _CERTIFICATE_ALERT: Final = re.compile("CERTIFICATE|UNKNOWN_CA")
 _MESSAGE_LIMIT: Final = 1000
 
 
-def judged(reply: Reply, request: ServiceRequest, base_url: str, answer: type[AnswerType]) -> AnswerType:
-    """Return the answer's body; raises the DelegationClientError that says why there is none."""
+def checked(reply: Reply, request: ServiceRequest, base_url: str, answer: type[AnswerType]) -> AnswerType:
+    """Return the answer's body; raises the DelegationClientError that states why there is none."""
     if isinstance(reply, httpx.RequestError):
         raise transport_error(reply, base_url) from reply
     if not reply.is_success:

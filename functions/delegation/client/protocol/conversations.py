@@ -16,7 +16,7 @@ from delegation.client.errors import (
     TokenUnavailable,
     UnexpectedAnswer,
 )
-from delegation.client.protocol.answers import AnswerType, Reply, judged
+from delegation.client.protocol.answers import AnswerType, Reply, checked
 from delegation.client.protocol.repeats import (
     PASSING,
     WITH_KEY,
@@ -141,6 +141,6 @@ class Conversations:
         return found
 
     def _answered(self, reply: Reply, request: ServiceRequest, answer: type[AnswerType]) -> AnswerType:
-        found = judged(reply, request, self.base_url, answer)
+        found = checked(reply, request, self.base_url, answer)
         self._has_answered = True
         return found

@@ -306,7 +306,7 @@ def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
 
 
 def _places_of(certificate: x509.Certificate) -> frozenset[x509.GeneralName]:
-    """Return where a certificate says that its revocation is listed (RFC 5280, Section 4.2.1.13)."""
+    """Return where a certificate states that its revocation is listed (RFC 5280, Section 4.2.1.13)."""
     try:
         points = certificate.extensions.get_extension_for_class(x509.CRLDistributionPoints).value
     except (x509.ExtensionNotFound, *_UNREADABLE):

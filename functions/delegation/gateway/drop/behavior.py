@@ -37,7 +37,7 @@ class DropBehavior:
     SUCCESS follows the drop; a call after a crash between any two steps finds in the record what is left.
     """
 
-    kinds: ClassVar[frozenset[str]] = frozenset({DROP_KIND})
+    task_types: ClassVar[frozenset[str]] = frozenset({DROP_KIND})
 
     purge: PurgeBehavior
     tombstones: Tombstones

@@ -2,7 +2,7 @@
 
 load as the caller → guards → prove the privilege → put the record → rename as the caller → load the destination as the
 service → record the table that was really moved → submit its purge → 204, or wait for the purge. Whatever ends the
-process between two of them: the record says what is left to do.
+process between two of them: the record states what is left to do.
 """
 
 from collections.abc import Callable, Sequence
@@ -93,9 +93,9 @@ class TableDrops:
     ) -> CatalogAnswer:
         """Answer `DELETE` of a table with `purgeRequested` (Iceberg REST Catalog API, dropTable).
 
-        A repeat with the same key is for the table that the first request judged. Raises errors of this package, whose
-        status and kind are those of the answer, and MutationNotVerified if with a key the answer of a catalog to which
-        the drop is left is not the catalog's own.
+        A repeat with the same key is for the table that the first request was checked for. Raises errors of this
+        package, whose status and kind are those of the answer, and MutationNotVerified if with a key the answer of a
+        catalog to which the drop is left is not the catalog's own.
         """
         try:
             with as_drop_errors(str(identifier)):
@@ -146,9 +146,9 @@ class _Drop:
         self._until = (self._clock() if key is None else key.arrived) + drops.budget
 
     def answer(self) -> CatalogAnswer:
-        """Load, judge and rename the table; answer a name that does not load from the record of its drop."""
+        """Load, check and rename the table; answer a name that does not load from the record of its drop."""
         if self._key is not None and self._key.is_repeat:
-            self._wanted_uuid = self._judged_before(self._key) or self._wanted_uuid
+            self._wanted_uuid = self._chosen_before(self._key) or self._wanted_uuid
         answer = self._catalog.load(vend=not self._is_trusted)
         if not answer.is_success:
             return self._not_loaded(answer)
@@ -172,8 +172,8 @@ class _Drop:
         if self._key is not None:
             self._key.hold()
 
-    def _judged_before(self, key: DropKey) -> str | None:
-        """Return the uuid of the table that the key's first request was to drop, None if none was judged."""
+    def _chosen_before(self, key: DropKey) -> str | None:
+        """Return the uuid of the table that the key's first request was to drop, None if none was checked."""
         records_of_key = [one for one in self._newest() if key.is_of(one, self._caller)]
         return records_of_key[-1].expected_uuid if records_of_key else None
 
@@ -280,7 +280,7 @@ class _Drop:
         raise table_replaced(str(self._identifier), str(self._wanted_uuid), table.table_uuid)
 
     def _is_repeated_by(self, record: Tombstone) -> bool:
-        """Return whether this request repeats the one that a record is of; a uuid says so at any time."""
+        """Return whether this request repeats the one that a record is of; with a uuid at any time."""
         return self._wanted_uuid is not None or record.is_fresh(self._clock())
 
     def _gone(self, answer: CatalogAnswer) -> CatalogAnswer:
@@ -392,7 +392,7 @@ def _lower(text: str | None) -> str | None:
 def _is_unclear(answer: CatalogAnswer) -> bool:
     """Return whether a rename with this answer may have been performed, or may be yet.
 
-    Only the catalog's own refusal says that it was not: a proxy also answers 503 after it sent the request.
+    Only the catalog's own refusal states that it was not: a proxy also answers 503 after it sent the request.
     """
     return not is_error(answer) or (is_transient(answer.status) and answer.status not in NOT_APPLIED)
 

@@ -148,7 +148,7 @@ class Tombstones:
         return self.changed(record, lambda now, one: records.checked(one, now, None))
 
     def closed(self, record: Tombstone) -> Tombstone:
-        """End a FAILED tombstone whose entry somebody else removed, and say what that leaves."""
+        """End a FAILED tombstone whose entry somebody else removed, and state what that leaves."""
         if record.is_of_another_table:
             left = "closed: the table, which its caller never dropped, is not at its destination any more"
         elif uuid_at(self.catalog, record.identifier) == record.table_uuid:

@@ -34,7 +34,7 @@ OTHER_TABLE = "another table had the name by the time of the rename; send the re
 
 @dataclass(frozen=True, slots=True)
 class DropSteps:
-    """Confirms renames, submits purges and awaits them. `options` are those that the guards judge by."""
+    """Confirms renames, submits purges and awaits them. `options` are those that the guards check by."""
 
     tombstones: Tombstones
     settings: DropSettings
@@ -73,7 +73,7 @@ class DropSteps:
         """Submit the purge of a tombstone unless that is done, if nothing speaks against it: the only way to a purge.
 
         `moved` is the table at its destination, which is loaded otherwise. Raises RenamedBack if the table has its name
-        again, because it is not the one that was judged, and DropError (KEPT_AS_TOMBSTONE) if it cannot have it.
+        again, because it is not the one that was checked, and DropError (KEPT_AS_TOMBSTONE) if it cannot have it.
         """
         task = self.tombstones.task(record) if moved is None else None
         objection = self._objection(record, task, moved)
@@ -82,7 +82,7 @@ class DropSteps:
         return task or submit(self.tombstones.tasks, record)
 
     def _objection(self, record: Tombstone, task: Task | None, moved: LoadedTable | None) -> str | None:
-        """Return why the table must not be purged; one with a task was judged before, and is again by its purge."""
+        """Return why the table must not be purged; one with a task was checked before, and is again by its purge."""
         if record.is_of_another_table:
             return OTHER_TABLE
         if task is not None:
@@ -110,7 +110,7 @@ class DropSteps:
             raise still_purging(str(record.identifier), record.tombstone_id) from None
 
     def renamed_back(self, record: Tombstone, reason: str) -> RenamedBack | DropError:
-        """Give the table its name back, and return the error that says so, or why it could not have it.
+        """Give the table its name back, and return the error that reports it, or why it could not have it.
 
         A restore that has begun keeps its target.
         """
@@ -156,7 +156,7 @@ class DropSteps:
             try:
                 task = self.submitted(record, moved)
             except RenamedBack:
-                # Nobody waits for this answer; the record says why a table has its name again.
+                # Nobody waits for this answer; the record states why a table has its name again.
                 return self.tombstones.get(record.tombstone_id)
         if task is None:
             return self._checked(record, None)
@@ -169,7 +169,7 @@ class DropSteps:
         return self._checked(record, self._next_check(record))
 
     def _failed(self, record: Tombstone) -> Tombstone:
-        """Close a FAILED tombstone whose entry is gone; say what a person can do about one without metadata.
+        """Close a FAILED tombstone whose entry is gone; state what a person can do about one without metadata.
 
         Another table than was dropped is renamed back, as soon as its name is free.
         """

@@ -86,8 +86,8 @@ class Tombstone(BaseModel):
     """The record of one drop.
 
     The table `namespace`.`name` of `catalog` was, or is to be, renamed to `destination_name` in
-    `destination_namespace`. `expected_uuid` is the table's that the guards judged, `table_uuid` that of the table which
-    was really moved, known from RENAMED on, as are its metadata, the purge's `task_id` and the end of its grace
+    `destination_namespace`. `expected_uuid` is the table's that the guards checked, `table_uuid` that of the table
+    which was really moved, known from RENAMED on, as are its metadata, the purge's `task_id` and the end of its grace
     period. `caller` identifies who dropped it (see `caller_key`). With `waits` the caller waits for the purge.
     `restore_name` and `restore_namespace` are where it is renamed back to. `problem` is why it failed. `check_at` is
     when the recurring task settles it, None if nothing is left to do; `attempts` counts the last looks that failed,
@@ -287,7 +287,7 @@ def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
 def checked(record: Tombstone, now: datetime, check_at: datetime | None, advice: str | None = None) -> Tombstone:
     """Return the record with the time when the recurring task settles it again; its state stays.
 
-    An earlier trouble is over; `advice` says what only a person can do.
+    An earlier trouble is over; `advice` states what only a person can do.
     """
     return _written(record, now, check_at=check_at, attempts=0, trouble=None if advice is None else _short(advice))
 

@@ -1,4 +1,4 @@
-"""One call of a keyed mutation: sent, judged by what the catalog shows, and replayed whole."""
+"""One call of a keyed mutation: sent, verified by what the catalog shows, and replayed whole."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from delegation.gateway.keys.genuine import is_genuine
 from delegation.gateway.keys.reading import CallersView, unkeyed
 from delegation.gateway.keys.restoring import restored
 from delegation.gateway.keys.rules.choice import MALFORMED
-from delegation.gateway.keys.rules.rule import Applied, Evidence, Judgement, NotApplied, VerificationRule
+from delegation.gateway.keys.rules.rule import Applied, Evidence, NotApplied, Verification, VerificationRule
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import Operation, Target
 from delegation.idempotency.mutations.answer import MutationAnswer
@@ -78,7 +78,7 @@ class KeyedCall:
     def run(self, attempt: MutationAttempt) -> MutationAnswer:
         """Send the mutation; the time that it may take ends with the call's hold on the key.
 
-        After an outcome that is not known the catalog is read at once. Raises CatalogNotReached, which says that
+        After an outcome that is not known the catalog is read at once. Raises CatalogNotReached, which states that
         nothing was done, and CatalogOutcomeUnknown or MutationNotVerified otherwise.
         """
         if not attempt.is_clear:
@@ -102,16 +102,16 @@ class KeyedCall:
         return self._concluded(answer, attempt)
 
     def verify(self, attempt: MutationAttempt) -> MutationAnswer | None:
-        """Judge what an earlier call did; raises MutationNotVerified and OutOfTime."""
-        match self._judged(attempt):
+        """Verify what an earlier call did; raises MutationNotVerified and OutOfTime."""
+        match self._verified(attempt):
             case Applied(answer):
                 return as_mutation_answer(answer)
             case NotApplied():
                 return None
-            case judged:
+            case unknown:
                 raise MutationNotVerified(
-                    f"what an earlier call with this key did is not known, and nothing more was done: {judged.reason}. "
-                    "Read the state, then send what is still wanted with a new key"
+                    "what an earlier call with this key did is not known, and nothing more was done: "
+                    f"{unknown.reason}. Read the state, then send what is still wanted with a new key"
                 )
 
     def restore(self, stored: MutationAnswer) -> MutationAnswer:
@@ -119,7 +119,7 @@ class KeyedCall:
         return restored(stored, self.rule, self.request, self.target.operation, self.view)
 
     def _concluded(self, answer: CatalogAnswer, attempt: MutationAttempt) -> MutationAnswer:
-        """Return an answer that says what the call did, or what the state shows instead of it."""
+        """Return an answer that states what the call did, or what the state shows instead of it."""
         made = as_mutation_answer(answer)
         is_known = is_genuine(self.target.operation, answer) and not _is_doubtful(self.request, self.target, answer)
         if is_known and (made.is_final or (made.did_nothing and attempt.is_clear)):
@@ -145,33 +145,33 @@ class KeyedCall:
             return made
         for part in self.rule.parts or (self.rule,):
             try:
-                judged = self._judged_by(part, attempt)
+                verified = self._verified_by(part, attempt)
             except MutationNotVerified as error:
                 if error.is_refused:
                     continue
                 raise
-            if isinstance(judged, Applied) and judged.is_certain:
-                return as_mutation_answer(judged.answer)
-            if isinstance(judged, NotApplied):
+            if isinstance(verified, Applied) and verified.is_certain:
+                return as_mutation_answer(verified.answer)
+            if isinstance(verified, NotApplied):
                 break
         return made
 
     def _shown(self, attempt: MutationAttempt) -> MutationAnswer | None:
         """Return the success that the state shows, None if it shows none or cannot be read now."""
         try:
-            judged = self._judged(attempt)
+            verified = self._verified(attempt)
         except (MutationNotVerified, OutOfTime):
             return None
-        return as_mutation_answer(judged.answer) if isinstance(judged, Applied) else None
+        return as_mutation_answer(verified.answer) if isinstance(verified, Applied) else None
 
-    def _judged(self, attempt: MutationAttempt) -> Judgement:
-        return self._judged_by(self.rule, attempt)
+    def _verified(self, attempt: MutationAttempt) -> Verification:
+        return self._verified_by(self.rule, attempt)
 
-    def _judged_by(self, rule: VerificationRule, attempt: MutationAttempt) -> Judgement:
+    def _verified_by(self, rule: VerificationRule, attempt: MutationAttempt) -> Verification:
         states = self.view.states(rule.after)
         noted = None if attempt.before is None else json.loads(attempt.before)
         try:
-            return rule.judge(Evidence(states, attempt.began_at - _CLOCKS, noted))
+            return rule.verify(Evidence(states, attempt.began_at - _CLOCKS, noted))
         except MALFORMED as error:
             raise MutationNotVerified(
                 f"what the catalog loaded for {self.target.operation} does not conform to the Iceberg REST Catalog API "

@@ -12,7 +12,7 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 _CONNECT_SECONDS: Final = 3.0
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _ADDED: Final = ("accept", "accept-encoding", "connection", "user-agent")
-"""What httpx sends for a request that does not say; without them the catalog sees what the client sent."""
+"""What httpx sends for a request that does not set them; without them the catalog sees what the client sent."""
 
 
 class HttpUpstream:

@@ -12,7 +12,7 @@ _NOTHING_DONE: Final = frozenset({401, 425, 429})
 """Refusals that are given before anything is done."""
 _STORED_HEADERS: Final = frozenset({"content-type", "etag", "location"})
 _OWN_HEADERS: Final = "x-delegation-"
-"""The beginning of what the gateway itself says of a mutation, where its table is for example."""
+"""The beginning of what the gateway itself states about a mutation, where its table is for example."""
 _CONTAINERS: Final = (dict, list)
 _CREDENTIALS: Final = "storage-credentials"
 _CONFIG: Final = "config"
@@ -69,7 +69,7 @@ def storable(answer: MutationAnswer) -> MutationAnswer:
     """Return what of an answer may be stored: headers that matter to a client, and a body without credentials.
 
     Anywhere in a JSON body, `storage-credentials` and the members of `config` and `properties` that may be secret are
-    left out. A body that is no JSON is not stored, because nothing says what is in it.
+    left out. A body that is no JSON is not stored, because nothing states what is in it.
     """
     headers = {name: value for name, value in answer.headers.items() if _is_stored(name.lower())}
     body = _without_credentials(answer.body)

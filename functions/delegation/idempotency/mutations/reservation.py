@@ -104,7 +104,7 @@ class Ruling(StrEnum):
     RECONCILE = "reconcile"
 
 
-def judge(record: Reservation, payload_hash: Callable[[int], str], now: datetime) -> Ruling:
+def decide(record: Reservation, payload_hash: Callable[[int], str], now: datetime) -> Ruling:
     """Decide what to do with a request (Idempotency-Key proposal, Request Flow)."""
     if record.is_expired(now):
         return Ruling.FRESH

@@ -140,7 +140,7 @@ class Mutation:
     - `payload_hash` returns the payload's hash under an identity rule (`canonical.payload_hashes`).
     - `run` performs it, has no effect after the attempt's deadline, and returns the answer or raises; after an answer
       that is not final, or an exception, the outcome counts as unknown, unless the answer (`did_nothing`) or the
-      exception (NothingDone) says that there was no effect.
+      exception (NothingDone) states that there was no effect.
     - `verify` returns the final answer if the state shows that the payload was applied (R1), or has become
       incompatible with it (422), and None if it certainly was not applied, so that it may be run (R2). It raises what
       the caller is to get if neither is certain; the key is kept. It changes nothing.
@@ -211,7 +211,7 @@ class Mutations:
         """Answer a request whose key has a record; None if the record changed meanwhile."""
         if stored is None:
             return None
-        match records.judge(stored, mutation.payload_hash, now):
+        match records.decide(stored, mutation.payload_hash, now):
             case Ruling.CONFLICT:
                 raise KeyConflict
             case Ruling.IN_PROGRESS:

@@ -32,7 +32,7 @@ class EngineSettings(Protocol):
 
 
 def engine_of(task: Task, settings: EngineSettings) -> str:
-    """Return the engine of an attempt, by what the task says of those before; raise MalformedRecord."""
+    """Return the engine of an attempt, by what the task states about those before; raise MalformedRecord."""
     details = HandedDetails.of(task)
     without_plan = not details.plan_segments and _is_stalled(task)
     return SPARK if settings.has_spark and (details.next_engine == SPARK or without_plan) else INLINE

@@ -94,7 +94,7 @@ class TableWork(IdentifiedRequest):
     def conflict(cls, task: Task, wanted: "TableWork", *, does: str) -> str | None:
         """Return why `wanted` has to wait for a task that has not ended, None if it can attach to it.
 
-        `does` says what the work of the task does with its table.
+        `does` states what the work of the task does with its table.
         """
         current = cls.readable(task)
         if current is None:

@@ -38,7 +38,7 @@ def plan_segments(task: Task) -> Sequence[PlanSegment]:
 
 def published_segment(
     reads: TaskReads,
-    kinds: Collection[str] | None,
+    task_types: Collection[str] | None,
     plan_id: str,
     *,
     segments_of: Callable[[Task], Sequence[PlanSegment]] = plan_segments,
@@ -52,7 +52,7 @@ def published_segment(
     except TaskNotFound:
         raise plan_not_found(plan_id) from None
     found = None
-    if kinds is None or task.task_type in kinds:
+    if task_types is None or task.task_type in task_types:
         found = next((one for one in segments_of(task) if one.id == plan_id), None)
     if found is None:
         raise plan_not_found(plan_id)

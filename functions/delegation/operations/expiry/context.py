@@ -91,7 +91,7 @@ def no_check(_table: LoadedTable) -> None:
 
 
 def asked_by_nobody() -> Mapping[str, Any]:
-    """Return what a receipt says of an expiry that no caller of the service asked for."""
+    """Return what a receipt states about an expiry that no caller of the service asked for."""
     return {"requested_by": None, "cancelled_by": None}
 
 
@@ -107,7 +107,7 @@ class ExpiryContext:
     `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `check` raises
     the error of a guard that refuses the table as it is now; it is called before the plan and before the commit.
     `permitted` returns what may be expired of the table as it is now; it is called before the plan, before each commit
-    and before the first delete of the attempt. None: nobody takes back what the request says.
+    and before the first delete of the attempt. None: nobody takes back what the request states.
     `neighbours` yields the live tables that may share files, as of a time after it is called; it may raise
     ReferencesNotKnown. `lost_refs` has what a lost ref needs kept, None where nothing stores that. `find_plan` returns
     the published segment of an earlier plan's id. `asked_by` returns the receipt's members
@@ -162,7 +162,7 @@ class ExpiryResult:
     """What an expiry removed and deleted, or with `status` PLANNED what it would.
 
     NOTHING: no snapshot or ref is expired, or none of the plan is any more. INCOMPLETE: the snapshots are removed, and
-    some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` says why;
+    some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` states why;
     what it removed before is in `snapshot_ids` and `refs`, and their files are left. `bytes_freed` is None in a bucket
     that keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids`, `refs`, `schema_ids` and
     `spec_ids` are what of the plan the table has no more. `engine` is the one that ran, `deletes_with` the one for

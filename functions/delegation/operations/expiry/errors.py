@@ -56,7 +56,7 @@ class RefLost(ExpiryError):
 class RefsUnknown(ExpiryError):
     """Whether the commit removed refs that nobody planned to remove cannot be read any more; no file was deleted.
 
-    `metadata_file` is the one that would say it, or why there is none.
+    `metadata_file` is the one that would state it, or why there is none.
     """
 
     code = "REFS_UNKNOWN"
@@ -115,7 +115,7 @@ def table_changes_too_often(table: TableIdentifier, looks: int) -> ExpiryError:
 
 
 class InvalidRetention(GuardRefused):
-    """An option or a property of the table says how much history to keep, and is not a number that Iceberg accepts."""
+    """An option or a property of the table sets how much history to keep, and is not a number that Iceberg accepts."""
 
     code = "INVALID_RETENTION"
 

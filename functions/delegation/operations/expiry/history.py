@@ -41,7 +41,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """What metadata says of a table's snapshots: `snapshots` by id and `refs` by name, in the order of the document."""
+    """What metadata has of a table's snapshots: `snapshots` by id and `refs` by name, in the order of the document."""
 
     snapshots: Mapping[int, KnownSnapshot]
     refs: Mapping[str, Ref]

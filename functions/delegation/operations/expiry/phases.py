@@ -3,8 +3,8 @@
     decide → plan, publish → commit → compare again → wait for the references → subtract → DATA → META → LISTS → receipt
 Nothing is deleted before a load shows that the snapshots are gone. Whatever is then needed, by the table as it is or by
 another table, is taken out of the plan first (`reduction`), and so before each later step if the table has a newer
-commit. A call after a crash resumes: what is published and what the table has say where. `committed.json` beside the
-plan says that this expiry's commit was made, so that it makes no second one. The phases are in `running`.
+commit. A call after a crash resumes: what is published and what the table has state where. `committed.json` beside the
+plan states that this expiry's commit was made, so that it makes no second one. The phases are in `running`.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class ExpiryRun:
         except PlanLost as lost:
             if self._ctx.options.execute_plan is not None:
                 raise self._approved_plan_lost(lost) from lost
-            # If its snapshots are gone, nothing else says which files it would have deleted.
+            # If its snapshots are gone, nothing else states which files it would have deleted.
             self._own_findings = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
         self._deletes.removed = Removal()
         return self._run(())

@@ -38,7 +38,7 @@ Reason = Literal["ref", "count", "age", "unreferenced"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What a request or a policy says of the history to keep; None leaves it to the table's properties.
+    """What a request or a policy states about the history to keep; None leaves it to the table's properties.
 
     A ref's own retention comes before all of it. `snapshot_ids` are removed beside what is old. The last three are the
     operator's or a policy's, and bound everything else, refs and properties too: no snapshot that is younger than

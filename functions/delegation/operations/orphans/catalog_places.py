@@ -22,7 +22,7 @@ from delegation.polaris.other_entities import VIEW
 
 
 class NamesAndViews(Protocol):
-    """As much of a catalog as is needed here; PolarisClient is one and says what each method raises."""
+    """As much of a catalog as is needed here; PolarisClient is one and documents what each method raises."""
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
 

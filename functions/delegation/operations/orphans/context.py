@@ -138,7 +138,7 @@ class OrphanOptions:
 
 
 def asked_by_nobody() -> Mapping[str, Any]:
-    """Return what a receipt says of a removal that no caller of the service asked for."""
+    """Return what a receipt states about a removal that no caller of the service asked for."""
     return {"requested_by": None, "cancelled_by": None}
 
 
@@ -164,7 +164,7 @@ class OrphanContext:
     `references.renew` was called; it may raise ReferencesNotKnown. `places` yields the locations of views, of tables
     of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
     of an earlier plan's id. `submission` names the request: attempts of one share a listing. `reports` is where S3
-    Inventory writes, opened with the service's own role. `began` says that an earlier attempt may have deleted files.
+    Inventory writes, opened with the service's own role. `began` states that an earlier attempt may have deleted files.
     `permitted` returns why a loaded table must not be swept any more, None if it may be; it is asked whenever the table
     is loaded. `listed` gets the number of files listed so far, `quarantined` that of tagged ones. `tags` opens what
     tags objects of a bucket, below a location, as an operator's role; it raises OperatorRoleRequired. If more files

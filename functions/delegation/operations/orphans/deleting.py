@@ -1,9 +1,9 @@
 """Deleting the chunks of a plan: only objects that are still as they were listed, and what became of each chunk.
 
 Beside the marks of all plans, `{plan}/changed/{chunk}-{files}-{bytes}` has the files of a chunk that stay because
-somebody wrote them again, and `{plan}/looked/{chunk}-{files}` says how many were deleted after a look alone. `markers`
-has what was deleted in a bucket with versions. In a quarantine `{plan}/quarantined/{chunk}-0-0` says that its files
-were tagged instead, and `{plan}/untagged/…` has those that have no place for a tag.
+somebody wrote them again, and `{plan}/looked/{chunk}-{files}` states how many were deleted after a look alone.
+`markers` has what was deleted in a bucket with versions. In a quarantine `{plan}/quarantined/{chunk}-0-0` states that
+its files were tagged instead, and `{plan}/untagged/…` has those that have no place for a tag.
 """
 
 import json
@@ -65,8 +65,8 @@ class OrphansDeleted:
 class ConditionalStore:
     """A store whose deletes have the condition of the listing, for the Deleter; it knows the objects in flight.
 
-    Delete markers are recorded beside the plan with each batch: a process that dies later still says which are its own.
-    With `tags` its objects are tagged instead of deleted.
+    Delete markers are recorded beside the plan with each batch: a process that dies later still states which are its
+    own. With `tags` its objects are tagged instead of deleted.
     """
 
     def __init__(

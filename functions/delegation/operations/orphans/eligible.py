@@ -31,7 +31,7 @@ def checked_age(wanted: timedelta) -> timedelta:
 
 
 def age_of(wanted: timedelta, properties: Mapping[str, str]) -> timedelta:
-    """Return how old a file has to be: what is wanted, or what the table's property says if that is longer.
+    """Return how old a file has to be: what is wanted, or what the table's property states if that is longer.
 
     Raises AgeTooShort for less than a day, and GuardRefused (AGE_INVALID) if the property is no duration.
     """

@@ -1,8 +1,8 @@
 """The delete markers that a removal wrote in a bucket with versions, recorded beside its plan for a restore.
 
 `{plan}/markers/{nonce}.jsonl.gz` has the markers of one delete, a JSON object on each line: {"path", "size", "etag",
-"modified", "marker"}, the object as it was listed and the version id of its marker. `{plan}/restored/{nonce}` says that
-every file of that record is back.
+"modified", "marker"}, the object as it was listed and the version id of its marker. `{plan}/restored/{nonce}` states
+that every file of that record is back.
 """
 
 import gzip

@@ -3,7 +3,7 @@
     list → wait for references → subtract → plan → (a person) → wait for references → subtract → delete → receipt
 The references of both waits are as of a pass over the catalog that began after the step before, so whatever was
 committed, registered or created until then is seen. A plan is only ever reduced; what is deleted is still as it was
-listed. A call after a crash resumes: the segment that is published last says where.
+listed. A call after a crash resumes: the segment that is published last states where.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Aborting unfinished uploads at a table's location, by a plan that a removal or a dry run of it made.
 
-The plan says where the table was, that nothing else was there, and how old a file had to be. Only uploads that were
+The plan states where the table was, that nothing else was there, and how old a file had to be. Only uploads that were
 older than that when the plan's listing was made are aborted, so that the uploads of a plan become fewer, never more.
 A job that uploads for longer than the age before it completes is protected by nothing else: the age is lengthened by
 a property of the table, as for files. Rights that vended credentials lack are needed (`storage.listing.uploads`).

@@ -33,7 +33,7 @@ def random_nonce() -> str:
 
 
 def nobody() -> Mapping[str, Any]:
-    """Return what a receipt says of a purge that no caller of the service asked for."""
+    """Return what a receipt states about a purge that no caller of the service asked for."""
     return {"requested_by": None, "cancelled_by": None}
 
 
@@ -82,8 +82,8 @@ class PurgeResult:
     """What a purge deleted, or with `status` PLANNED what it would delete and a `forecast` of that.
 
     `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. Of the files that were
-    deleted the store said that it did not have `files_absent`; their bytes are not counted. `bytes_freed` is None for a
-    versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
+    deleted the store stated that it did not have `files_absent`; their bytes are not counted. `bytes_freed` is None for
+    a versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
     the reasons. `metadata_files` are the present and former metadata files that the purge removed from the table's
     history. `left_over` is the operator's command for files that the credentials do not cover, `stayed` what is at the
     table's location afterwards, None if that was not looked at. INCOMPLETE means that some keys could not be deleted;

@@ -276,7 +276,7 @@ class DirectRun:
         try:
             newest = newer_metadata(path, table_uuid, store, self.resources.names)
         except (OSError, ClientError, BotoCoreError):
-            return  # a directory that may not be listed says nothing
+            return  # a directory that may not be listed states nothing
         if newest is not None:
             self.warn(
                 f"{path} is not the table's newest metadata file: {newest} is, and files that only it reaches stay; "

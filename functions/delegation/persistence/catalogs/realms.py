@@ -98,7 +98,7 @@ CATALOG_TYPE: Final = ObjectType("catalog", RealmCatalog)
 
 @dataclass(frozen=True, slots=True)
 class RealmPurge:
-    """How many references and objects a purge deleted; `scanned` says why it read both tables as a whole, if it did."""
+    """How many references and objects a purge deleted; `scanned` is why it read both tables as a whole, if it did."""
 
     references: int
     objects: int

@@ -47,8 +47,8 @@ def close(backend: Backend, key: ReferenceKey) -> Reference | None:
 class StoreRemoval:
     """All objects that a closed reference leads to: its heads, the log before them, what waits, and all their links.
 
-    An object is of the level after the one that led to it first. `unproved` says why there may be others that were not
-    found. Objects are read and deleted `page` at a time; their names are held in memory, about 200 bytes each.
+    An object is of the level after the one that led to it first. `unproved` states why there may be others that were
+    not found. Objects are read and deleted `page` at a time; their names are held in memory, about 200 bytes each.
     """
 
     def __init__(self, store: CatalogStore, closed: Reference, *, page: int) -> None:

@@ -1,7 +1,7 @@
 """The changes of a reference in the order of its commits, followed from a cursor.
 
 A commit's names are stored beside its head, under the same id, if the committer keeps a feed (`entity_committer`). The
-log is kept for as long as the policy of maintenance says (`SweepPolicy.log_kept`), and the 20 newest commits anyway.
+log is kept for as long as the policy of maintenance states (`SweepPolicy.log_kept`), and the 20 newest commits anyway.
 """
 
 import base64
@@ -26,7 +26,7 @@ MOST_LANDMARKS: Final = 12
 _SPREAD: Final = 4
 """Each of these is so many times as far ahead as the one before it."""
 MOST_NAMES: Final = 1_000
-"""A commit that changed more names says so, and its readers list everything."""
+"""A commit that changed more names states it, and its readers list everything."""
 
 
 class CommitNames(PersistedModel):

@@ -22,7 +22,7 @@ from delegation.persistence.objects.store import CatalogStore
 
 KEYS: Final = "realm string, catalog string, type string, id long, parts int"
 LINKS: Final = f"{KEYS}, follow boolean, refused string"
-"""Linked keys; a row with `refused` says instead why its realm cannot be swept."""
+"""Linked keys; a row with `refused` states instead why its realm cannot be swept."""
 RESULTS: Final = "result string"
 _ROWS: Final = 5_000
 _FETCH: Final = 200

@@ -78,7 +78,7 @@ class AdaptiveWidth:
         slow = policy.shrink_above * self._best
         if self._average > slow or taken > slow / _SMOOTHING:
             if not self._held:
-                # The loads that were under way at the same time say nothing new.
+                # The loads that were under way at the same time state nothing new.
                 self._held = self.width
                 self._width = max(self._width / 2, 1.0)
         elif self._average <= policy.grow_below * self._best:

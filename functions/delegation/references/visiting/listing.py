@@ -20,7 +20,7 @@ GenericTables = Callable[[str, tuple[str, ...], Callable[[], None]], Iterable[Ge
 
 
 class ListedNames(Protocol):
-    """As much of a catalog as a listing needs; PolarisClient is one and says what each method raises."""
+    """As much of a catalog as a listing needs; PolarisClient is one and documents what each method raises."""
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
 

@@ -54,7 +54,7 @@ ReadTable = Callable[[LoadedTable, TableEntry | None], TableEntry]
 
 
 class VisitedCatalog(Protocol):
-    """As much of a catalog as a visit needs; PolarisClient is one and says what each method raises."""
+    """As much of a catalog as a visit needs; PolarisClient is one and documents what each method raises."""
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None: ...
 
@@ -198,7 +198,7 @@ def _with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: fro
 
 
 def _with_clone(entry: TableEntry, stored: TableEntry | None, *, cloned: bool) -> TableEntry:
-    """Return an entry that says whether areas which it took over from the stored one may be those of a clone."""
+    """Return an entry that states whether areas which it took over from the stored one may be those of a clone."""
     if stored is None or stored.displaced or stored.table_uuid != entry.table_uuid:
         return entry
     return replace(entry, cloned=cloned or stored.cloned)

@@ -28,7 +28,7 @@ _NAMES = (_ROOT, _ENTRIES, _FIELDS, frozenset[str]())
 
 @dataclass(frozen=True, slots=True)
 class DeleteAnswer:
-    """What an answer says: the keys confirmed, each with whether it got a delete marker, and (key, code) of each error.
+    """What an answer has: the keys confirmed, each with whether it got a delete marker, and (key, code) of each error.
 
     An error's key is None if it does not name exactly one key, and so is its code. `markers` are the version ids of the
     delete markers that the answer names, by key.
@@ -40,7 +40,7 @@ class DeleteAnswer:
 
     @classmethod
     def of(cls, parsed: Mapping[str, Any]) -> "DeleteAnswer":
-        """Return what an answer says that botocore parsed."""
+        """Return what an answer states that botocore parsed."""
         return cls(
             {one["Key"]: bool(one.get("DeleteMarker")) for one in parsed.get("Deleted", ()) if _text(one, "Key")},
             [(_text(one, "Key"), _text(one, "Code")) for one in parsed.get("Errors", ())],
@@ -63,7 +63,7 @@ class _Irregular(Exception):
 
 
 def read_answer(body: bytes) -> DeleteAnswer | None:
-    """Return what an answer in S3's form says, or None for every other answer."""
+    """Return what an answer in S3's form states, or None for every other answer."""
     if not body or len(body) > MOST_BYTES:
         return None
     try:
@@ -73,7 +73,7 @@ def read_answer(body: bytes) -> DeleteAnswer | None:
 
 
 def _read_keys(body: bytes) -> DeleteAnswer | None:
-    """Return what the usual answer says, which has nothing but confirmed keys; return None for any other.
+    """Return what the usual answer states, which has nothing but confirmed keys; return None for any other.
 
     Its tags are counted, so that expat need not report them: beside those between two keys there are only the root's,
     those before the first key and those after the last. So every text is a key, unless one is empty.

@@ -49,7 +49,7 @@ def read_body(response_dict: dict[str, Any], customized_response_dict: dict[str,
 
 
 def read_listing(body: bytes) -> ListingAnswer | None:
-    """Return what a page in S3's form says, None for every other answer and for one with common prefixes."""
+    """Return what a page in S3's form states, None for every other answer and for one with common prefixes."""
     alike = _take_alike(body)
     if alike is not None:
         answer = _answer(alike.rest, alike)
@@ -101,7 +101,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _answer(body: bytes, alike: _Alike | None) -> ListingAnswer | None:
-    """Return what an answer says; with `alike` those are its objects, and one `Contents` replaces them."""
+    """Return what an answer states; with `alike` those are its objects, and one `Contents` replaces them."""
     try:
         root = ElementTree.fromstring(body)  # noqa: S314 - botocore reads the same bytes with it
     except ElementTree.ParseError:

@@ -1,7 +1,7 @@
 """Looks at objects just before they are deleted: whether each is as it was listed.
 
-HEAD says so of one object. A page of a listing says so of up to a thousand, so objects that are close together in the
-listing are looked at with it. Only an object that a page shows as it was listed is settled by that; all others are
+HEAD states it of one object. A page of a listing states it of up to a thousand, so objects that are close together in
+the listing are looked at with it. Only an object that a page shows as it was listed is settled by that; all others are
 asked for by HEAD. A listing may be older than HEAD in stores other than AWS', so it is used only where a delete has the
 object's ETag as its condition.
 """
@@ -105,7 +105,7 @@ def head(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
 
 
 def _absent(client: "S3Client", bucket: str, key: str) -> str:
-    """Return why HEAD found no object: its answer does not say whether the bucket exists."""
+    """Return why HEAD found no object: its answer does not state whether the bucket exists."""
     try:
         client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
     except ClientError as error:

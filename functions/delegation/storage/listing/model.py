@@ -1,4 +1,4 @@
-"""Listing a store, and deleting only what is still as it was listed: the seam, and what a page says."""
+"""Listing a store, and deleting only what is still as it was listed: the seam, and what a page states."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ PAGE: Final = 1_000
 
 
 class ClockUnknown(ObjectStoreError):
-    """A listing does not say when it was made, so the age of its objects by the store's clock is not known."""
+    """A listing does not state when it was made, so the age of its objects by the store's clock is not known."""
 
     code = "STORE_CLOCK_UNKNOWN"
 

@@ -90,7 +90,7 @@ def _changed(client: "S3Client", bucket: str, key: str, found: _Present) -> str:
 
 
 def _look(client: "S3Client", bucket: str, one: ListedObject) -> _Present | None:
-    """Return what is there now, None if the store says that there is no such key."""
+    """Return what is there now, None if the store states that there is no such key."""
     try:
         found = client.head_object(Bucket=bucket, Key=one.key)
     except ClientError as error:
@@ -105,7 +105,7 @@ def _look(client: "S3Client", bucket: str, one: ListedObject) -> _Present | None
 
 
 def _again(client: "S3Client", bucket: str, key: str) -> _Present | None:
-    """Ask by GET for what HEAD did not find: the answer of HEAD does not say whether the bucket exists."""
+    """Ask by GET for what HEAD did not find: the answer of HEAD does not state whether the bucket exists."""
     try:
         client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
     except ClientError as error:

@@ -150,7 +150,7 @@ def _many(
     errors = {key: code or NO_ANSWER for key, code in said.errors}
     for one in some:
         if None in errors:
-            # Some object was not deleted, and the store does not say which.
+            # Some object was not deleted, and the store does not state which.
             yield one, NO_ANSWER, None
         elif one.key in errors:
             yield one, errors[one.key], None

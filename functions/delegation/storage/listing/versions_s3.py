@@ -34,7 +34,7 @@ class S3Versions:
             found = StoredVersion(first["VersionId"], held)
         marker = next((StoredVersion(one["VersionId"], None) for one in markers if one.get("IsLatest")), None)
         if marker is None and objects and not objects[0].get("IsLatest"):
-            # A store that says of no version that it is the newest one cannot be relied upon to remove the right one.
+            # A store that marks no version as the newest one cannot be relied upon to remove the right one.
             raise ObjectStoreError(f"the object store does not say which version of {uri} is its newest")
         return KeyVersions(marker or found, found)
 

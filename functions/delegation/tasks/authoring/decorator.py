@@ -65,7 +65,7 @@ class _Declares(Protocol):
 
 
 def behavior(
-    kind: str,
+    task_type: str,
     *,
     retry: Retry = PLAIN_RETRY,
     timeout: timedelta | None = None,
@@ -75,7 +75,7 @@ def behavior(
     every: timedelta | None = None,
     cron: str | None = None,
 ) -> _Declares:
-    """Declare a function as the work of the task type `kind`.
+    """Declare a function as the work of the task type `task_type`.
 
     The function's parameters and result have types that pydantic can store; a parameter of type Context, of a coroutine
     AsyncContext, takes the context. A coroutine runs in an event loop of its attempt. `key`, called with the same
@@ -85,18 +85,18 @@ def behavior(
     """
 
     def declare(function: Callable[..., Any]) -> FunctionTask[Any, Any]:
-        if not _KIND.fullmatch(kind):
-            raise bad_behavior(kind, "name a kind after its author, acme.report, or in capital letters, REPORT")
+        if not _KIND.fullmatch(task_type):
+            raise bad_behavior(task_type, "name a type after its author, acme.report, or in capital letters, REPORT")
         if timeout is not None and timeout <= timedelta(0):
-            raise bad_behavior(kind, "timeout must be positive")
+            raise bad_behavior(task_type, "timeout must be positive")
         if concurrency is not None and concurrency < 1:
-            raise bad_behavior(kind, "concurrency must be at least 1")
+            raise bad_behavior(task_type, "concurrency must be at least 1")
         Recurrence(every, cron)
-        found = signature_of(kind, function)
+        found = signature_of(task_type, function)
         return FunctionTask(
-            kind=kind,
+            task_type=task_type,
             parameters=found.parameters,
-            work=_work(kind, function, found),
+            work=_work(task_type, function, found),
             result=found.result,
             identify=None if key is None else lambda parameters: key(**found.arguments(parameters)),
             every=every,
@@ -112,15 +112,15 @@ def behavior(
     return declare
 
 
-def _checked(kind: str, signature: Signature, value: Any) -> BaseModel | None:
+def _checked(task_type: str, signature: Signature, value: Any) -> BaseModel | None:
     try:
         return signature.returned(value)
     except ValidationError as error:
-        raise illegal_result(f"{kind} returned a value of another type than declared: {error.title}") from error
+        raise illegal_result(f"{task_type} returned a value of another type than declared: {error.title}") from error
 
 
 def _work(
-    kind: str, function: Callable[..., Any], signature: Signature
+    task_type: str, function: Callable[..., Any], signature: Signature
 ) -> Callable[[BaseModel, Any], BaseModel | None]:
     """Return the function as a Behavior runs it: with stored parameters, and a cursor that is written at its end."""
 
@@ -132,7 +132,7 @@ def _work(
         if signature.context is not None:
             given[signature.context] = AsyncContext(context) if awaits else context
         try:
-            return _checked(kind, signature, outcome_of(kind, lambda: function(**given), run))
+            return _checked(task_type, signature, outcome_of(task_type, lambda: function(**given), run))
         except (LeaseLost, RunCancelled):
             raise
         except (Exception, RunStopped):

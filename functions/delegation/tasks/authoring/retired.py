@@ -15,10 +15,10 @@ class AnyParameters(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-def retired(kind: str, reason: str) -> Behavior[Any, Any]:
+def retired(task_type: str, reason: str) -> Behavior[Any, Any]:
     """Return the behavior that ends what is left of a task type when it is due, as FAILURE with this reason."""
 
     def work(_parameters: AnyParameters, _run: Run) -> None:
-        raise DelegationError(f"the task type {kind} was retired: {reason}", code=RETIRED)
+        raise DelegationError(f"the task type {task_type} was retired: {reason}", code=RETIRED)
 
-    return Behavior(kind, AnyParameters, work)
+    return Behavior(task_type, AnyParameters, work)

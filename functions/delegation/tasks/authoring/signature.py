@@ -51,47 +51,47 @@ class Signature:
         return result.root if isinstance(result, RootModel) else result
 
 
-def signature_of(kind: str, function: Callable[..., Any]) -> Signature:
+def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
     """Read a function's signature.
 
     DelegationError (BAD_BEHAVIOR) names the parameter that has no type or cannot be stored.
     """
-    require_work(kind, function)
+    require_work(task_type, function)
     context_type, other = (AsyncContext, Context) if is_coroutine_function(function) else (Context, AsyncContext)
     try:
         found = inspect.signature(function, eval_str=True)
     except NameError as error:
-        raise bad_behavior(kind, f"an annotation names {error.name}, which its module does not define") from error
+        raise bad_behavior(task_type, f"an annotation names {error.name}, which its module does not define") from error
     given: list[inspect.Parameter] = []
     context: str | None = None
     for parameter in found.parameters.values():
         if parameter.annotation is inspect.Parameter.empty:
-            raise bad_behavior(kind, f"the parameter {parameter.name} has no type")
+            raise bad_behavior(task_type, f"the parameter {parameter.name} has no type")
         if parameter.kind not in _KINDS:
-            raise bad_behavior(kind, f"the parameter {parameter.name} cannot be given by name")
+            raise bad_behavior(task_type, f"the parameter {parameter.name} cannot be given by name")
         if parameter.annotation is other:
             article = "a coroutine" if context_type is AsyncContext else "a plain function"
-            raise bad_behavior(kind, f"the parameter {parameter.name} of {article} takes {context_type.__name__}")
+            raise bad_behavior(task_type, f"the parameter {parameter.name} of {article} takes {context_type.__name__}")
         if parameter.annotation is context_type:
             context = parameter.name
         else:
             given.append(parameter)
     if found.return_annotation is inspect.Signature.empty:
-        raise bad_behavior(kind, "the function does not say what it returns; use -> None for nothing")
+        raise bad_behavior(task_type, "the function does not say what it returns; use -> None for nothing")
     shape = found.replace(parameters=given)
     names = {f"argument_{index}": parameter.name for index, parameter in enumerate(given)}
     try:
-        return Signature(_model(kind, function, given), _result(found.return_annotation), names, context, shape)
+        return Signature(_model(task_type, function, given), _result(found.return_annotation), names, context, shape)
     except PydanticUserError as error:
-        raise bad_behavior(kind, f"a type cannot be stored: {error.message}") from error
+        raise bad_behavior(task_type, f"a type cannot be stored: {error.message}") from error
 
 
-def _model(kind: str, function: Callable[..., Any], given: list[inspect.Parameter]) -> type[BaseModel]:
+def _model(task_type: str, function: Callable[..., Any], given: list[inspect.Parameter]) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for index, parameter in enumerate(given):
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         fields[f"argument_{index}"] = (parameter.annotation, Field(default, alias=parameter.name))
-    return create_model(f"Parameters of {kind}", __config__=_STRICT, __module__=function.__module__, **fields)
+    return create_model(f"Parameters of {task_type}", __config__=_STRICT, __module__=function.__module__, **fields)
 
 
 def _result(annotation: Any) -> type[BaseModel] | None:

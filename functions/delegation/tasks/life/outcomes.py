@@ -86,7 +86,7 @@ def after_error(
 def _handed_over(task: Task, error: AttemptError) -> tuple[Task, AttemptError]:
     """Count a hand-over, from the beginning if the task got ahead since the last one.
 
-    One that waits for something else, and says for how long, is not counted.
+    One that waits for something else, and states for how long, is not counted.
     """
     ahead, state = got_ahead(task)
     number = 0 if ahead else task.hand_overs.count + 1

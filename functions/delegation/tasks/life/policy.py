@@ -133,9 +133,9 @@ class Policies:
     def declaring(self, declared: Mapping[str, Mapping[str, Any]]) -> "Policies":
         """Return policies with fields that code declares by task type; those that properties set are stronger."""
         by_type = dict(self.by_type)
-        for kind, fields in declared.items():
-            by_type[kind] = replace(self.default, **{**fields, **self.configured.get(kind, {})})
-            _require_growing(kind, by_type[kind])
+        for task_type, fields in declared.items():
+            by_type[task_type] = replace(self.default, **{**fields, **self.configured.get(task_type, {})})
+            _require_growing(task_type, by_type[task_type])
         return replace(self, by_type=by_type)
 
     def retry(self, task_type: str) -> RetryPolicy:
@@ -182,9 +182,9 @@ class Policies:
                 raise InvalidProperty(name, "is not a property of this service")
         _require_safe(lease)
         default = replace(RetryPolicy(), **overrides.pop("default", {}))
-        by_type = {kind: replace(default, **changes) for kind, changes in overrides.items()}
-        for kind, policy in {"default": default, **by_type}.items():
-            _require_growing(kind, policy)
+        by_type = {task_type: replace(default, **changes) for task_type, changes in overrides.items()}
+        for task_type, policy in {"default": default, **by_type}.items():
+            _require_growing(task_type, policy)
         limits = Caps.from_properties(limited, InvalidProperty)
         return cls(
             default,
@@ -210,28 +210,28 @@ def _require_safe(lease: LeasePolicy) -> None:
         )
 
 
-def _require_growing(kind: str, policy: RetryPolicy) -> None:
+def _require_growing(task_type: str, policy: RetryPolicy) -> None:
     if policy.max_backoff < policy.initial_backoff:
-        raise InvalidProperty(f"delegation.retry.{kind}.max-backoff-duration", "is below the initial backoff")
+        raise InvalidProperty(f"delegation.retry.{task_type}.max-backoff-duration", "is below the initial backoff")
 
 
-def unknown_kinds(properties: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+def unknown_types(properties: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
     """Return the retry properties of task types that are not known: the type by the property's name."""
     found = {name: match[1] for name in properties if (match := _RETRY.fullmatch(name))}
-    return {name: kind for name, kind in found.items() if kind != "default" and kind not in known}
+    return {name: task_type for name, task_type in found.items() if task_type != "default" and task_type not in known}
 
 
-def require_known_kinds(properties: Mapping[str, str], known: Collection[str]) -> None:
+def require_known_types(properties: Mapping[str, str], known: Collection[str]) -> None:
     """Raise InvalidProperty for a retry property of a task type that is neither known nor named like `acme.report`.
 
     Names with a dot are those of behaviors that a deployment adds.
     """
-    for name, kind in unknown_kinds(properties, known).items():
-        if "." not in kind:
-            near = difflib.get_close_matches(kind.upper(), sorted(known), n=1)
+    for name, task_type in unknown_types(properties, known).items():
+        if "." not in task_type:
+            near = difflib.get_close_matches(task_type.upper(), sorted(known), n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
-            added = "A type of an added behavior has a dot in its name, or is named in delegation:added-kinds"
-            raise InvalidProperty(name, f"there is no task type {kind}; {hint} {added}")
+            added = "A type of an added behavior has a dot in its name, or is named in delegation:added-task-types"
+            raise InvalidProperty(name, f"there is no task type {task_type}; {hint} {added}")
 
 
 def _retention(name: str, value: str) -> timedelta:

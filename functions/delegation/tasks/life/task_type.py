@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from delegation.metrics import Metric
 from delegation.tasks.life.admission.lanes import Traits, TraitsOf
-from delegation.tasks.life.kinds import KnownKinds
+from delegation.tasks.life.known_types import KnownTypes
 from delegation.tasks.life.model import Labels, LabelsOf, Task
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ def _no_next_step(_task: Task) -> None:
 class TaskType:
     """One task type, by the name that its tasks are stored under.
 
-    `labels` are what lists and pauses find a task by, None if nothing in its payload says so. `traits` are what its
+    `labels` are what lists and pauses find a task by, None if nothing in its payload states it. `traits` are what its
     admission is decided by. `counted` are the details that the line of an end shows, with the metric that adds them up
     if there is one. `retry` are the defaults of its properties `delegation.retry.NAME.*`. Housekeeping never waits for
     a place behind the tasks of callers, and counts against no cap. `payload_version` is the newest version of payloads
     that this release reads. `requests` loads the form of the requests for such tasks, None if no request may ask for
-    one. `measured` is how far a task is, `execution_result` what the answer to a caller that waited says of a SUCCESS,
+    one. `measured` is how far a task is, `execution_result` what the answer to a caller that waited has of a SUCCESS,
     `receipt_key` the key of a task's receipt in the plan bucket, `next_step` what a person has to decide now that the
     task has ended, as a sentence with commands. `properties` begins the names of the properties of
     the service that are the type's own. The service submits a type that `is_own` itself. `runner` names the function,
@@ -155,9 +155,9 @@ class TaskTypes(dict[str, TaskType]):
         return {name: metric for one in self.values() for name, metric in one.counted.items()}
 
     @property
-    def known(self) -> KnownKinds:
+    def known(self) -> KnownTypes:
         """The types, each with the newest version of its payloads that this release reads."""
-        return KnownKinds({name: one.payload_version for name, one in self.items()})
+        return KnownTypes({name: one.payload_version for name, one in self.items()})
 
     @property
     def own(self) -> frozenset[str]:

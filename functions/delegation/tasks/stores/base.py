@@ -225,7 +225,7 @@ class TaskStore(Protocol):
     def create_all(self, tasks: Sequence[Task]) -> bool:
         """Store at most MOST_AT_ONCE first versions as Creates do, all or none; return whether they are stored.
 
-        False means that one exists, that nothing was written, or that this is not known: a Create of each then says
+        False means that one exists, that nothing was written, or that this is not known: a Create of each then states
         which, and returns a task that this call stored.
         """
 

@@ -153,11 +153,11 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         if isinstance(change, Expect):
             _raise_companion(reasons[own:])  # only the companion knows whether an earlier try was applied
         if any(is_failed_condition(reason) for reason in reasons[:own]):
-            return self._judge(change, reasons[0].get("Item"))
+            return self._applied_or_raise(change, reasons[0].get("Item"))
         _raise_companion(reasons[own:])
         raise _conflict(change, self.get(change.after.task_id))
 
-    def _judge(self, change: TaskChange, item: Mapping[str, Any] | None) -> Task:
+    def _applied_or_raise(self, change: TaskChange, item: Mapping[str, Any] | None) -> Task:
         """Return the head if an earlier try of this write was applied, else raise; `item` is the refusing head."""
         task = change.after
         try:

@@ -1,4 +1,4 @@
-"""How requests ask for tasks of one type: the form that the API reads, judges and describes.
+"""How requests ask for tasks of one type: the form that the API reads, checks and describes.
 
 A form is loaded when the first request is read, because most processes accept none. It is implemented beside what the
 type does, so a body and a catalog are values that tasks do not know.
@@ -55,9 +55,9 @@ class WantedTask:
 
 @dataclass(frozen=True, slots=True)
 class RequestWords:
-    """What a command says of such requests: `running` while it waits for a table (`{}`).
+    """What a command states about such requests: `running` while it waits for a table (`{}`).
 
-    `deletes`: the files of the table are gone afterwards, so it asks before, and says what remains to be done.
+    `deletes`: the files of the table are gone afterwards, so it asks before, and states what remains to be done.
     """
 
     running: str
@@ -85,7 +85,7 @@ class Asked(Protocol):
 
     @property
     def traits(self) -> Traits | None:
-        """What its admission is decided by, None if the payload says that."""
+        """What its admission is decided by, None if the payload states that."""
 
     @property
     def labels(self) -> Labels | None:
@@ -126,7 +126,7 @@ class RequestForm(Protocol):
 
     @property
     def words(self) -> RequestWords:
-        """What a command says of the requests."""
+        """What a command states about the requests."""
 
     @property
     def is_waited_for(self) -> bool:

@@ -19,7 +19,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.submission.handles import Handle
 from delegation.tasks.submission.requests import Call, Options
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, TaskBehavior
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, TaskBehavior, task_types_of
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.plugins import Plugins
 from delegation.tasks.work.service import TaskService
@@ -42,17 +42,17 @@ class MissingBehaviorError(AssertionError):
     """A task of a type was submitted, a child for example, whose behavior the harness was not given."""
 
 
-class _KnownKinds(MemoryTaskStore):
+class _KnownTypes(MemoryTaskStore):
     """A store that ends the process which creates a task that nothing here runs."""
 
-    def __init__(self, kinds: Collection[str]) -> None:
+    def __init__(self, task_types: Collection[str]) -> None:
         super().__init__()
-        self._kinds = kinds
+        self._task_types = task_types
         self.missing: str | None = None
 
     def apply_locked(self, change: TaskChange) -> Task:
         """See MemoryTaskStore.apply_locked."""
-        if isinstance(change, Create) and change.after.task_type not in self._kinds:
+        if isinstance(change, Create) and change.after.task_type not in self._task_types:
             self.missing = change.after.task_type
             raise Crash
         return super().apply_locked(change)
@@ -83,19 +83,19 @@ class TaskHarness:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.now = now
-        kinds: set[str] = set()
-        self.store = _KnownKinds(kinds)
+        task_types: set[str] = set()
+        self.store = _KnownTypes(task_types)
         plugins = Plugins(behaviors)
         policies = plugins.policies(Policies.from_properties(properties or {}))
         due_at_once = replace(policies, dispatch=replace(policies.dispatch, grace=timedelta(0)))
         self.service = TaskService(self.store, due_at_once, NoDispatchQueue(), clock=lambda: self.now)
         self.tasks = Tasks(self.service)
         runnable = [self._runnable(one) for one in behaviors]
-        kinds.update(kind for one in runnable for kind in one.kinds)
+        task_types.update(task_type for one in runnable for task_type in task_types_of(one))
         self._behaviors = Behaviors(runnable)
         self._interruptions: dict[str, _Interruption] = {}
         self._workers = 0
-        self._admission = WorkersAdmission(self.service, self.store, self._behaviors.kinds)
+        self._admission = WorkersAdmission(self.service, self.store, self._behaviors.task_types)
 
     def advance(self, time: timedelta) -> datetime:
         """Move the clock and return the new time; work may call this to take time."""
@@ -163,7 +163,7 @@ class TaskHarness:
     ) -> None:
         if (at_checkpoint is None) != after_work:
             raise ValueError("an attempt is interrupted at a checkpoint or after its work: name one of both")
-        self._interruptions[behavior.kind] = _Interruption(what, at_checkpoint)
+        self._interruptions[behavior.task_type] = _Interruption(what, at_checkpoint)
 
     def _run_one(self) -> bool:
         self._workers += 1
@@ -189,10 +189,10 @@ class TaskHarness:
         try:
             yield
         except Crash:
-            kind, self.store.missing = self.store.missing, None
-            if kind is None:
+            task_type, self.store.missing = self.store.missing, None
+            if task_type is None:
                 raise
-            text = f"a task of type {kind} was submitted, and the harness has no behavior for it"
+            text = f"a task of type {task_type} was submitted, and the harness has no behavior for it"
             raise MissingBehaviorError(f"{text}: give it to TaskHarness too") from None
 
     def _next_retry(self) -> datetime | None:
@@ -216,10 +216,10 @@ class TaskHarness:
             return behavior
 
         def attempt(tasks: TaskService, task: Task, **settings: Any) -> AttemptContext:
-            return _Interrupted(self, tasks, task, self._interruptions.pop(behavior.kind, None), settings)
+            return _Interrupted(self, tasks, task, self._interruptions.pop(behavior.task_type, None), settings)
 
         def work(parameters: BaseModel, run: Any) -> Any:
-            result = outcome_of(behavior.kind, lambda: behavior.work(parameters, run), run)
+            result = outcome_of(behavior.task_type, lambda: behavior.work(parameters, run), run)
             run.interrupt(None)
             return result
 

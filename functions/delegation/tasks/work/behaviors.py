@@ -22,7 +22,7 @@ from delegation.tasks.errors import ChildrenPending, LeaseLost, MalformedPayload
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
-from delegation.tasks.life.kinds import KnownKinds
+from delegation.tasks.life.known_types import KnownTypes
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.stores import results as kept_results
@@ -45,7 +45,7 @@ class TaskBehavior(Protocol):
     """The work of one or more task types. Both methods are called by the lease holder and may be called again."""
 
     @property
-    def kinds(self) -> frozenset[str]:
+    def task_types(self) -> frozenset[str]:
         """The stored task types that this behavior runs."""
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
@@ -63,7 +63,7 @@ class TaskBehavior(Protocol):
 class BehaviorWhenNeeded:
     """A TaskBehavior that `make` makes for the first task: its modules cost no start of a process that has none."""
 
-    kinds: frozenset[str]
+    task_types: frozenset[str]
     make: Callable[[], TaskBehavior]
     payload_version: int = 1
 
@@ -80,16 +80,28 @@ class BehaviorWhenNeeded:
         return self._made.run(task, hand_over_at=hand_over_at)
 
 
+def task_types_of(behavior: TaskBehavior) -> frozenset[str]:
+    """Return the task types that a behavior runs; one that was written for an older release names them `kinds`."""
+    older: frozenset[str] = getattr(behavior, "kinds", frozenset())
+    found: frozenset[str] = getattr(behavior, "task_types", older)
+    return found
+
+
 class Behaviors(dict[str, TaskBehavior]):
     """Behaviors by task type. A task of a type that is missing here belongs to a newer deployment and is left alone."""
 
     def __init__(self, behaviors: Iterable[TaskBehavior]) -> None:
-        super().__init__((kind, behavior) for behavior in behaviors for kind in behavior.kinds)
+        super().__init__((task_type, behavior) for behavior in behaviors for task_type in task_types_of(behavior))
 
     @property
-    def kinds(self) -> KnownKinds:
+    def task_types(self) -> KnownTypes:
         """The task types, with the newest version of their payloads (`payload_version` of a behavior, otherwise 1)."""
-        return KnownKinds((kind, getattr(behavior, "payload_version", 1)) for kind, behavior in self.items())
+        return KnownTypes((task_type, getattr(behavior, "payload_version", 1)) for task_type, behavior in self.items())
+
+    @property
+    def kinds(self) -> KnownTypes:
+        """The older name of `task_types`."""
+        return self.task_types
 
 
 class OnLost(StrEnum):
@@ -145,7 +157,7 @@ class Behavior(Generic[P, R]):
     payloads too.
     """
 
-    kind: str
+    task_type: str
     parameters: type[P]
     work: TaskFunction[P, R]
     result: type[R] | None = None
@@ -160,15 +172,20 @@ class Behavior(Generic[P, R]):
     version: int = 1
 
     def __post_init__(self) -> None:
-        require_work(self.kind, self.work)
+        require_work(self.task_type, self.work)
+
+    @property
+    def kind(self) -> str:
+        """The older name of `task_type`."""
+        return self.task_type
 
     def task_id(self, parameters: P, key: str | None = None) -> str:
         """Return the id of a task with these parameters or this key; another one at each call without either."""
         if key is not None:
-            return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task-key:{self.kind}:{key}"))
+            return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task-key:{self.task_type}:{key}"))
         if self.identify is None:
             return str(uuid.uuid4())
-        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{self.kind}:{self.identify(parameters)}"))
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{self.task_type}:{self.identify(parameters)}"))
 
     def read_parameters(self, task: Task) -> P:
         """Return the parameters of a stored task; raises MalformedPayload."""
@@ -205,9 +222,9 @@ class FunctionBehavior(Generic[P, R]):
         self._monotonic = monotonic
 
     @property
-    def kinds(self) -> frozenset[str]:
-        """See TaskBehavior.kinds."""
-        return frozenset({self._behavior.kind})
+    def task_types(self) -> frozenset[str]:
+        """See TaskBehavior.task_types."""
+        return frozenset({self._behavior.task_type})
 
     @property
     def payload_version(self) -> int:
@@ -259,10 +276,10 @@ class FunctionBehavior(Generic[P, R]):
         """Run the function; the result of a task with children is recorded until they have ended."""
         run.write(lambda: self._tasks.leases.start(task.task_id, task.attempt_count))
         parameters = self._behavior.read_parameters(task)
-        result = outcome_of(self._behavior.kind, lambda: self._behavior.work(parameters, run), run)
+        result = outcome_of(self._behavior.task_type, lambda: self._behavior.work(parameters, run), run)
         expected = self._behavior.result
         if expected is not None and not isinstance(result, expected):
-            raise illegal_result(f"{self._behavior.kind} must return {expected.__name__}")
+            raise illegal_result(f"{self._behavior.task_type} must return {expected.__name__}")
         recorded = "null" if result is None or expected is None else result.model_dump_json()
         recorded = self._tasks.leases.pending_result(task, recorded)
         if not self._has_unread_children(task, run):

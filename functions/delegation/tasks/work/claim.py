@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from delegation.tasks.errors import MalformedRecord, TaskNotFound
-from delegation.tasks.life.kinds import runs
+from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
@@ -107,7 +107,7 @@ class DueHints:
 def lease_next_available_task(
     tasks: TaskService,
     owner: str,
-    kinds: Collection[str],
+    task_types: Collection[str],
     lease: Callable[[datetime], Lease],
     *,
     lookout: DueHints | None = None,
@@ -121,7 +121,7 @@ def lease_next_available_task(
     if tasks.pauses.everything() is not None:
         return None
     lookout = lookout or DueHints()
-    search = _Search(tasks.reads, tasks.leases, owner, kinds, lease, lookout.foreign)
+    search = _Search(tasks.reads, tasks.leases, owner, task_types, lease, lookout.foreign)
     task = search.lease_first(lookout.remembered(tasks.clock()), _MISSES)
     if task is not None:
         return task
@@ -143,7 +143,7 @@ class _Search:
     reads: TaskReads
     leases: Leases
     owner: str
-    kinds: Collection[str]
+    task_types: Collection[str]
     lease: Callable[[datetime], Lease]
     foreign: LeftAlone
     seen: set[str] = field(default_factory=set)
@@ -167,7 +167,7 @@ class _Search:
             head = self.reads.find(entry.task_id)
             if head is None:
                 return None
-            if not runs(self.kinds, head):
+            if not runs(self.task_types, head):
                 self.foreign.add(entry)
                 return None
             task = self.leases.acquire(entry.task_id, self.owner, self.lease, task=head)

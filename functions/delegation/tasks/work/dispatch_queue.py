@@ -20,7 +20,7 @@ class DispatchQueue(Protocol):
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         """Send one dispatch; raises StoreUnavailable when the queue did not accept it.
 
-        `n` is its number; 0 is no dispatch, but says that a task waits for its admission, or that the task ended.
+        `n` is its number; 0 is no dispatch, but states that a task waits for its admission, or that the task ended.
         `correlation_id` is that of the task's request, for the dispatcher's log alone.
         """
 

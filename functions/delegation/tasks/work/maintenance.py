@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.declared.recurrence import is_wanted
-from delegation.tasks.life.kinds import runs
+from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE as KIND
 from delegation.tasks.stores.base import Unreadable
@@ -60,17 +60,17 @@ class MaintenanceReport(BaseModel):
 
 
 def store_maintenance(
-    tasks: TaskService, records: Callable[[], ExpiringRecords | None], kinds: Callable[[], Collection[str]]
+    tasks: TaskService, records: Callable[[], ExpiringRecords | None], task_types: Callable[[], Collection[str]]
 ) -> Behavior[TaskMaintenance, MaintenanceReport]:
     """Return the behavior; both functions are called when it runs, so a process that only submits needs no records.
 
-    Tasks of types other than `kinds` belong to a newer deployment and are kept whatever their age.
+    Tasks of types other than `task_types` belong to a newer deployment and are kept whatever their age.
     """
 
     def work(_parameters: TaskMaintenance, run: Run) -> MaintenanceReport:
         # Records first: their replays may need the tasks that are deleted after them.
         keys = _expire_records(records(), tasks, run)
-        report = _maintain_tasks(tasks, run, kinds()).model_copy(update=keys)
+        report = _maintain_tasks(tasks, run, task_types()).model_copy(update=keys)
         if report.unreadable or report.records_unreadable:
             logger.warning(
                 "%d tasks and %d idempotency records were kept: this release cannot read them. Tasks: %s",
@@ -141,7 +141,7 @@ def _expire_records(records: ExpiringRecords | None, tasks: TaskService, run: Ru
     return {"expiries_started": kept[True], "records_removed": removed, "records_unreadable": kept[None]}
 
 
-def _maintain_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> MaintenanceReport:
+def _maintain_tasks(tasks: TaskService, run: Run, task_types: Collection[str]) -> MaintenanceReport:
     done: Counter[str] = Counter()
     unreadable: list[str] = []
     cursor: str | None = None
@@ -151,7 +151,7 @@ def _maintain_tasks(tasks: TaskService, run: Run, kinds: Collection[str]) -> Mai
             run.checkpoint()
             if isinstance(entry, Unreadable):
                 unreadable.append(entry.task_id)
-            elif runs(kinds, entry):
+            elif runs(task_types, entry):
                 try:
                     done.update(_maintain(tasks, entry, own=run.task.task_id))
                 except MalformedRecord:  # a newer release rewrote it or one of its rows

@@ -14,7 +14,7 @@ from typing import Any
 from delegation.errors import DelegationError
 from delegation.tasks.life.admission.lanes import part
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior, task_types_of
 from delegation.tasks.work.service import TaskService
 
 Added = Callable[[TaskService], Iterable[Behavior[Any, Any] | TaskBehavior]]
@@ -34,21 +34,21 @@ class Plugins:
     """The behaviors that were declared, and the task types that they run."""
 
     declared: tuple[Behavior[Any, Any] | TaskBehavior, ...] = ()
-    kinds: frozenset[str] = frozenset()
+    task_types: frozenset[str] = frozenset()
 
     @property
     def fail_when_lost(self) -> frozenset[str]:
         """The task types whose lost attempts are failures."""
         functions = (one for one in self.declared if isinstance(one, Behavior))
-        return frozenset(one.kind for one in functions if one.on_lost is OnLost.FAIL)
+        return frozenset(one.task_type for one in functions if one.on_lost is OnLost.FAIL)
 
     def policies(self, policies: Policies) -> Policies:
         """Return policies with what the behaviors declare; the properties of a task type are stronger."""
         functions = [one for one in self.declared if isinstance(one, Behavior)]
-        declared = {one.kind: one.retry.fields() for one in functions if one.retry.fields()}
+        declared = {one.task_type: one.retry.fields() for one in functions if one.retry.fields()}
         lost = policies.fail_when_lost | self.fail_when_lost
-        caps = {part(one.kind): one.concurrency for one in functions if one.concurrency is not None}
-        limits = policies.limits and replace(policies.limits, kinds={**caps, **policies.limits.kinds})
+        caps = {part(one.task_type): one.concurrency for one in functions if one.concurrency is not None}
+        limits = policies.limits and replace(policies.limits, task_types={**caps, **policies.limits.task_types})
         return replace(
             policies.declaring(declared), fail_when_lost=lost, limits=limits, declared_deadlines=self.deadlines
         )
@@ -57,13 +57,13 @@ class Plugins:
     def versions(self) -> dict[str, int]:
         """The newest versions of payloads, by task type."""
         newest = ((one, getattr(one, "version", getattr(one, "payload_version", 1))) for one in self.declared)
-        return {kind: version for one, version in newest for kind in _kinds(one)}
+        return {task_type: version for one, version in newest for task_type in _task_types(one)}
 
     @property
     def deadlines(self) -> dict[str, timedelta]:
         """The deadlines that behaviors declare, by task type."""
         functions = (one for one in self.declared if isinstance(one, Behavior))
-        return {one.kind: one.deadline for one in functions if one.deadline is not None}
+        return {one.task_type: one.deadline for one in functions if one.deadline is not None}
 
     def behaviors(self, tasks: TaskService) -> tuple[TaskBehavior, ...]:
         """Return all behaviors, ready to run over `tasks`."""
@@ -78,16 +78,16 @@ def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) 
         for declared in _declared(name, tasks):
             if any(declared is one for one in found):
                 continue  # a module may import a behavior of another one
-            kinds = _kinds(declared)
-            if again := sorted(kinds & (existing | added)):
+            task_types = _task_types(declared)
+            if again := sorted(task_types & (existing | added)):
                 raise BadPlugin(name, f"the task type {again[0]} already has a behavior")
-            added |= kinds
+            added |= task_types
             found.append(declared)
     return Plugins(tuple(found), added)
 
 
-def _kinds(declared: Behavior[Any, Any] | TaskBehavior) -> frozenset[str]:
-    return frozenset({declared.kind}) if isinstance(declared, Behavior) else declared.kinds
+def _task_types(declared: Behavior[Any, Any] | TaskBehavior) -> frozenset[str]:
+    return frozenset({declared.task_type}) if isinstance(declared, Behavior) else task_types_of(declared)
 
 
 def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | TaskBehavior]:

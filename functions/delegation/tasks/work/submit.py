@@ -123,13 +123,13 @@ class Tasks:
         when = Schedule.of(behavior, options, self._service.clock())
         parent, key = options.get("parent"), options.get("key")
         if parent is not None and when.recurrence:
-            raise bad_schedule(f"{behavior.kind} recurs and never ends: no parent can wait for it")
+            raise bad_schedule(f"{behavior.task_type} recurs and never ends: no parent can wait for it")
         if when.recurrence and key is None and behavior.identify is None:
             # Each start of a process would add one that never ends.
             key = f"recurring:{hashlib.sha256(parameters.model_dump_json().encode()).hexdigest()}"
         first = self._service.submission.first(
             task_id=behavior.task_id(parameters, key),
-            task_type=behavior.kind,
+            task_type=behavior.task_type,
             payload=parameters.model_dump_json(),
             at=when.at,
             deadline=behavior.deadline,

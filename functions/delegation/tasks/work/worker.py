@@ -19,7 +19,7 @@ from delegation.tasks.errors import (
     LeaseLost,
     TaskError,
 )
-from delegation.tasks.life.kinds import runs
+from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import ErrorClass
@@ -131,7 +131,7 @@ class Worker:
     def run_once(self) -> Task | None:
         """Lease and run one task and return it after its attempt; None when no task was due."""
         task = lease_next_available_task(
-            self._tasks, self._settings.owner, self._behaviors.kinds, self._lasting, lookout=self._lookout
+            self._tasks, self._settings.owner, self._behaviors.task_types, self._lasting, lookout=self._lookout
         )
         if task is None and self._admission is not None:
             task = self._admitted(self._admission)
@@ -142,6 +142,7 @@ class Worker:
             extra={
                 "action": "begin",
                 "task_id": task.task_id,
+                "task_type": task.task_type,
                 "kind": task.task_type,
                 "attempt": task.attempt_count,
                 "correlation_id": self._tasks.types.labels(task).correlation_id,
@@ -164,6 +165,7 @@ class Worker:
             extra={
                 "action": "run",
                 "task_id": task.task_id,
+                "task_type": task.task_type,
                 "kind": task.task_type,
                 "attempt": task.attempt_count,
                 "status": str(after.status),
@@ -178,7 +180,7 @@ class Worker:
         if admitted is None:
             return None
         head = self._tasks.reads.get(admitted)
-        if not runs(self._behaviors.kinds, head):
+        if not runs(self._behaviors.task_types, head):
             return None  # its payload is of a newer release, whose workers find it due
         task = self._tasks.leases.acquire(admitted, self._settings.owner, self._lasting, task=head)
         return task if task.is_held and task.lease.owner == self._settings.owner else None

@@ -28,7 +28,7 @@ _LONGEST_NAME: Final = 1_000
 
 
 class PolicySource(Protocol):
-    """What says which policies apply; PolicyClient is one and says what it raises, DeployedPolicies another."""
+    """What states which policies apply; PolicyClient is one and documents what it raises, DeployedPolicies another."""
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]: ...
 

@@ -28,7 +28,7 @@ _FILES_PER_MICRO: Final = 100
 _FIRST_PAUSE: Final = timedelta(hours=1)
 _LONGEST_PAUSE: Final = timedelta(days=7)
 _TYPICAL_FILE: Final = 32 * 1024 * 1024
-"""Bytes of a file of a table whose current snapshot has none to judge by."""
+"""Bytes of a file of a table whose current snapshot has none to estimate by."""
 
 
 def can_be_decided(health: TableHealth) -> bool:

@@ -93,7 +93,7 @@ class RemovalPermissions:
     limits: UpkeepLimits
 
     def __call__(self, orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
-        """Return what says of a loaded table why a removal has to stop; one that a caller asked for never has to."""
+        """Return what finds for a loaded table why a removal has to stop; one that a caller asked for never has to."""
         policy = orphans.properties.get(POLICY)
         if policy is None:
             return always_permitted

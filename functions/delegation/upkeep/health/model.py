@@ -74,7 +74,7 @@ class TableHealth:
     expires, None without one; `since` is when one was found first, and `review_at` when to look anew although the
     table does not change. `again_at` is when more of the same snapshots expire by the rule, which needs no look.
     `properties` are the table's that can change its rule, `own` the policies of the table itself, None if they were
-    never read. `problem` says why the table could not be read to its end; the numbers are then those of
+    never read. `problem` states why the table could not be read to its end; the numbers are then those of
     before. `past` are the runs that ended, the newest first. `revision` is that of the stored health, 0 for none.
     """
 

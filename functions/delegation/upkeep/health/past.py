@@ -1,6 +1,6 @@
 """What maintenance did to one table before: its ended runs, in a bounded part of the table's health.
 
-A table's task has one id for each kind, and its record only says what the last submission did, so the runs before it
+A table's task has one id for each kind, and its record only states what the last submission did, so the runs before it
 are kept here.
 """
 

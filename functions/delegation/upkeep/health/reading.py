@@ -206,7 +206,7 @@ class _TableReader:
         return replace(self._state, manifests=kept, changes={one: both[one] for one in self._snapshots if one in both})
 
     def _states_authors(self, snapshot_id: int) -> bool:
-        """Whether the list says which manifests a snapshot added; those inline in version 1 do not."""
+        """Whether the list states which manifests a snapshot added; those inline in version 1 do not."""
         return self._snapshots[snapshot_id].manifest_list is not None
 
     def _lists(self, unknown: Collection[int]) -> Iterator[tuple[int, list[ManifestFile]]]:

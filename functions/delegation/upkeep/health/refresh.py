@@ -37,7 +37,7 @@ _RACES: Final = 3
 
 
 class LoadsTables(Protocol):
-    """As much of a catalog as this needs; PolarisClient is one and says what it raises."""
+    """As much of a catalog as this needs; PolarisClient is one and documents what it raises."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
 

@@ -75,7 +75,7 @@ def content_of(type_: PolicyType, text: str) -> PolicyContent:
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of a repeated name nobody can say which value was meant."""
+    """Return an object; of a repeated name nobody knows which value was meant."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name is repeated in one object")

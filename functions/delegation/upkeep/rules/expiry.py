@@ -16,7 +16,7 @@ from delegation.upkeep.rules.values import FOREVER_MS, MOST
 MAIN: Final = "main"
 _BRANCH: Final = "branch"
 _LONGEST_OPTION: Final = 10**15 - 1
-"""What the options of an expiry can say: 31,000 years."""
+"""The longest time that the options of an expiry can have: 31,000 years."""
 _MOST_OPTION: Final = 10**9 - 1
 
 
@@ -57,7 +57,7 @@ class ExpiryRule:
     def retention(self, asked_ms: int) -> Retention:
         """Return the rule as an expiry decides by it that was asked for at a time in milliseconds since 1970.
 
-        It bounds what the retention of single refs says as `retention_of` does.
+        It bounds what the retention of single refs states as `retention_of` does.
         """
         return Retention(
             older_than_ms=self.older_than_ms(asked_ms),

@@ -89,7 +89,7 @@ class RuleFinding:
 class UpkeepRule:
     """The rule of one type for one table.
 
-    `reason` says why it is not ACTIVE. `policy` names the policy that applies, None without one. `values` are by key,
+    `reason` states why it is not ACTIVE. `policy` names the policy that applies, None without one. `values` are by key,
     and empty if they cannot be read; only those of a rule that is not OFF may be used.
     """
 

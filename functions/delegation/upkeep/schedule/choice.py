@@ -21,7 +21,7 @@ from delegation.upkeep.schedule.windows import Window, day_of
 OVERDUE: Final = timedelta(days=7)
 """After so much waiting for a place or for a budget a run comes before those that need more."""
 RUNS_AT_ONCE: Final = 16
-"""Runs of upkeep that are started or wait for their admission at a time, unless the caller says otherwise."""
+"""Runs of upkeep that are started or wait for their admission at a time, unless the caller sets another number."""
 MOST_AT_ONCE: Final = 256
 """The most that a deployment may choose: a pass loads each table whose run it starts."""
 

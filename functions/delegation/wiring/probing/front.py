@@ -58,14 +58,14 @@ class ProbeSecret(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """How long a probe took in seconds, and what was wrong; None if the service said that it is up."""
+    """How long a probe took in seconds, and what was wrong; None if the service stated that it is up."""
 
     seconds: float
     problem: str | None = None
 
 
 class ProbeUnusable(Exception):
-    """The probe's own certificate cannot be read or used; the text says why, without the secret."""
+    """The probe's own certificate cannot be read or used; the text states why, without the secret."""
 
 
 @dataclass

@@ -7,7 +7,7 @@ from delegation.errors import RunHandedOver, counted
 EngineChoice = Literal["inline", "spark"]
 
 INLINE_MAX_FILES: Final = 1_000_000
-"""The most files that are deleted inline unless an operator sets another number; the only place that says so.
+"""The most files that are deleted inline unless an operator sets another number; the only place that states it.
 
 S3 deletes 3,500 keys a second of one prefix, for either engine: so many take it five minutes of a Lambda's fifteen, and
 at half that rate ten. Up to here the inline engine takes less CPU, memory and time than Spark, and its memory

@@ -2,7 +2,7 @@
 
 Manifests → reading tasks (`SpreadSources`) → sorted, packed runs by a hash of the path → one task for each part
 (`WriteParts`), which has all rows of its paths: it merges, subtracts and writes chunks. No path is sent to the driver,
-but chunk names, counts and samples are (`WrittenParts`). An operation says what is read and what is written; its rows
+but chunk names, counts and samples are (`WrittenParts`). An operation states what is read and what is written; its rows
 have marks of its own below ERROR. `spark_tasks` describes what all functions of executors have in common.
 """
 

@@ -45,8 +45,8 @@ def decompress(data: bytes) -> bytes:
 class Spread:
     """Collects up to about `most` rows and yields them as runs of `count` parts.
 
-    The part of a row is that of the hash of its path, which goes up to `end` where rows say more than what they are
-    joined by; or `part_of` says which.
+    The part of a row is that of the hash of its path, which goes up to `end` where rows state more than what they are
+    joined by; or `part_of` states which.
     """
 
     def __init__(

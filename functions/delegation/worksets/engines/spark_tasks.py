@@ -29,7 +29,7 @@ ENDED: Final = "ended"
 
 
 def ended_with_number(number: int, results: Iterable[Result]) -> Iterator[Result]:
-    """Yield the results of a task and one that says that they are all."""
+    """Yield the results of a task and one that states that they are all."""
     yield from results
     yield {ENDED: number}
 

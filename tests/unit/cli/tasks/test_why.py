@@ -288,7 +288,11 @@ def test_a_task_that_does_not_wait_for_a_place_is_not_asked_about():
     ("running", "limits", "said"),
     [
         (0, Caps(everything=1), ()),
-        (2, Caps(bucket=2, kinds={"TABLE_PURGE": 2}), ("bucket lake: 2 of 2", "kind.TABLE_PURGE: 2 of 2")),
+        (
+            2,
+            Caps(bucket=2, task_types={"TABLE_PURGE": 2}),
+            ("bucket lake: 2 of 2", "task-type.TABLE_PURGE: 2 of 2"),
+        ),
         (STARTING_AT_LEAST, Caps(), ("no holder yet",)),
     ],
 )

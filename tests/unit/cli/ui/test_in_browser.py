@@ -306,10 +306,12 @@ HEALTH_OF_TABLE = {
     "saved_month": {"at_least": 0.5, "at_most": 1.25},
     "problem": None,
 }
-RUN = {"kind": "EXPIRY", "task_id": TASK_ID, "policy": f"lake.gov.{'p' * 60}", "began": "2026-11-20T12:00:00+00:00"}
+POLICY = f"lake.gov.{'p' * 60}"
+RUN = {"task_type": "EXPIRY", "task_id": TASK_ID, "policy": POLICY, "began": "2026-11-20T12:00:00+00:00"}
 DONE = {"outcome": "SUCCESS", "snapshots_removed": 17, "files_deleted": 1234, "bytes_deleted": 2048}
+ORPHANS = {"task_type": "<b>ORPHANS"}
 REFUSED = {"outcome": "GC_DISABLED", "snapshots_removed": None, "files_deleted": 0, "bytes_deleted": 0, "task_id": None}
-UPKEEP = {**HEALTH_OF_TABLE, "under_way": [RUN], "past": [{**RUN, **DONE}, {**RUN, **REFUSED, "kind": "<b>ORPHANS"}]}
+UPKEEP = {**HEALTH_OF_TABLE, "under_way": [RUN], "past": [{**RUN, **DONE}, {**RUN, **REFUSED, **ORPHANS}]}
 NO_RULE = {
     "expirable_snapshots": None,
     "problem": "CORRUPT_MANIFEST: torn",

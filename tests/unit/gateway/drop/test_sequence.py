@@ -58,7 +58,7 @@ def test_the_answer_to_a_caller_that_waits_says_whether_the_files_are_deleted(wo
     ("name", "value", "code"),
     [("gc.enabled", "false", "GC_DISABLED"), ("delegation.protected", "TRUE", "TABLE_PROTECTED")],
 )
-def test_what_metadata_alone_decides_is_judged_before_the_rename(world, name, value, code):
+def test_what_metadata_alone_decides_is_chosen_before_the_rename(world, name, value, code):
     here = world()
     uuid = here.table(**{name: value})
     answer = here.drop()

@@ -1,4 +1,4 @@
-"""Random stories of two callers with keys, another writer, and accidents, judged by what the catalog really did.
+"""Random stories of two callers with keys, another writer, and accidents, checked by what the catalog really did.
 
 python -m tests.unit.gateway.keys.interleaved 10000 [first seed]
 """
@@ -366,7 +366,7 @@ class Story:
     def create(self, name: str) -> None:
         self.direct("POST", "namespaces/ns/tables", self.table(name))
 
-    # how a request is sent, and judged
+    # how a request is sent, and checked
 
     def tell(self, asked: Asked) -> None:
         """Send a mutation through a new gateway process once, with a fate, and others acting in between."""
@@ -395,7 +395,7 @@ class Story:
             self.depth -= 1
         if answer is not None:
             asked.heard.append(answer.status)
-            self.judge(asked, answer, is_turned_away=upstream.is_turned_away)
+            self.check(asked, answer, is_turned_away=upstream.is_turned_away)
 
     def other_call(self) -> None:
         """Another caller's request, or the same one again, at this very moment."""
@@ -413,7 +413,7 @@ class Story:
     def store_fails(self) -> None:
         raise RecordsUnavailable("away")
 
-    def judge(self, asked: Asked, answer: CatalogAnswer, *, is_turned_away: bool) -> None:
+    def check(self, asked: Asked, answer: CatalogAnswer, *, is_turned_away: bool) -> None:
         """Raise WrongAnswer for a second effect, and for an answer that is not so."""
         what = (
             f"{asked.name}: {answer.status} {answer.body[:300]!r}, applied {asked.applied} times, heard {asked.heard}"

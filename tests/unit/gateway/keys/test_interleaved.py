@@ -32,20 +32,20 @@ def test_no_interleaving_has_a_double_effect_or_a_wrong_answer() -> None:
 
 
 def takes_absence_for_proof(patch: pytest.MonkeyPatch) -> None:
-    judge = commits.judge_commit
+    verify = commits.verify_commit
     patch.setattr(
         commits,
-        "judge_commit",
-        lambda updates, needs, state: NOT_APPLIED if state is None else judge(updates, needs, state),
+        "verify_commit",
+        lambda updates, needs, state: NOT_APPLIED if state is None else verify(updates, needs, state),
     )
 
 
 def takes_what_is_not_shown_for_proof(patch: pytest.MonkeyPatch) -> None:
-    judged = calls.KeyedCall._judged
+    verified = calls.KeyedCall._verified
     patch.setattr(
         calls.KeyedCall,
-        "_judged",
-        lambda call, attempt: found if isinstance(found := judged(call, attempt), Applied) else NotApplied(),
+        "_verified",
+        lambda call, attempt: found if isinstance(found := verified(call, attempt), Applied) else NotApplied(),
     )
 
 

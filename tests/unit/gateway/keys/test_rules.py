@@ -63,12 +63,12 @@ SINCE = datetime(2026, 11, 22, tzinfo=UTC)
 BEFORE, AFTER = (int(SINCE.timestamp() * 1000) + change for change in (-1, 1))
 
 
-def kind(judgement: Any) -> str:
-    return {Applied: "applied", NotApplied: "not applied", Undecided: "undecided"}[type(judgement)]
+def kind(verification: Any) -> str:
+    return {Applied: "applied", NotApplied: "not applied", Undecided: "undecided"}[type(verification)]
 
 
-def judged(rule: VerificationRule, *states: Any, noted: Any = None) -> str:
-    return kind(rule.judge(Evidence(states, SINCE, noted)))
+def verified(rule: VerificationRule, *states: Any, noted: Any = None) -> str:
+    return kind(rule.verify(Evidence(states, SINCE, noted)))
 
 
 def changed(**members: Any) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_a_table_that_evolved_is_still_as_requested():
     ],
 )
 def test_a_creation_is_applied_if_the_table_is_as_requested_and_not_older_than_the_request(state, expected):
-    assert judged(tables.creation("v1/lake/namespaces/ns/tables", CREATE), state) == expected
+    assert verified(tables.creation("v1/lake/namespaces/ns/tables", CREATE), state) == expected
 
 
 def logged(*entries: tuple[str, int]) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ def test_a_registration_is_applied_if_the_table_has_the_file_or_had_it_until_a_l
     rule = tables.registration(
         "v1/lake/namespaces/ns/register", {"name": "t", "metadata-location": "s3://b/t/metadata/1.json"}
     )
-    assert judged(rule, state) == expected
+    assert verified(rule, state) == expected
 
 
 @pytest.mark.parametrize(
@@ -158,11 +158,11 @@ def test_the_registration_of_a_view_is_applied_if_it_has_the_file(location, expe
         "v1/lake/namespaces/ns/register-view", {"name": "v w", "metadata-location": "s3://b/v/metadata/1.json"}
     )
     assert [each.path for each in rule.after] == ["v1/lake/namespaces/ns/views/v%20w"]
-    assert judged(rule, None if location is None else found({"view-uuid": ONE}, location)) == expected
+    assert verified(rule, None if location is None else found({"view-uuid": ONE}, location)) == expected
 
 
 def test_nothing_shows_what_became_of_a_drop_and_nothing_is_read_for_it():
-    assert (judged(tables.DROP), tables.DROP.after, tables.DROP.before) == ("undecided", (), ())
+    assert (verified(tables.DROP), tables.DROP.after, tables.DROP.before) == ("undecided", (), ())
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_a_rename_follows_the_uuid(before, destination, expected):
     ]  # fmt: skip
     state = None if destination is None else found({"table-uuid": destination})
     noted = rule.note([None if before is None else found({"table-uuid": before})])
-    assert judged(rule, state, noted=noted) == expected
-    assert judged(rule, state) == "undecided"
+    assert verified(rule, state, noted=noted) == expected
+    assert verified(rule, state) == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -202,12 +202,15 @@ def test_a_namespace_is_created_if_it_is_as_requested(properties, expected):
     rule = namespaces.creation(Target(Operation.CREATE_NAMESPACE, "lake"), body, DEFAULT_PATHS)
     assert rule.after[0].path == "v1/lake/namespaces/x%1Fns"
     state = None if properties is None else Found(document={"namespace": ["x", "ns"], "properties": properties})
-    assert judged(rule, state) == expected
+    assert verified(rule, state) == expected
 
 
 def test_a_namespace_that_is_gone_was_dropped():
     rule = namespaces.drop("v1/lake/namespaces/ns")
-    assert [judged(rule, state) for state in (None, Found(document={"namespace": ["ns"]}))] == ["applied", "undecided"]
+    assert [verified(rule, state) for state in (None, Found(document={"namespace": ["ns"]}))] == [
+        "applied",
+        "undecided",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +226,7 @@ def test_a_namespace_that_is_gone_was_dropped():
 def test_properties_are_set_if_all_show(now, expected):
     body = {"removals": ["b", "never"], "updates": {"a": "2"}}
     rule = namespaces.properties("v1/lake/namespaces/ns/properties", body)
-    assert judged(rule, None if now is None else Found(document={"properties": now})) == expected
+    assert verified(rule, None if now is None else Found(document={"properties": now})) == expected
 
 
 SNAPSHOTS = [
@@ -311,23 +314,23 @@ def test_a_commit_without_snapshots_is_applied_only_if_its_own_table_shows_all_o
     rule = committing(updates)
     grows = {"upgrade-format-version"} & {update["action"] for update in updates}
     unchanged = "not applied" if grows else "undecided"
-    assert judged(rule, table_of()) == unchanged
-    assert judged(rule, found({**after(OTHERS), "table-uuid": ONE})) == unchanged
+    assert verified(rule, table_of()) == unchanged
+    assert verified(rule, found({**after(OTHERS), "table-uuid": ONE})) == unchanged
     applied = {**after(updates), "table-uuid": ONE}
-    assert judged(rule, found(applied)) == "applied"
-    assert judged(rule, found(after(OTHERS, applied))) == "applied"
-    assert judged(rule, found({**applied, "table-uuid": OTHER})) == "undecided"
-    assert judged(rule, None) == "undecided"
-    assert judged(commits.commit("v1/x", {"updates": updates}), found(applied)) == "undecided"
+    assert verified(rule, found(applied)) == "applied"
+    assert verified(rule, found(after(OTHERS, applied))) == "applied"
+    assert verified(rule, found({**applied, "table-uuid": OTHER})) == "undecided"
+    assert verified(rule, None) == "undecided"
+    assert verified(commits.commit("v1/x", {"updates": updates}), found(applied)) == "undecided"
 
 
 def test_a_commit_of_which_only_a_part_shows_is_undecided():
     rule = committing([{"action": "set-properties", "updates": {"a": "1", "b": "1"}}])
-    assert judged(rule, table_of(properties={"owner": "me", "a": "1", "b": "2"})) == "undecided"
+    assert verified(rule, table_of(properties={"owner": "me", "a": "1", "b": "2"})) == "undecided"
 
 
 def test_an_update_that_is_unknown_is_undecided():
-    assert judged(committing([{"action": "of-the-future"}]), table_of()) == "undecided"
+    assert verified(committing([{"action": "of-the-future"}]), table_of()) == "undecided"
 
 
 def test_a_schema_is_known_in_the_form_in_which_iceberg_writes_it():
@@ -343,9 +346,9 @@ def test_a_schema_is_known_in_the_form_in_which_iceberg_writes_it():
     }
     updates = [{"action": "add-schema", "schema": sent}, {"action": "set-current-schema", "schema-id": -1}]
     state = table_of(schemas=[stored], **{"current-schema-id": 1})
-    assert judged(committing(updates), state) == "applied"
+    assert verified(committing(updates), state) == "applied"
     updates[0] = {"action": "add-schema", "schema": {**sent, "identifier-field-ids": [2]}}
-    assert judged(committing(updates), state) == "undecided"
+    assert verified(committing(updates), state) == "undecided"
 
 
 COLUMN = {"action": "add-schema", "schema": SCHEMA, "last-column-id": 9}
@@ -367,8 +370,8 @@ PARTITIONS_1000 = {"type": "assert-last-assigned-partition-id", "last-assigned-p
 )
 def test_a_number_that_only_grows_proves_that_a_commit_was_not_applied(update, requirement, members, expected):
     rule = committing([update], *([requirement] if requirement else []))
-    assert judged(rule, table_of(**members)) == expected
-    assert judged(rule, found({**WITH_SNAPSHOTS, **members, "table-uuid": OTHER})) == "undecided"
+    assert verified(rule, table_of(**members)) == expected
+    assert verified(rule, found({**WITH_SNAPSHOTS, **members, "table-uuid": OTHER})) == "undecided"
 
 
 def snapshot(number: int, sequence: int, parent: int | None = None) -> dict[str, Any]:
@@ -395,11 +398,11 @@ def snapshot(number: int, sequence: int, parent: int | None = None) -> dict[str,
         ({"snapshots": [], "last-sequence-number": 2, "table-uuid": OTHER}, "undecided"),
     ],
 )  # fmt: skip
-def test_a_commit_with_a_snapshot_is_judged_by_its_id_and_its_sequence_number(members, expected):
+def test_a_commit_with_a_snapshot_is_verified_by_its_id_and_its_sequence_number(members, expected):
     rule = committing([{"action": "add-snapshot", "snapshot": snapshot(7, 3, parent=2)}])
     state = found({**made(**{"table-uuid": ONE, "last-sequence-number": 3}), **members})
-    assert (judged(rule, state), rule.before) == (expected, ())
-    assert judged(rule, None) == "undecided"
+    assert (verified(rule, state), rule.before) == (expected, ())
+    assert verified(rule, None) == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -411,15 +414,15 @@ def test_the_first_snapshot_of_a_branch_may_have_repeated_anothers_number(assert
     updates = [{"action": "add-snapshot", "snapshot": snapshot(7, 3)}]
     rule = committing(updates, *([] if asserted is None else [first]))
     state = made(**{"table-uuid": ONE, "last-sequence-number": 3, "snapshots": [snapshot(8, 3, parent=2)]})
-    assert judged(rule, found(state)) == expected
-    assert judged(rule, found({**state, "last-sequence-number": 2, "snapshots": []})) == "not applied"
+    assert verified(rule, found(state)) == expected
+    assert verified(rule, found({**state, "last-sequence-number": 2, "snapshots": []})) == "not applied"
 
 
 def test_the_first_commit_of_a_staged_table_follows_its_uuid():
     body = {"requirements": [{"type": "assert-create"}], "updates": [{"action": "assign-uuid", "uuid": ONE}]}
     rule = commits.commit("v1/x", body)
     states = [None, found(made(**{"table-uuid": ONE.upper()})), found(made(**{"table-uuid": OTHER}))]
-    assert [judged(rule, state) for state in states] == ["undecided", "applied", "undecided"]
+    assert [verified(rule, state) for state in states] == ["undecided", "applied", "undecided"]
 
 
 def transaction(*updates):
@@ -450,12 +453,12 @@ SET = {"action": "set-properties", "updates": {"a": "1"}}
 )
 def test_a_transaction_follows_whichever_of_its_tables_proves_something(first, second, expected):
     states = [found(made(**{"table-uuid": ONE, **members})) for members in (first, second)]
-    assert judged(transaction(SNAPSHOT_7, SET), *states) == expected
+    assert verified(transaction(SNAPSHOT_7, SET), *states) == expected
 
 
 def test_a_transaction_of_properties_alone_was_applied_if_all_show():
     shows, other = (found(made(properties=properties, **{"table-uuid": ONE})) for properties in ({"a": "1"}, {}))
-    assert [judged(transaction(SET, SET), shows, state) for state in (shows, other)] == ["applied", "undecided"]
+    assert [verified(transaction(SET, SET), shows, state) for state in (shows, other)] == ["applied", "undecided"]
 
 
 VIEW = {"view-uuid": ONE, "versions": [VIEW_VERSION], "current-version-id": 1, "schemas": [SCHEMA], "properties": {}}
@@ -473,8 +476,8 @@ VIEW = {"view-uuid": ONE, "versions": [VIEW_VERSION], "current-version-id": 1, "
 )
 def test_a_view_is_known_by_its_text_and_a_time_that_is_the_clients_or_later(version, expected):
     rule = views.creation("v1/lake/namespaces/ns/views", {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION})
-    assert judged(rule, found({**VIEW, "versions": [version]})) == expected
-    assert judged(rule, None) == "undecided"
+    assert verified(rule, found({**VIEW, "versions": [version]})) == expected
+    assert verified(rule, None) == "undecided"
 
 
 NEW = {**VIEW_VERSION, "version-id": 2, "timestamp-ms": 9, "representations": SELECT_2}
@@ -501,8 +504,8 @@ def test_a_replaced_view_has_the_version_and_one_that_was_not_replaced_has_lower
     requirements = [{"type": "assert-view-uuid", "uuid": ONE}]
     rule = views.replacement("v1/lake/namespaces/ns/views/v", {"requirements": requirements, "updates": updates})
     state = {**VIEW, "versions": versions, "current-version-id": current}
-    assert judged(rule, found(state)) == expected
-    assert [judged(rule, each) for each in (None, found({**state, "view-uuid": OTHER}))] == ["undecided"] * 2
+    assert verified(rule, found(state)) == expected
+    assert [verified(rule, each) for each in (None, found({**state, "view-uuid": OTHER}))] == ["undecided"] * 2
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from delegation.persistence.errors import IcebergUpdateError
 from delegation.persistence.iceberg.layout import LAYOUTS, Json, in_order
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.updates.managed import update_table, update_view
-from tests.applier.compare import compared, judged
+from tests.applier.compare import compared, outcome_of
 from tests.applier.fixtures import spark_metadata
 from tests.paths import ROOT
 from tests.unit.persistence.iceberg.iceberg_fixtures import NOW, Held, as_json
@@ -72,7 +72,7 @@ def test_managed_metadata_and_documents_are_changed_alike() -> None:
         bases += 1
         held = Held().imported(base, LAYOUTS[asked["kind"]])
         for commit in asked["commits"]:
-            expected = judged(asked["kind"], held.document(), commit, NOW)
+            expected = outcome_of(asked["kind"], held.document(), commit, NOW)
             metadata = held.load()
             if not expected.ok:
                 with pytest.raises(IcebergUpdateError) as refused:

@@ -34,14 +34,14 @@ def fine(day: int) -> None: ...
         (starred, {}, "the parameter days cannot be given by name"),
         (unstorable, {}, "a type cannot be stored"),
         (without_result, {}, "does not say what it returns"),
-        (fine, {"kind": "acme report"}, "name a kind after its author"),
+        (fine, {"task_type": "acme report"}, "name a type after its author"),
         (fine, {"timeout": timedelta(0)}, "timeout must be positive"),
         (fine, {"concurrency": 0}, "concurrency must be at least 1"),
     ],
 )
 def test_a_function_that_cannot_be_a_behavior_is_refused(function: Any, options: Any, reason: str) -> None:
     with pytest.raises(DelegationError, check=coded("BAD_BEHAVIOR"), match=reason):
-        behavior(**{"kind": "acme.x", **options})(function)
+        behavior(**{"task_type": "acme.x", **options})(function)
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,17 @@ LANES = st.builds(
     Lane,
     tenant=st.sampled_from(["sales", "ops", ""]),
     bucket=st.sampled_from(["lake", "archive", ""]),
-    kind=st.sampled_from(["TABLE_PURGE", "acme.report"]),
+    task_type=st.sampled_from(["TABLE_PURGE", "acme.report"]),
     priority=st.sampled_from([0, 5, 9]),
     is_small=st.booleans(),
 )
 CAPS = st.none() | st.integers(1, 6)
 LIMITS = st.builds(
-    Caps, everything=CAPS, tenant=CAPS, bucket=CAPS, kinds=st.dictionaries(st.just("acme.report"), st.integers(1, 3))
+    Caps,
+    everything=CAPS,
+    tenant=CAPS,
+    bucket=CAPS,
+    task_types=st.dictionaries(st.just("acme.report"), st.integers(1, 3)),
 )
 
 
@@ -48,7 +52,7 @@ def counts(lanes: Sequence[Lane]) -> Counter[tuple[str, ...]]:
     return Counter(
         key
         for lane in lanes
-        for key in (("all",), ("tenant", lane.tenant), ("bucket", lane.bucket), ("kind", lane.kind))
+        for key in (("all",), ("tenant", lane.tenant), ("bucket", lane.bucket), ("task_type", lane.task_type))
     )
 
 
@@ -57,7 +61,7 @@ def cap(limits: Caps, key: tuple[str, ...]) -> float:
         "all": limits.everything,
         "tenant": limits.tenant,
         "bucket": limits.bucket if key[-1] else None,
-        "kind": limits.kinds.get(key[-1]),
+        "task_type": limits.task_types.get(key[-1]),
     }[key[0]]
     return float("inf") if found is None else found
 
@@ -127,7 +131,9 @@ def held(lane: Lane, count: int) -> list[Running]:
     return [Running(f"held {lane.text} {n}", lane, is_held=True) for n in range(count)]
 
 
-@pytest.mark.parametrize("limits", [Caps(tenant=2), Caps(bucket=2), Caps(kinds={"TABLE_PURGE": 2}), Caps(everything=2)])
+@pytest.mark.parametrize(
+    "limits", [Caps(tenant=2), Caps(bucket=2), Caps(task_types={"TABLE_PURGE": 2}), Caps(everything=2)]
+)
 def test_a_cap_admits_as_many_as_it_says(limits: Caps) -> None:
     lane = Lane("sales", "lake", "TABLE_PURGE")
     assert [len(admitted(queue_of(lane, 9), held(lane, n), limits)) for n in range(4)] == [2, 1, 0, 0]
@@ -211,3 +217,18 @@ def test_caps_are_read_from_the_properties() -> None:
 def test_a_wrong_cap_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidProperty, match=f"delegation.limits.{name}"):
         Policies.from_properties({f"delegation.limits.{name}": value})
+
+
+def test_a_cap_of_a_task_type_is_taken_by_its_older_name_too_but_not_with_another_value() -> None:
+    newer, older = "delegation.limits.task-type.acme.report", "delegation.limits.kind.acme.report"
+    caps = [Policies.from_properties(each).limits for each in ({newer: "3"}, {older: "3"}, {older: "3", newer: "3"})]
+    assert caps == [Caps(task_types={"acme.report": 3})] * 3
+    for each in ({newer: "3", older: "4"}, {older: "4", newer: "3"}):
+        with pytest.raises(InvalidProperty, match=rf"{older}.* older name of {newer}, which differs"):
+            Policies.from_properties(each)
+
+
+@pytest.mark.parametrize("name", [f"delegation.limits.{each}" for each in ("task-type.", "kind.", "type.A")])
+def test_a_cap_of_no_task_type_is_refused(name: str) -> None:
+    with pytest.raises(InvalidProperty, match=f"{name}.* is not a property of this service"):
+        Policies.from_properties({name: "3"})

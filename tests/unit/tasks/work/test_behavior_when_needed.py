@@ -12,7 +12,7 @@ LATER = datetime(2026, 11, 23, tzinfo=UTC)
 class Made:
     """Records its calls and answers each of them."""
 
-    kinds = frozenset({"A", "B"})
+    task_types = frozenset({"A", "B"})
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any, datetime | None]] = []
@@ -33,10 +33,10 @@ def test_it_is_made_once_and_only_for_a_task() -> None:
         made.append(Made())
         return made[-1]
 
-    behavior = BehaviorWhenNeeded(Made.kinds, make, payload_version=3)
+    behavior = BehaviorWhenNeeded(Made.task_types, make, payload_version=3)
     behaviors = Behaviors([behavior])
     assert set(behaviors) == {"A", "B"}
-    assert (behaviors.kinds["A"], made) == (3, [])
+    assert (behaviors.task_types["A"], made) == (3, [])
 
     task: Any = object()
     assert behaviors["A"].prepare(task, hand_over_at=LATER) == "spark"

@@ -137,7 +137,7 @@ def test_a_cancelled_parent_whose_loss_is_permanent_ends_after_its_children() ->
     worker.run_once()
     children = site.service().reads.children(parent.task_id)
     service = site.service()
-    change_service(service, policies=replace(service.policies, fail_when_lost=frozenset({behavior.kind})))
+    change_service(service, policies=replace(service.policies, fail_when_lost=frozenset({behavior.task_type})))
     service.operators.cancel(parent.task_id)
     site.clock.advance(2 * MINUTE)
     service.leases.acquire(parent.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))

@@ -50,7 +50,7 @@ class Chooses:
     tasks: TaskService
     engine: str | None
     ran: list[Task] = field(default_factory=list)
-    kinds: frozenset[str] = frozenset({KIND})
+    task_types: frozenset[str] = frozenset({KIND})
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         return self.engine

@@ -73,7 +73,7 @@ function runCells(run) {
   const outcome = run.outcome ?? UNDER_WAY;
   const task = run.task_id ? linkTo(run.task_id, run.task_id.slice(0, 8)) : "";
   const [snapshots, files, bytes] = run.outcome ? [unknownAs(run.snapshots_removed, number), number(run.files_deleted), size(run.bytes_deleted)] : ["", "", ""];
-  return cells([clock(run.began), "number"], [run.kind], [element("span", outcome, run.outcome && run.outcome !== "SUCCESS" ? "FAILURE" : "")], [snapshots, "number", "snapshots"], [files, "number", "files"], [bytes, "number"], [breakable(run.policy), "long"], [task]);
+  return cells([clock(run.began), "number"], [run.task_type], [element("span", outcome, run.outcome && run.outcome !== "SUCCESS" ? "FAILURE" : "")], [snapshots, "number", "snapshots"], [files, "number", "files"], [bytes, "number"], [breakable(run.policy), "long"], [task]);
 }
 function showTable(found) {
   const isRuled = found.expirable_snapshots !== null;

@@ -32,7 +32,7 @@ class ReconciledDrops(PurgingDrops, Protocol):
         identifier: TableIdentifier,
         key: DropKey | None = None,
     ) -> CatalogAnswer:
-        """See PurgingDrops.drop; a repeat with the same key is for the table that the first request judged."""
+        """See PurgingDrops.drop; a repeat with the same key is for the table that the first request was checked for."""
 
     def earlier(
         self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
@@ -44,9 +44,9 @@ class ReconciledDrops(PurgingDrops, Protocol):
 class KeyedDrops(PurgingDrops):
     """See PurgingDrops; a request without a key is dropped as such, one of a caller that is not verified is refused.
 
-    `forward` sends requests to the catalog. A duplicate waits for its first call as `patience` says. `realm` is that of
-    requests without a realm header. A repeat whose first call had an unknown outcome is answered by the record of the
-    drop that this call began; without one the drop runs again.
+    `forward` sends requests to the catalog. A duplicate waits for its first call as `patience` decides. `realm` is that
+    of requests without a realm header. A repeat whose first call had an unknown outcome is answered by the record of
+    the drop that this call began; without one the drop runs again.
     """
 
     drops: ReconciledDrops

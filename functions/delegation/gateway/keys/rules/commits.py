@@ -19,13 +19,13 @@ from delegation.gateway.keys.rules.rule import (
     Evidence,
     Found,
     JsonObject,
-    Judge,
-    Judgement,
     Lookup,
     NotApplied,
     State,
     Undecided,
+    Verification,
     VerificationRule,
+    Verify,
     asserted,
     contains,
     one_spelling,
@@ -46,12 +46,12 @@ def commit(path: str, request: JsonObject) -> VerificationRule:
     requirements: Updates = request.get("requirements") or ()
     creates = any(one["type"] == "assert-create" for one in requirements)
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         state = evidence.states[0]
-        return judge_creation(updates, state) if creates else judge_commit(updates, requirements, state)
+        return verify_creation(updates, state) if creates else verify_commit(updates, requirements, state)
 
     table = Lookup(path)
-    return VerificationRule(judge, (table,), restore=table, leaves_files=creates or bool(snapshot_ids(updates)))
+    return VerificationRule(verify, (table,), restore=table, leaves_files=creates or bool(snapshot_ids(updates)))
 
 
 def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> VerificationRule:
@@ -62,42 +62,42 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
         for change in changes
     ]
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         found = zip(rules, evidence.states, strict=True)
-        judgements = [rule.judge(replace(evidence, states=(state,))) for rule, state in found]
-        if any(isinstance(each, Applied) and each.is_certain for each in judgements):
+        verifications = [rule.verify(replace(evidence, states=(state,))) for rule, state in found]
+        if any(isinstance(each, Applied) and each.is_certain for each in verifications):
             return Applied(DONE, is_certain=True)
-        if any(isinstance(each, NotApplied) for each in judgements):
+        if any(isinstance(each, NotApplied) for each in verifications):
             return NOT_APPLIED
-        if all(isinstance(each, Applied) for each in judgements):
+        if all(isinstance(each, Applied) for each in verifications):
             return Applied(DONE)
         return Undecided("no table of the transaction proves that it was applied, or that it was not")
 
     lookups = tuple(rule.after[0] for rule in rules)
-    parts = tuple(replace(rule, judge=_of_whole(rule.judge), restore=None) for rule in rules if rule.leaves_files)
-    return VerificationRule(judge, lookups, leaves_files=bool(parts), parts=parts)
+    parts = tuple(replace(rule, verify=_of_whole(rule.verify), restore=None) for rule in rules if rule.leaves_files)
+    return VerificationRule(verify, lookups, leaves_files=bool(parts), parts=parts)
 
 
-def _of_whole(judge: Judge) -> Judge:
+def _of_whole(verify: Verify) -> Verify:
     """Return the rule of a transaction by one of its tables."""
 
-    def judged(evidence: Evidence) -> Judgement:
-        found = judge(evidence)
+    def verified(evidence: Evidence) -> Verification:
+        found = verify(evidence)
         return replace(found, answer=DONE) if isinstance(found, Applied) else found
 
-    return judged
+    return verified
 
 
-def judge_creation(updates: Updates, state: State) -> Judgement:
-    """Judge the commit of a staged table."""
+def verify_creation(updates: Updates, state: State) -> Verification:
+    """Verify the commit of a staged table."""
     uuid = assigned_uuid(updates)
     if state is None or uuid is None or not same_uuid(state.metadata[UUID], uuid):
         return Undecided("the name does not have the table; it may have been created, and dropped or renamed since")
     return Applied(committed(state), is_certain=True)
 
 
-def judge_commit(updates: Updates, requirements: Updates, state: State) -> Judgement:
-    """Judge a commit to a table that exists, by the UUID that the commit asserts."""
+def verify_commit(updates: Updates, requirements: Updates, state: State) -> Verification:
+    """Verify a commit to a table that exists, by the UUID that the commit asserts."""
     if state is None:
         return Undecided("the table does not exist under its name; it may have been dropped or renamed since")
     ids = snapshot_ids(updates)

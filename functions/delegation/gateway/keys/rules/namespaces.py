@@ -11,9 +11,9 @@ from delegation.gateway.keys.rules.rule import (
     Applied,
     Evidence,
     JsonObject,
-    Judgement,
     Lookup,
     Undecided,
+    Verification,
     VerificationRule,
     contains,
 )
@@ -27,7 +27,7 @@ def creation(target: Target, request: JsonObject, paths: CatalogPaths) -> Verifi
     path = paths.namespace(target.prefix, request["namespace"])
     wanted = _plain(request.get("properties") or {})
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         found = evidence.states[0]
         if found is None:
             return Undecided("the namespace does not exist; it may have been created, and dropped since")
@@ -36,18 +36,18 @@ def creation(target: Target, request: JsonObject, paths: CatalogPaths) -> Verifi
             return Undecided("the namespace has other properties; they may have been set since")
         return Applied(json_answer(200, {"namespace": request["namespace"], "properties": properties}))
 
-    return VerificationRule(judge, (Lookup(path),))
+    return VerificationRule(verify, (Lookup(path),))
 
 
 def drop(path: str) -> VerificationRule:
     """Applied if the namespace is gone: it cannot have been renamed."""
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         if evidence.states[0] is None:
             return Applied(DONE)
         return Undecided("the namespace exists; it may have been dropped, and created again since")
 
-    return VerificationRule(judge, (Lookup(path),))
+    return VerificationRule(verify, (Lookup(path),))
 
 
 def properties(path: str, request: JsonObject) -> VerificationRule:
@@ -58,7 +58,7 @@ def properties(path: str, request: JsonObject) -> VerificationRule:
     removals, updates = list(request.get("removals") or []), _plain(request.get("updates") or {})
     path = path.rpartition("/")[0]  # of the namespace
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         found = evidence.states[0]
         if found is None:
             return Undecided("the namespace does not exist any more")
@@ -67,7 +67,7 @@ def properties(path: str, request: JsonObject) -> VerificationRule:
             return Undecided("the namespace has other properties; they may have been set since")
         return Applied(json_answer(200, {"updated": list(updates), "removed": removals, "missing": []}))
 
-    return VerificationRule(judge, (Lookup(path),))
+    return VerificationRule(verify, (Lookup(path),))
 
 
 def _plain(known: JsonObject) -> dict[str, Any]:

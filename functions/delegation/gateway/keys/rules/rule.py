@@ -1,6 +1,6 @@
 """What a verification rule is made of.
 
-A rule says what to load after a call that ended without a clear outcome, and how to judge it (Idempotency-Key
+A rule states what to load after a call that ended without a clear outcome, and how to verify it (Idempotency-Key
 proposal, "Reconciliation branches"). Others may have changed the same in between, and may have undone it. So "not
 applied" needs a proof: something that only ever grows (sequence numbers, column ids, versions), of the same UUID, that
 is still below what the request would have made of it.
@@ -64,7 +64,7 @@ class Undecided:
     reason: str
 
 
-Judgement = Applied | NotApplied | Undecided
+Verification = Applied | NotApplied | Undecided
 NOT_APPLIED: Final = NotApplied()
 DONE: Final = CatalogAnswer(204)
 """The answer of mutations that return nothing."""
@@ -72,7 +72,7 @@ DONE: Final = CatalogAnswer(204)
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a rule judges: the states of its lookups in their order, and when the first call with the key began.
+    """What a rule verifies by: the states of its lookups in their order, and when the first call with the key began.
 
     `since` is earlier than that by how far clocks may differ. `noted` is what the rule noted before the first call,
     None if it noted nothing.
@@ -87,15 +87,15 @@ class Evidence:
         return isinstance(timestamp_ms, int) and timestamp_ms >= self.since.timestamp() * 1000
 
 
-Judge = Callable[[Evidence], Judgement]
+Verify = Callable[[Evidence], Verification]
 
 
-def undecided(reason: str) -> Judge:
+def undecided(reason: str) -> Verify:
     """Return the rule of what leaves no trace."""
     return lambda _evidence: Undecided(reason)
 
 
-def _without_effect(_evidence: Evidence) -> Judgement:
+def _without_effect(_evidence: Evidence) -> Verification:
     return NOT_APPLIED
 
 
@@ -103,11 +103,11 @@ def _without_effect(_evidence: Evidence) -> Judgement:
 class VerificationRule:
     """How one request is verified.
 
-    `judge` is given the states of `after`. `note` makes of the states of `before` what is remembered, JSON or None for
+    `verify` is given the states of `after`. `note` makes of the states of `before` what is remembered, JSON or None for
     nothing. `restore` is where credentials are vended anew.
     """
 
-    judge: Judge
+    verify: Verify
     after: tuple[Lookup, ...] = ()
     note: Callable[[Sequence[State]], Any] = lambda _states: None
     before: tuple[Lookup, ...] = ()

@@ -9,9 +9,9 @@ from delegation.gateway.keys.rules.rule import (
     Evidence,
     Found,
     JsonObject,
-    Judgement,
     Lookup,
     Undecided,
+    Verification,
     VerificationRule,
     contains,
     loaded,
@@ -52,7 +52,7 @@ def creation(path: str, request: JsonObject) -> VerificationRule:
     if request.get("stage-create"):
         return without_effect(vended)
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         found = evidence.states[0]
         if found is None:
             return Undecided("the table does not exist; it may have been created, and dropped or renamed since")
@@ -62,7 +62,7 @@ def creation(path: str, request: JsonObject) -> VerificationRule:
             return Undecided("a table of this name exists that is older than the request")
         return loaded(found)
 
-    return VerificationRule(judge, (vended,), restore=vended)
+    return VerificationRule(verify, (vended,), restore=vended)
 
 
 def _first_ms(metadata: JsonObject) -> object:
@@ -76,7 +76,7 @@ def registration(path: str, request: JsonObject) -> VerificationRule:
     table, wanted = f"{path.rpartition('/')[0]}/tables/{segment_of(request['name'])}", request["metadata-location"]
     vended = Lookup(table, vends=True)
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         found = evidence.states[0]
         if found is None:
             return Undecided("the table does not exist; it may have been registered, and dropped or renamed since")
@@ -85,7 +85,7 @@ def registration(path: str, request: JsonObject) -> VerificationRule:
             return loaded(found)
         return Undecided("a table of this name exists with another metadata file")
 
-    return VerificationRule(judge, (vended,), restore=vended)
+    return VerificationRule(verify, (vended,), restore=vended)
 
 
 def _replaced_ms(found: Found, wanted: str) -> object:
@@ -105,13 +105,13 @@ def rename(
         for end in (request["source"], request["destination"])
     )
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         uuid, found = (evidence.noted or {}).get("uuid"), evidence.states[0]
         if uuid is not None and found is not None and same_uuid(found.metadata[uuid_name], uuid):
             return Applied(DONE)
         return Undecided("the destination is not what the source was; it may have been renamed, and moved since")
 
-    return VerificationRule(judge, (destination,), uuid_noted(uuid_name), (source,))
+    return VerificationRule(verify, (destination,), uuid_noted(uuid_name), (source,))
 
 
 def is_as_requested(metadata: JsonObject, request: JsonObject) -> bool:

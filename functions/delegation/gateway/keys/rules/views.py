@@ -12,9 +12,9 @@ from delegation.gateway.keys.rules.rule import (
     NOT_APPLIED,
     Evidence,
     JsonObject,
-    Judgement,
     Lookup,
     Undecided,
+    Verification,
     VerificationRule,
     asserted,
     loaded,
@@ -31,7 +31,7 @@ def creation(path: str, request: JsonObject) -> VerificationRule:
     """Applied if the view has the requested version, which is no older than the request."""
     view = Lookup(f"{path}/{segment_of(request['name'])}")
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         found = evidence.states[0]
         if found is None:
             return Undecided("the view does not exist; it may have been created, and dropped or renamed since")
@@ -39,7 +39,7 @@ def creation(path: str, request: JsonObject) -> VerificationRule:
             return Undecided("a view of this name exists that is not as requested, or is older than the request")
         return loaded(found)
 
-    return VerificationRule(judge, (view,), restore=view)
+    return VerificationRule(verify, (view,), restore=view)
 
 
 def registration(path: str, request: JsonObject) -> VerificationRule:
@@ -47,7 +47,7 @@ def registration(path: str, request: JsonObject) -> VerificationRule:
     view = Lookup(f"{path.rpartition('/')[0]}/views/{segment_of(request['name'])}")
     wanted = request["metadata-location"]
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         found = evidence.states[0]
         if found is None:
             return Undecided("the view does not exist; it may have been registered, and dropped or renamed since")
@@ -55,7 +55,7 @@ def registration(path: str, request: JsonObject) -> VerificationRule:
             return Undecided("a view of this name exists with another metadata file")
         return loaded(found)
 
-    return VerificationRule(judge, (view,), restore=view)
+    return VerificationRule(verify, (view,), restore=view)
 
 
 def replacement(path: str, request: JsonObject) -> VerificationRule:
@@ -67,7 +67,7 @@ def replacement(path: str, request: JsonObject) -> VerificationRule:
     uuid = asserted(request.get("requirements") or (), "assert-view-uuid", "uuid")
     added = [each["view-version"] for each in updates if each.get("action") == _ADD]
 
-    def judge(evidence: Evidence) -> Judgement:
+    def verify(evidence: Evidence) -> Verification:
         found = evidence.states[0]
         if found is None or uuid is None or not same_uuid(found.metadata.get(UUID), uuid):
             return Undecided("the view of the name is not the one that the request asserts, or it asserts none")
@@ -80,7 +80,7 @@ def replacement(path: str, request: JsonObject) -> VerificationRule:
         return Undecided("the view does not show what was requested; it may have been replaced since")
 
     view = Lookup(path)
-    return VerificationRule(judge, (view,), restore=view)
+    return VerificationRule(verify, (view,), restore=view)
 
 
 def _is_below(added: Sequence[JsonObject], metadata: JsonObject) -> bool:

@@ -95,7 +95,7 @@ OPTIONS: Final = OptionTable(
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What the operator keeps of every table, whatever a request, a table's properties or its refs say."""
+    """What the operator keeps of every table, whatever a request, a table's properties or its refs state."""
 
     age: timedelta = timedelta(0)
     snapshots: int = 1

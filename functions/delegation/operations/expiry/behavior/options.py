@@ -69,7 +69,7 @@ def choices_of(
 
 
 def _check_floor(chosen: Mapping[str, str], older_than: int | None, asked_ms: int, floor: Floor) -> None:
-    """Raise DelegationError (PROPERTY_NOT_ALLOWED) for what the request says itself.
+    """Raise DelegationError (PROPERTY_NOT_ALLOWED) for what the request states itself.
 
     What it leaves to the table is bounded later.
     """

@@ -50,11 +50,11 @@ class ExpiryBehavior:
     `commits` commits as the service's principal. `open_table` opens a table's source and its storage with vended
     credentials, which every load renews; `plans` is the service's plan bucket. `hold` returns
     how an attempt ends that waits for another table, and for how long. `floor` is what the operator keeps.
-    `permissions` returns what says of a loaded table what the policy that asked for an expiry permits now, at most what
-    was asked for at a time. `lost_refs` is where `search` finds what lost refs need, None without an index.
+    `permissions` returns what finds for a loaded table what the policy that asked for an expiry permits now, at most
+    what was asked for at a time. `lost_refs` is where `search` finds what lost refs need, None without an index.
     """
 
-    kinds: ClassVar[frozenset[str]] = KINDS
+    task_types: ClassVar[frozenset[str]] = KINDS
     payload_version: ClassVar[int] = BY_POLICY
 
     tasks: TaskService

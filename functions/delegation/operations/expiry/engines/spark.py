@@ -179,7 +179,7 @@ class SpreadRows:
             self._near.add(neighbour)
 
     def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
-        """See NeededRows.subtracted; most often nothing is needed, and one job says so."""
+        """See NeededRows.subtracted; most often nothing is needed, and one job states it."""
         ctx, jobs = self._ctx, self._jobs
         sources = ExpirySources(jobs, ctx, self._near)
         sources.add_rows(NEEDED, self._own)

@@ -100,7 +100,7 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
 def make_plan(
     ctx: ExpiryContext, table: LoadedTable, gone: Expired, engine: EngineChoice = "inline"
 ) -> tuple[ExpiryIndex, PlanSegment]:
-    """Write the plan, without publishing it: candidates, minus what retained snapshots need, judged by the guards.
+    """Write the plan, without publishing it: candidates, minus what retained snapshots need, checked by the guards.
 
     Memory is bounded by a sort run and a chunk, beside the manifests' names. Raises the errors of damaged, encrypted
     and unreadable metadata, of which nothing is deleted, and HandedToSpark if there is more to read than a function has
@@ -127,7 +127,7 @@ def write_candidates(
 ) -> None:
     """Write the sorted candidates that are not `needed`, as the guard decides on them."""
     for rows in without(batches, needed):
-        for verdict, group in guard.judge_all(rows, foreign=foreign):
+        for verdict, group in guard.verdicts(rows, foreign=foreign):
             writer.write(group, verdict)
 
 

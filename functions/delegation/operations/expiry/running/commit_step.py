@@ -1,4 +1,4 @@
-"""The commit of an expiry: sending it, following the commits of others, and answers that say nothing."""
+"""The commit of an expiry: sending it, following the commits of others, and answers that state nothing."""
 
 from dataclasses import asdict
 
@@ -23,7 +23,7 @@ from delegation.polaris.model import LoadedTable
 
 
 class CommitStep:
-    """Removes from the table what its plan says."""
+    """Removes from the table what its plan states."""
 
     def __init__(self, looks: TableLooks, plan: ExecutedPlan) -> None:
         self._looks = looks
@@ -33,7 +33,7 @@ class CommitStep:
         """Remove from the table what is still expired of the plan; return what of it is gone, None if nothing is.
 
         A commit of another is followed by a new decision: of the plan, only what is still expired goes. An answer that
-        says nothing is followed by a load. Raises ExpiryError (COMMIT_REFUSED, COMMITS_FORESTALLED) and the errors of
+        states nothing is followed by a load. Raises ExpiryError (COMMIT_REFUSED, COMMITS_FORESTALLED) and the errors of
         the catalog.
         """
         ctx, index, notes = self._looks.ctx, self._plan.index, self._plan.notes

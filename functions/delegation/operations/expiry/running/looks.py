@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class TableLooks:
-    """The looks of one attempt; `ctx` has the retention permitted last, `withdrawn` says why nothing is any more."""
+    """The looks of one attempt; `ctx` has the retention permitted last, `withdrawn` states why nothing is any more."""
 
     def __init__(self, ctx: ExpiryContext) -> None:
         self.ctx = ctx

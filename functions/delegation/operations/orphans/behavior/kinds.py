@@ -14,7 +14,7 @@ POLICY: Final = "upkeep-policy"
 """The property of a removal that a policy asked for: the policy's dotted name. A caller's removal has none."""
 KINDS: Final = frozenset({KIND, PLAN_KIND})
 FOLDER: Final = "orphans"
-"""The folder of the plan bucket that says which tables had a plan before."""
+"""The folder of the plan bucket that states which tables had a plan before."""
 KEPT: Final = frozenset({"waits", "waiting_plan"})
 """What the next submission of a task keeps of its details (`details.OrphanDetails`)."""
 BACKGROUND: Final = Traits(is_background=True)

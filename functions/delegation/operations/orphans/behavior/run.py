@@ -70,12 +70,12 @@ class OrphansBehavior:
     `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
     service's plan bucket. `places` yields where the namespaces and views of catalogs are, and calls a function before
     each request. `hold` returns how an attempt ends that waits for another table, and for how long. `permissions`
-    returns what says of a loaded table why a removal that a policy asked for has to stop. `reports` is where S3
+    returns what finds for a loaded table why a removal that a policy asked for has to stop. `reports` is where S3
     Inventory writes, opened with the service's own role. `tags` opens what tags the files of a table as a role (its
     ARN, the table's location, and where the table's files are).
     """
 
-    kinds: ClassVar[frozenset[str]] = KINDS
+    task_types: ClassVar[frozenset[str]] = KINDS
 
     tasks: TaskService
     open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]

@@ -44,7 +44,7 @@ from delegation.worksets.errors import PlanLost
 
 @dataclass(frozen=True, slots=True)
 class ListOnExecutors:
-    """Maps numbers of `shares` (packed parts, each as it is so far) to one result per part, which says how far it is.
+    """Maps numbers of `shares` (packed parts, each as it is so far) to one result per part, which states how far it is.
 
     A part is listed up to `most_pages` at a time.
     """

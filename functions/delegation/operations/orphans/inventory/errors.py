@@ -12,7 +12,7 @@ def inventory_refused(report: str, why: str) -> GuardRefused:
 
 
 def inventory_damaged(what: str, why: str) -> OrphansError:
-    """Return the error: a report is cut short, altered, or does not say what its manifest says."""
+    """Return the error: a report is cut short, altered, or does not state what its manifest states."""
     return OrphansError(
         f"the inventory report cannot be trusted: {printable(what)} {why}. Nothing was deleted; name another "
         "report, or leave the option out and let the service list the location",

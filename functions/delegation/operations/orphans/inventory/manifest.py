@@ -20,7 +20,7 @@ MANIFEST_BYTES: Final = 8 * 1024 * 1024
 """The most bytes of a manifest: it names 30,000 files with it, which have billions of rows."""
 CHECKSUM: Final = "manifest.checksum"
 LAG: Final = 2 * 86_400
-"""How old an object is, in seconds, that every report has: a younger one may be missing, as S3 says of two days."""
+"""How old an object is, in seconds, that every report has: a younger one may be missing (AWS: two days)."""
 MOST_AGE: Final = 30 * 86_400
 """How old a report may be, in seconds: by then most of what it lists is another, and no share of it means anything."""
 _VERSION: Final = "2016-11-30"

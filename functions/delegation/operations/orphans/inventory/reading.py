@@ -1,6 +1,6 @@
 """Reading an S3 Inventory report instead of listing a location: file by file, resumable, with flat memory.
 
-`{task}/listed/{digest of submission, manifest and file}.json` says which chunks have what a file of the report has at
+`{task}/listed/{digest of submission, manifest and file}.json` states which chunks have what a file of the report has at
 the location. An attempt after a crash reads the files that lack one. A file is recorded after its last byte, when its
 size and MD5 are known to be those of the manifest; what was stored of one that is not is never named. At the end all
 candidates are sorted once, because no report is, and a key that it has twice is left out.

@@ -1,7 +1,7 @@
 """Objects that a report must have if it is of the table's location, and the store's time.
 
-No manifest says which prefix a report is of, so one of another prefix would look like a location without orphan files.
-A few requests list objects that were there long before the report: one that it lacks refuses it.
+No manifest states which prefix a report is of, so one of another prefix would look like a location without orphan
+files. A few requests list objects that were there long before the report: one that it lacks refuses it.
 """
 
 from collections.abc import Iterable, Sequence

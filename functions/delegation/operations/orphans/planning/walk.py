@@ -72,7 +72,7 @@ class _Walk:
         direct: list[tuple[ListedObject, int]] = []
         whole: list[str] = []
         left = deque([prefix])
-        # The first look is always made: it says what time it is in the store.
+        # The first look is always made: it states what time it is in the store.
         while left and (not self._ats or len(left) + len(whole) < self._ctx.settings.prefixes):
             self._ctx.attempt.checkpoint()
             one = left.popleft()

@@ -2,7 +2,7 @@
 
 `orphans/{table}/tagged/{time}-{digest}.json` names a plan, before the first of its files is tagged. Every later look at
 the table compares the files of the newest of these plans with what is needed. A file that stays an orphan is in each
-newer plan again, so that older plans have nothing more to say.
+newer plan again, so that older plans have nothing more to state.
 """
 
 import hashlib
@@ -99,6 +99,6 @@ def merged_released(findings: Sequence[Finding], more: Sequence[Finding]) -> tup
 
 
 def released_text(findings: Iterable[Finding]) -> str:
-    """Return what a summary says of files that lost the tag."""
+    """Return what a summary states about files that lost the tag."""
     files = sum(one.count for one in findings if one.code == RELEASED)
     return f"; took the tag from {counted(files, 'file')} that tables need again" if files else ""

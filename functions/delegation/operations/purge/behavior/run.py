@@ -36,7 +36,7 @@ PurgeFunction = Callable[[PurgeContext], PurgeResult]
 class PurgeBehavior(PurgeAccess):
     """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN, with the access of a process."""
 
-    kinds: ClassVar[frozenset[str]] = KINDS
+    task_types: ClassVar[frozenset[str]] = KINDS
 
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 

@@ -39,7 +39,7 @@ def record_kept(plans: PlanStore, indexes: Sequence[PlanIndex], segments: Sequen
 def taken_over(plans: PlanStore, table_uuid: str, earlier: Sequence[PlanIndex]) -> tuple[PlanIndex, ...]:
     """Return the plans that kept files for a table; raise PlanTampered for one that was altered.
 
-    One that has expired is left out: nothing says any more which files it kept.
+    One that has expired is left out: nothing states any more which files it kept.
     """
     own = {index.plan_id for index in earlier}
     found = []

@@ -233,7 +233,7 @@ def make_plan(
         fresh = without(table_files.batches(), planned)
         theirs = (record.path for record in shared_files.sorted())
         for rows, shared, taken in common_of_two(fresh, theirs, kept_paths(ctx.plans, found.taken)):
-            for verdict, group in found.guard.judge_all(rows, shared=shared, foreign=found.foreign, taken=taken):
+            for verdict, group in found.guard.verdicts(rows, shared=shared, foreign=found.foreign, taken=taken):
                 writer.write(group, verdict)
         chunks, totals = writer.close()
     return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="inline", chunks=chunks, totals=totals)

@@ -125,7 +125,7 @@ class WriteChunks:
         writer = part_writer(self.resources, self.plan_id, part, chunk_paths=self.chunk_paths)
         fresh = without(runs.rows(part, TABLE), runs.paths(part, EARLIER))
         for rows, shared, taken in common_of_two(fresh, runs.paths(part, SHARED), runs.paths(part, TAKEN)):
-            for verdict, group in guard.judge_all(rows, shared=shared, foreign=self.foreign, taken=taken):
+            for verdict, group in guard.verdicts(rows, shared=shared, foreign=self.foreign, taken=taken):
                 writer.write(group, verdict)
         return {
             **written(writer, guard.counted()),

@@ -145,7 +145,7 @@ class _Counts:
             ("all",),
             ("tenant", lane.tenant),
             ("bucket", lane.bucket),
-            ("kind", lane.kind),
+            ("task-type", lane.task_type),
             ("share", lane.tenant, lane.bucket),
             ("share", lane.tenant, lane.bucket, size),
         ))  # fmt: skip
@@ -181,9 +181,6 @@ class _Counts:
 
 def _name(key: tuple[str, ...]) -> str:
     """Return the property of a cap, and of what it is one."""
-    kind, *of = key
-    return (
-        f"delegation.limits.{kind}.{of[0]}"
-        if kind == "kind"
-        else " ".join((f"delegation.limits.{kind}", *map(unquote, of)))
-    )
+    counted, *of = key
+    name = f"delegation.limits.{counted}"
+    return f"{name}.{of[0]}" if counted == "task-type" else " ".join((name, *map(unquote, of)))

@@ -51,41 +51,41 @@ TraitsOf = Callable[[str], Traits]
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Tasks that are alike for admission; `tenant`, `bucket` and `kind` are encoded for keys (`part`).
+    """Tasks that are alike for admission; `tenant`, `bucket` and `task_type` are encoded for keys (`part`).
 
     `priority` is 0 to HIGHEST; tasks of a higher one are admitted first. One that `is_background` has the lowest.
     """
 
     tenant: str
     bucket: str
-    kind: str
+    task_type: str
     priority: int = NORMAL
     is_small: bool = True
     is_background: bool = False
 
     @classmethod
-    def of(cls, kind: str, traits: Traits) -> Self:
+    def of(cls, task_type: str, traits: Traits) -> Self:
         """Return the lane of a task; ValueError names a priority outside of 0 to 9."""
         if not 0 <= traits.priority <= HIGHEST:
             raise ValueError(f"priority: {traits.priority} is not between 0 and {HIGHEST}")
         priority = 0 if traits.is_background else traits.priority
-        names = part(traits.tenant), part(traits.bucket), part(kind)
+        names = part(traits.tenant), part(traits.bucket), part(task_type)
         return cls(*names, priority, traits.is_small, traits.is_background)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the lane of its text; one that a newer release wrote in another form is a lane of an unknown kind."""
+        """Return the lane of its text; one that a newer release wrote otherwise is of an unknown task type."""
         match = _TEXT.fullmatch(text)
         if match is None:
             return cls("", "", part(text))
-        urgency, tenant, bucket, kind, background, size = match.groups()
-        return cls(tenant, bucket, kind, HIGHEST - int(urgency), size == "s", bool(background))
+        urgency, tenant, bucket, task_type, background, size = match.groups()
+        return cls(tenant, bucket, task_type, HIGHEST - int(urgency), size == "s", bool(background))
 
     @property
     def text(self) -> str:
         """The lane as part of a sort key: the highest priority sorts first."""
         size = f"{'b' if self.is_background else ''}{'s' if self.is_small else 'l'}"
-        return f"{HIGHEST - self.priority}/{self.tenant}/{self.bucket}/{self.kind}/{size}"
+        return f"{HIGHEST - self.priority}/{self.tenant}/{self.bucket}/{self.task_type}/{size}"
 
     @property
     def words(self) -> str:
@@ -94,7 +94,7 @@ class Lane:
         named += [f"bucket {unquote(self.bucket)}"] if self.bucket else []
         size = "small" if self.is_small else "large"
         rank = "in the background" if self.is_background else f"priority {self.priority}"
-        return ", ".join((*named, f"{size} {unquote(self.kind)}", rank))
+        return ", ".join((*named, f"{size} {unquote(self.task_type)}", rank))
 
 
 def part(value: str) -> str:

@@ -14,7 +14,7 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 
 CURSOR: Final = "cursor"
-"""The detail that says, as JSON, how far the work of a run came; SUCCESS removes it."""
+"""The detail that states, as JSON, how far the work of a run came; SUCCESS removes it."""
 FORGIVEN: Final = "children_forgiven"
 """The detail that lists children whose failure the work has read, so that it does not fail their parent."""
 AWAITS: Final = "awaits_child"
@@ -75,7 +75,7 @@ class Recurrence:
 def _next_time(cron: str, after: datetime) -> datetime:
     """Return the first time of an expression after a moment, in UTC.
 
-    DelegationError (BAD_SCHEDULE) says what is wrong with it.
+    DelegationError (BAD_SCHEDULE) states what is wrong with it.
 
     The library is imported here, because most processes never compute a time.
     """

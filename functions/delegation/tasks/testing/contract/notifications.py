@@ -39,7 +39,7 @@ def running(store: TaskStore, channels: tuple[str, ...] = CHANNELS) -> Task:
 
 
 def ended(store: TaskStore, channels: tuple[str, ...] = CHANNELS) -> tuple[Task, list[Notification]]:
-    """A task that ended as FAILURE, and what it announces as the pure function says, in the order of the ids."""
+    """A task that ended as FAILURE, and what it announces as the pure function states, in the order of the ids."""
     task = running(store, channels)
     done = store.apply(Advance(task, failed(task, NOW + MINUTE)))
     return done, sorted(owed_by([done]), key=lambda owed: owed.notification_id)

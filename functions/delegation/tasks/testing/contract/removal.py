@@ -105,7 +105,7 @@ def forget_of_a_first_version_deletes_nothing(store: TaskStore) -> None:
 
 
 def a_task_is_there_although_its_first_row_was_forgotten(store: TaskStore) -> None:
-    """A recurring task is submitted again and again; the row that says whose creation it was may be gone."""
+    """A recurring task is submitted again and again; the row that states whose creation it was may be gone."""
     head = stored(store, a_life())
     store.forget(head.task_id, head.version)
     with pytest.raises(TaskExists) as caught:

@@ -200,10 +200,10 @@ class WriteLoop:
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
         """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
-        kind = self.hooks.types.of(ended)
-        restarted = recurrence.next_details(kind.details.restarted(ended.details))
+        task_type = self.hooks.types.of(ended)
+        restarted = recurrence.next_details(task_type.details.restarted(ended.details))
         at, grace = recurrence.Recurrence.of(ended).next_run(now), self.policies.dispatch.grace
-        if ended.admission.lane is not None and kind.is_housekeeping:
+        if ended.admission.lane is not None and task_type.is_housekeeping:
             # A release before 0.1.0 let it wait for a place.
             ended = ended.evolve(admission=ended.admission.evolve(lane=None))
         following = t.resubmit(

@@ -1,7 +1,7 @@
 """Every fault at every call of a drop with purge, with and without a key, with the name given to another table.
 
 A case is one fault at one call of one drop; the same caller then repeats its request until it has a final answer, and
-hours pass. It is judged by what a person sees: which tables load, which files are there, what was answered. Where the
+hours pass. It is checked by what a person sees: which tables load, which files are there, what was answered. Where the
 catalog is, in this process or a server, is decided by the world in which a case runs.
 """
 

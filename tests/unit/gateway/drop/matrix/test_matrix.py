@@ -1,4 +1,4 @@
-"""A part of the matrix of faults, with one judge on every catalog; `make gateway-matrix` runs all of it."""
+"""A part of the matrix of faults, with the same checks on every catalog; `make gateway-matrix` runs all of it."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def test_every_fault_at_every_call_ends_with_the_right_table_dropped_or_none(key
     assert {case: found for case in part if (found := violations(case))} == {}
 
 
-def test_a_server_is_judged_as_the_catalog_in_this_process_is(server):
+def test_a_server_is_checked_as_the_catalog_in_this_process_is(server):
     part = list(cases(1, _PARTS_OF_A_SERVER, world=server))
     assert len(part) > 5
     assert {case: found for case in part if (found := violations(case, server))} == {}
@@ -53,7 +53,7 @@ def test_a_drop_makes_the_same_calls_on_every_catalog(server):
         assert made[0] == made[1]
 
 
-def test_the_judge_of_a_server_sees_a_table_that_is_not_renamed_back(server, monkeypatch):
+def test_the_checks_of_a_server_see_a_table_that_is_not_renamed_back(server, monkeypatch):
     monkeypatch.setattr(Tombstone, "is_of_another_table", property(lambda _record: False))
     with contextlib.closing(server()) as here:
         wrong = Matrix(Case(Fault.KILLED_BEFORE, 0, Keyed.NO, Recreated.SWAPPED), here).run()

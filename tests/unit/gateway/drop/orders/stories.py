@@ -2,7 +2,7 @@
 
     python -m tests.unit.gateway.drop.orders.stories 1000 [first seed]
 
-Judged by what a person sees: every table that has a name is whole, what was restored is there, what nobody dropped
+Checked by what a person sees: every table that has a name is whole, what was restored is there, what nobody dropped
 keeps its files, and one key drops one table.
 """
 
@@ -91,20 +91,20 @@ class Story:
         self.played: list[str] = []
 
     def run(self) -> Counter[str]:
-        """Play the story and judge it after each act; raises WrongOutcome."""
+        """Play the story and check it after each act; raises WrongOutcome."""
         try:
             self.restart()
             for name in NAMES:
                 self.make(name)
             for _ in range(ACTS):
                 self.act()
-                self.judge()
+                self.check()
             self.restart()
             for _ in range(3):
                 self.world.clock.advance(timedelta(days=4))
                 self.world.settle()
-                self.judge()
-            self.judge_keys()
+                self.check()
+            self.check_keys()
             return self.heard
         finally:
             self.world.close()
@@ -287,9 +287,9 @@ class Story:
                 }
                 self.world.send("POST", "tables/rename", ends)
 
-    # judging
+    # checking
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Raise WrongOutcome if a table that has a name lacks a file, or one that nobody dropped."""
         there = self.world.data()
         for entry in self.world.send("GET", "namespaces/ns/tables").json()["identifiers"]:
@@ -303,7 +303,7 @@ class Story:
             if self.uuid_of[location] not in self.targeted and not files <= there:
                 raise self.wrong(f"nobody dropped {self.uuid_of[location]}, and it lacks {sorted(files - there)}")
 
-    def judge_keys(self) -> None:
+    def check_keys(self) -> None:
         """Raise WrongOutcome if two tables were purged for one key."""
         purged: Counter[str] = Counter()
         for record in self.records():

@@ -45,13 +45,13 @@ def purges_whatever_it_moved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(behavior.DropBehavior, "_begun", without_comparison)
 
 
-def forgets_whom_a_key_judged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sequence._Drop, "_judged_before", lambda _self, _key: None)
+def forgets_whom_a_key_chose(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sequence._Drop, "_chosen_before", lambda _self, _key: None)
     patch.setattr(sequence._Drop, "earlier_of_key", lambda _self, _key: None)
 
 
 @pytest.mark.parametrize(
-    ("break_", "first"), [(forgets_the_heir, 0), (purges_whatever_it_moved, 40), (forgets_whom_a_key_judged, 55)]
+    ("break_", "first"), [(forgets_the_heir, 0), (purges_whatever_it_moved, 40), (forgets_whom_a_key_chose, 55)]
 )
 def test_the_stories_notice_a_service_that_guesses(
     break_: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from delegation.operations.expiry.behavior.task_type import EXPIRY
 from delegation.tasks.life.admission.choice import Queued, Running, admitted
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
-from delegation.tasks.life.kinds import runs
+from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.wire.requests import TableState
@@ -48,7 +48,7 @@ def test_a_release_that_reads_no_policies_leaves_it_alone() -> None:
     assert runs(frozenset(TYPES), task_of(expiry(None)))
     assert runs(TYPES.known, task_of(expiry()))
     behaviors = Behaviors([one for one in (ExpiringWorld().expiry,) if isinstance(one, ExpiryBehavior)])
-    assert runs(behaviors.kinds, task_of(expiry()))
+    assert runs(behaviors.task_types, task_of(expiry()))
 
 
 def test_a_request_with_the_same_options_does_not_join_what_a_policy_may_stop() -> None:

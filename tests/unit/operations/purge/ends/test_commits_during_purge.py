@@ -67,7 +67,7 @@ def test_a_commit_on_top_of_older_metadata_is_refused(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_a_commit_that_no_metadata_log_relates_to_the_plan_is_judged_by_its_time(bench: Bench) -> None:
+def test_a_commit_that_no_metadata_log_relates_to_the_plan_is_ordered_by_its_time(bench: Bench) -> None:
     """`write.metadata.previous-versions-max` may be 1: after two commits the log has lost the planned file."""
     ctx = bench.context("t")
     bench.on_load(ctx, 3, lambda: (commit(bench), bench.lake.rewrite_metadata("t", {"metadata-log": []})))

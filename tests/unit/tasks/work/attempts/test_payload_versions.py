@@ -53,10 +53,10 @@ def test_the_sweeper_and_the_steps_leave_a_newer_payload_alone(site: Site) -> No
     task_id = site.client().submit(ADD_2, ONE).task_id
     before = site.head(task_id)
     behaviors = known(site, ADD)
-    steps = Steps(site.service(), behaviors.kinds, behaviors=behaviors)
+    steps = Steps(site.service(), behaviors.task_types, behaviors=behaviors)
     assert steps.acquire(Step(task_id, 1), site.clock() + MINUTE)["next"] == "stop"
     site.clock.advance(HOUR)
-    swept = list(sweep(site.service(), behaviors.kinds, deadline=site.clock() + MINUTE, clock=site.clock))
+    swept = list(sweep(site.service(), behaviors.task_types, deadline=site.clock() + MINUTE, clock=site.clock))
     assert (swept, site.head(task_id)) == ([], before)
 
 

@@ -340,7 +340,7 @@ def test_a_child_is_kept_while_any_parent_awaits_it(ended: int) -> None:
     maintained(site)
     maintained(site)
     assert (site.store.get(child), site.store.parents(child)) == (None, {})
-    assert behavior.kind == "PARENT"
+    assert behavior.task_type == "PARENT"
 
 
 def test_the_records_of_the_children_of_former_runs_are_removed() -> None:

@@ -29,7 +29,7 @@ CHANGED_WAIT: Final = timedelta(minutes=1)
 def may_be_held(task: Task) -> bool:
     """Return whether a purge waits for a table that cannot be read.
 
-    A dry run says at once what it found. A caller that waits is answered with 409, and after that nothing is deleted.
+    A dry run states at once what it found. A caller that waits is answered with 409, and after that nothing is deleted.
     """
     answered = task.synchronous and task.effects_began_ts is None
     return task.task_type != PLAN_KIND and not answered

@@ -5,13 +5,13 @@ from collections.abc import Collection
 from delegation.tasks.life.model import Task
 
 
-class KnownKinds(dict[str, int]):
+class KnownTypes(dict[str, int]):
     """Task types, each with the newest version of its payload that the deployment reads."""
 
 
-def runs(kinds: Collection[str], task: Task) -> bool:
+def runs(task_types: Collection[str], task: Task) -> bool:
     """Return whether a task is of a known type and its payload of a known version; of a plain collection, version 1."""
-    if task.task_type not in kinds:
+    if task.task_type not in task_types:
         return False
-    newest = kinds[task.task_type] if isinstance(kinds, KnownKinds) else 1
+    newest = task_types[task.task_type] if isinstance(task_types, KnownTypes) else 1
     return task.payload_version <= newest
