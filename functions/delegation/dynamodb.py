@@ -26,7 +26,7 @@ from delegation.errors import DelegationError
 
 
 class CallOutcome(Enum):
-    """What the answer to a call states of it; of a transaction's reasons the first in this order counts."""
+    """What the answer to a call means; of a transaction's reasons the first in this order counts."""
 
     CONDITION_FAILED = auto()
     INVALID = auto()  # no repeat can succeed

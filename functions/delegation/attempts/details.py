@@ -38,8 +38,8 @@ class ReferencesMoment(BaseModel):
 class PlanDetails(BaseModel):
     """The published plan of a task and its progress.
 
-    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. Of the files
-    deleted the store stated that it did not have `files_absent`, whose bytes do not count. `steps_done` is for a plan
+    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. The store
+    reported `files_absent` of those deleted as absent, whose bytes do not count. `steps_done` is for a plan
     that is lost, `references_moment` is what the task needs of the reference index, as JSON text.
     """
 

@@ -106,7 +106,7 @@ class AwsCheck:
 
 
 def asked(name: str, value: str, check: Callable[[str], CheckResult]) -> CheckResult:
-    """Return what a check states about a part, or what AWS' error means for it."""
+    """Return what a check found of a part, or what AWS' error means for it."""
     try:
         return check(value)
     except (BotoCoreError, ClientError) as error:

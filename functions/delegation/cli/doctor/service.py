@@ -240,7 +240,7 @@ def token_failure(settings: ClientSettings, error: PolarisError) -> CheckResult:
 
 
 def dependency(entry: Mapping[str, Any]) -> CheckResult:
-    """Return what the service states about a part that it depends on."""
+    """Return what the service reports of a part that it depends on."""
     name, code = f"service: {plain(str(entry.get('name')))}", entry.get("error_code")
     if entry.get("ok"):
         return passed(name, "reachable for the service")

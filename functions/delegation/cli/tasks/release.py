@@ -46,7 +46,7 @@ def process_exists(pid: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRelease:
-    """Releases leases in a task table; `is_running` states about a process of this machine whether it exists."""
+    """Releases leases in a task table; `is_running` tests whether a process of this machine exists."""
 
     store: TaskStore
     policies: Policies

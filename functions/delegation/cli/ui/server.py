@@ -1,8 +1,8 @@
 """The status page's server: on the loopback interface only, below a random path, for reading only.
 
 Other users of the machine and pages of other sites must not read what the operator may: the path is a secret of each
-start, the Host header has to name the loopback address (so no other name resolves to it), and a browser that states
-that another site asked is refused. The page itself holds no secret: its links are relative, and no referrer is sent.
+start, the Host header has to name the loopback address (so no other name resolves to it), and a request that a browser
+marks as another site's is refused. The page itself holds no secret: its links are relative, and no referrer is sent.
 """
 
 import secrets

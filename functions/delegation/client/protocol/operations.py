@@ -176,7 +176,7 @@ class Operations(Conversations):
         return self._read(ServiceRequest("POST", of_tombstone(tombstone_id, "/dismiss")), TombstoneRecord)
 
     def health(self) -> Conversation[Health]:
-        """Return whether the service works; a service that states it does not raises ServiceFailed."""
+        """Return whether the service works; a service that reports a failure raises ServiceFailed."""
         return self._read(ServiceRequest("GET", "v1/health"), Health)
 
     def pauses(self) -> Conversation[PauseList]:

@@ -81,8 +81,8 @@ class PurgeContext:
 class PurgeResult:
     """What a purge deleted, or with `status` PLANNED what it would delete and a `forecast` of that.
 
-    `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. Of the files that were
-    deleted the store stated that it did not have `files_absent`; their bytes are not counted. `bytes_freed` is None for
+    `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. The store reported
+    `files_absent` of those deleted as absent; their bytes are not counted. `bytes_freed` is None for
     a versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
     the reasons. `metadata_files` are the present and former metadata files that the purge removed from the table's
     history. `left_over` is the operator's command for files that the credentials do not cover, `stayed` what is at the
