@@ -9,11 +9,9 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from delegation.storage.memory import Killed
+
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-
-class Killed(BaseException):
-    """The process of an actor was killed; no code of the service may catch it."""
 
 
 class Actor:

@@ -10,6 +10,7 @@ from delegation.notifications.delivery import Delivered, DeliveryOutcome, Notifi
 from delegation.notifications.https import HttpsPost, Post, tls
 from delegation.notifications.keys import SigningKeys
 from delegation.notifications.queue import Message, Pool, announce, parse
+from delegation.storage.memory import Killed
 from delegation.tasks.errors import LeaseLost, StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
@@ -27,10 +28,6 @@ from tests.unit.tasks.racing import Queue
 
 KEY = "a key of the receiver, 32 bytes at least"
 FAR = timedelta(days=1000)
-
-
-class Killed(BaseException):
-    """The process died at this call; no code of the service may catch it."""
 
 
 @dataclass

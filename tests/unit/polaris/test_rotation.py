@@ -24,6 +24,7 @@ from delegation.polaris.rotation import BEGUN, RotationEvent, RotationStep, Secr
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, subject_of
 from delegation.polaris.transport import Transport
+from delegation.storage.memory import Killed
 from delegation.timestamps import utc_now
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.server import LocalCatalog
@@ -38,10 +39,6 @@ TOKENS = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222
 
 def text_of(secret: str) -> str:
     return json.dumps({"client_id": "service-id", "client_secret": secret})
-
-
-class Killed(BaseException):
-    """The process ends before or after a call."""
 
 
 class RotatingProcesses:

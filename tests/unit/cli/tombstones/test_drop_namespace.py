@@ -12,13 +12,10 @@ from delegation.cli.tombstones.receipts import ReceiptFile
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError, PolarisForbidden
 from delegation.polaris.other_entities import GENERIC_TABLE, VIEW
+from delegation.storage.memory import Killed
 from tests.unit.cli.conftest import lines
 
 MANY = 600
-
-
-class Killed(BaseException):
-    """Ends the process of a test at once."""
 
 
 def name_of(text):

@@ -8,10 +8,9 @@ import pytest
 
 from delegation.cli.connection import Connection
 from delegation.cli.tombstones.receipts import ReceiptFile
-from delegation.storage.memory import Faults
-from delegation.storage.memory import Killed as KilledAt
+from delegation.storage.memory import Faults, Killed
 from tests.unit.cli.conftest import lines
-from tests.unit.cli.tombstones.test_drop_namespace import Killed, MemoryCatalog, name_of, names, with_others, written_in
+from tests.unit.cli.tombstones.test_drop_namespace import MemoryCatalog, name_of, names, with_others, written_in
 
 RECEIPT = "r.json"
 TABLES = ("lake.sales.orders", "lake.sales.eu.orders", "lake.sales.eu.old.t")
@@ -89,7 +88,7 @@ def killed_at(cascade, catalog, monkeypatch):
             patched.setattr(
                 Connection, "catalog_through_gateway", lambda _self, _timeout: CountedCatalog(catalog, faults)
             )
-            with suppress(KilledAt):
+            with suppress(Killed):
                 cascade("--parallel", "1", *OTHERS, *words)
         return faults.names
 

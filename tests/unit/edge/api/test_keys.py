@@ -19,6 +19,7 @@ from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import KeyPolicy
 from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
+from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses.control import PauseControl
@@ -38,10 +39,6 @@ from tests.unit.tasks.racing import Queue
 CANCEL, RETRY = f"/v1/tasks/{TASK_ID}/cancel", f"/v1/tasks/{TASK_ID}/retry"
 LIFETIME = timedelta(minutes=30)
 LEASE = timedelta(seconds=70)
-
-
-class Killed(BaseException):
-    """The function was killed."""
 
 
 @dataclass

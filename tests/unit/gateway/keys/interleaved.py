@@ -17,9 +17,10 @@ from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
 from delegation.gateway.keys.clients import denies
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.idempotency.mutations.errors import RecordsUnavailable
+from delegation.storage.memory import Killed
 from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, PURGE_VIEWS
 from tests.unit.gateway.keys.mutations import SCHEMA, SELECT_2, VIEW_VERSION
-from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Killed, Life
+from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Life
 
 TABLES: Final = ("a", "b")
 ROUNDS: Final = 6

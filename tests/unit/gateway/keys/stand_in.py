@@ -31,6 +31,7 @@ from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import Reservation
 from delegation.idempotency.mutations.service import Mutations
 from delegation.idempotency.mutations.store import ReservationStore
+from delegation.storage.memory import Killed
 from infra.local.catalog.principals import tokens
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import OWNER, READER
@@ -45,10 +46,6 @@ LIFETIME = timedelta(minutes=30)
 AFTER_LEASE = policy_for(TIMEOUT, LIFETIME).lease + policy_for(TIMEOUT, LIFETIME).clock_drift + timedelta(seconds=1)
 VEND = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 _nonces = count()
-
-
-class Killed(BaseException):
-    """The gateway's process was killed; all its further calls raise this too."""
 
 
 class MemoryS3:

@@ -12,8 +12,9 @@ from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer
 from delegation.idempotency.mutations.errors import RecordsUnavailable
+from delegation.storage.memory import Killed
 from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, metadata, namespace, table, versions
-from tests.unit.gateway.keys.stand_in import AFTER_LEASE, LIFETIME, VEND, KeyedCatalog, Killed, Life, kill
+from tests.unit.gateway.keys.stand_in import AFTER_LEASE, LIFETIME, VEND, KeyedCatalog, Life, kill
 
 NS = {"namespace": ["ns"], "properties": {}}
 CREATE = {"name": "t", "schema": SCHEMA}

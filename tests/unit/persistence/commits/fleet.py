@@ -24,6 +24,7 @@ from delegation.persistence.objects.cache import Cache
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
+from delegation.storage.memory import Killed
 from tests.unit.persistence.builders import TYPES, Head, add
 
 CALL = 0.005
@@ -71,10 +72,6 @@ class VirtualTime:
             self._back.acquire()
         if self.failures:
             raise self.failures[0]
-
-
-class Killed(BaseException):
-    """The process was killed during a call of the store."""
 
 
 class FleetBackend(MemoryBackend):

@@ -15,6 +15,7 @@ from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.maintenance.run import RealmSweepReport, SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
+from delegation.storage.memory import Killed
 from tests.kit.clocks import MicrosecondClock
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity
 
@@ -122,9 +123,6 @@ def test_one_commit_with_a_clock_a_year_ahead_does_not_keep_later_heads() -> Non
 def test_a_run_lost_on_a_host_a_year_ahead_is_taken_over_in_time() -> None:
     world = SkewedHosts()
     world.put("n")
-
-    class Killed(BaseException):
-        pass
 
     def stop() -> bool:
         raise Killed

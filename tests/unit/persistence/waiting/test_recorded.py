@@ -23,10 +23,11 @@ from delegation.persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMai
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
+from delegation.storage.memory import Killed
 from tests.kit.clocks import MicrosecondClock
 from tests.unit.persistence.builders import ENTITY, CountingBackend, Entity, store_on
 from tests.unit.persistence.commits.commit_world import LOST
-from tests.unit.persistence.commits.fleet import FLEET_TYPES, FleetBackend, Killed, VirtualTime, process_of
+from tests.unit.persistence.commits.fleet import FLEET_TYPES, FleetBackend, VirtualTime, process_of
 
 TYPES = ObjectTypes([HEAD_TYPE, STRIPES, ENTITY, *WAITING_TYPES, *MAINTENANCE_TYPES])
 GRACE = 1_000.0

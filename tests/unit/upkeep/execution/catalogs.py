@@ -12,6 +12,7 @@ from delegation.operations.expiry.behavior.kinds import KIND
 from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
+from delegation.storage.memory import Killed
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
@@ -37,10 +38,6 @@ WEEK = {"enable": True, "config": {"max_snapshot_age_days": 7}}
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 DAY_MS = 86_400_000
 MIB = 1024 * 1024
-
-
-class Killed(BaseException):
-    """The process died."""
 
 
 @dataclass

@@ -12,6 +12,7 @@ from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND, POLICY
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
+from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Task
 from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
 from delegation.upkeep.execution.settings import UpkeepSettings
@@ -21,7 +22,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.choice import PolicyTerms
 from delegation.upkeep.schedule.windows import Window
 from delegation.wire.requests import TableState
-from tests.unit.upkeep.execution.catalogs import NOW, Killed, UpkeepWorld, killing, named
+from tests.unit.upkeep.execution.catalogs import NOW, UpkeepWorld, killing, named
 
 ALLOWED = UpkeepLimits(types=frozenset({REMOVAL}))
 DAYS: dict[str, Any] = {"enable": True, "max_orphan_file_age_in_days": 9}

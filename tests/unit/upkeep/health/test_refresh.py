@@ -14,6 +14,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.base import ObjectStoreUnavailable
+from delegation.storage.memory import Killed
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.reading import ExpiryByRule
 from delegation.upkeep.health.refresh import MOST_FAILURES, HealthCounts, HealthRefresher
@@ -29,10 +30,6 @@ def states(table: WrittenTable) -> list[WrittenTable]:
 
 
 STATES = next(states(table) for _, table in every() if len(states(table)) > 3)
-
-
-class Killed(BaseException):
-    """The process died."""
 
 
 @dataclass
