@@ -15,7 +15,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, MemoryObjectStore
 from tests.fixtures import corpus
 from tests.fixtures.corpus import plain
-from tests.unit.operations.purge.lake import Lake, LakeSource
+from tests.kit.lakes.lake import Lake, LakeSource
 from tests.unit.operations.purge.oracle.oracle import everything
 
 DELETED: Final = 2

@@ -24,8 +24,8 @@ from infra.local.aws.moto_app import MotoDynamoDb
 from infra.local.aws.server import REGION
 from infra.local.processes.programs import import_path
 from tests.infra.operations.runbook import FOLDER, blocks
+from tests.kit.tasks.builders import submitted
 from tests.paths import ROOT
-from tests.unit.tasks.builders import submitted
 
 STOP, TO_A_MOMENT, UNDER_ITS_NAME, COUNT, COPY, CANCEL, RESUME, DELETE = blocks(FOLDER / "restore.md")
 KINDS = {"TablesTasks": resources.TASKS_TABLE, "TablesIdempotency": resources.IDEMPOTENCY_TABLE}

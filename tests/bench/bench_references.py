@@ -30,10 +30,10 @@ from delegation.references.store import MemoryReferenceStore
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Status
 from tests.bench.loads.units import CountedDynamoDb
-from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import Lake
-from tests.unit.references.catalogs import LakeListing
-from tests.unit.references.together import drive_together
+from tests.kit.lakes.lake import Lake
+from tests.kit.lakes.listing import LakeListing
+from tests.kit.worlds.indexed import IndexedWorld
+from tests.kit.worlds.together import drive_together
 
 write = sys.stdout.write
 _TEMPLATE = Lake()

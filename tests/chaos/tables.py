@@ -11,7 +11,7 @@ import pyarrow as pa
 from delegation.iceberg.metadata import decode_metadata
 from tests.chaos.load import Make, TableOfLoad
 from tests.faults.shared.growth import grow, rewritten, where
-from tests.unit.operations.purge.lake import Lake, rows
+from tests.kit.lakes.lake import Lake, rows
 
 WAREHOUSE: Final = "s3://warehouse/lake"
 INLINE_MAX_FILES: Final = 200

@@ -22,7 +22,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.testing.contract.support import written_by_a_newer_release
 from tests.contract.mutations.checks import reserved
 from tests.contract.task_tables import local_task_store, moto_task_store, no_wait, record_store
-from tests.unit.tasks.builders import NOW, acquired, failed, nonce, resubmitted, submitted
+from tests.kit.tasks.builders import NOW, acquired, failed, nonce, resubmitted, submitted
 
 SCOPE = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")
 ANSWER = StoredAnswer(202, '{"status":"QUEUED"}')

@@ -20,7 +20,7 @@ from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from tests.contract.polaris.world import TLS, PolarisView, stand_in
-from tests.unit.operations.expiry.tables import StandInCatalog, StoryTable, Warehouse, identifier
+from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier
 
 
 @dataclass

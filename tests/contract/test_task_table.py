@@ -11,7 +11,7 @@ from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.stores.table import create_task_table
 from tests.contract.task_tables import create_task_table as ours
 from tests.contract.task_tables import dynamodb_client, moto
-from tests.unit.tasks.builders import HOUR, NOW, submitted
+from tests.kit.tasks.builders import HOUR, NOW, submitted
 
 
 def test_a_created_table_serves_the_store_and_is_not_created_twice() -> None:

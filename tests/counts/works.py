@@ -33,9 +33,9 @@ from delegation.worksets.engines.shuffle import Gathered, Spread
 from delegation.worksets.sorting import Sorter
 from tests.bench.bench_reader import manifest
 from tests.counts.counting import Work
-from tests.unit.edge.world import World
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 from tests.unit.gateway.world import RecordingUpstream, gateway_over, request
-from tests.unit.operations.purge.lake import busy_table
 
 KEYS = tuple(f"wh/db/table/data/part={n % 7}/{n:09d}-0123456789abcdef-00001.parquet" for n in range(1_000))
 ROWS = [(f"s3://bench/{key}", 9, 1_000 + n) for n, key in enumerate(KEYS)]

@@ -6,19 +6,17 @@ from datetime import timedelta
 from typing import Any
 
 from delegation.edge.submission import SubmissionAnswer
-from delegation.operations.expiry.behavior.run import ExpiryBehavior, PermissionsOf, no_policies
-from delegation.orchestration.steps import Steps
+from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.run import PermissionsOf, no_policies
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Killed
-from delegation.tasks.work.behaviors import Behaviors
 from delegation.wiring.types import TYPES
-from tests.unit.edge.world import REALM, World
-from tests.unit.operations.expiry.behavior.test_run import LakeCommits
-from tests.unit.operations.expiry.world import SMALL
-from tests.unit.operations.purge.lake import LakeSource
-from tests.unit.tasks.builders import MINUTE
+from tests.kit.lakes.commits import LakeCommits
+from tests.kit.tasks.builders import MINUTE
+from tests.kit.worlds.expiring import expiries_of
+from tests.kit.worlds.service import World
 
 COMMITTED_AT = 1_795_262_400_000
 """The time of every commit in milliseconds: later than all of the tables' snapshots."""
@@ -29,20 +27,7 @@ _DIES_AT = 2
 def with_expiries(world: World, permissions: PermissionsOf = no_policies) -> LakeCommits:
     """Have the service run expiries, too; return what commits them."""
     commits = LakeCommits(world.lake, COMMITTED_AT)
-    expiry = ExpiryBehavior(
-        tasks=world.tasks,
-        commits=commits,
-        open_table=lambda identifier: (LakeSource(world.lake, identifier.name), world.objects),
-        plans=world.plans,
-        search=world.behavior.search,
-        hold=world.behavior.hold,
-        permissions=permissions,
-        settings=SMALL,
-        monotonic=world.seconds,
-        sleep=world.sleep,
-    )
-    behaviors = Behaviors([world.behavior, expiry])
-    world.steps = Steps(world.tasks, behaviors.kinds, behaviors=behaviors)
+    world.deploy(expiry=expiries_of(world, commits, permissions=permissions))
     return commits
 
 
@@ -55,14 +40,7 @@ def sweep_and_drive(world: World) -> None:
 
 def expire(world: World, name: str, key: str | None = None, **properties: str) -> SubmissionAnswer:
     """Send a request for an expiry of a table."""
-    body = {
-        "common_payload": {"operation_type": "TABLE_EXPIRE_SNAPSHOTS", "realm_identifier": REALM},
-        "operation_parameters": {
-            "table_identity": {"catalog_name": "cat", "namespace_levels": ["ns"], "table_name": name},
-            "properties": {"older-than": "now", **properties},
-        },
-    }
-    return world.submit(body, key)
+    return world.submit(world.request(KIND, name, **{"older-than": "now", **properties}), key)
 
 
 def expiry(world: World) -> list[SubmissionAnswer]:

@@ -27,8 +27,8 @@ from delegation.tasks.work.behaviors import Behaviors
 from spark.purge_table import _parser
 from tests.contract.task_tables import moto, record_store, task_store
 from tests.golden.stories import counted_ids, fill
+from tests.kit.worlds.service import World
 from tests.services import change_service
-from tests.unit.edge.world import World
 
 KEY = "key-1"
 State = tuple[str, dict[str, Any]]

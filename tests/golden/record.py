@@ -26,7 +26,7 @@ from tests.contract.task_tables import create_record_table, moto, task_store
 from tests.golden.beside.forms import FORMS, text_of_form
 from tests.golden.moments import MOMENTS, record
 from tests.golden.stories import STORIES, counted_ids, fill
-from tests.unit.edge.world import World
+from tests.kit.worlds.service import World
 
 FOLDER = Path(__file__).parent / "recorded"
 MOMENTS_FOLDER = FOLDER / "moments"

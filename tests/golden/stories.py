@@ -22,8 +22,8 @@ from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.fixtures import corpus
 from tests.golden.expiries import EXPIRIES
 from tests.golden.upkeep import UPKEEP
-from tests.unit.edge.world import World
-from tests.unit.tasks.builders import MINUTE
+from tests.kit.tasks.builders import MINUTE
+from tests.kit.worlds.service import World
 
 TABLES = {"orders": ("statistics", 0), "events": ("row_deletes", 0), "moved": ("moved", 0)}
 """The lake's tables: a scenario of tests/fixtures and which of its tables."""

@@ -9,21 +9,17 @@ from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.permission import Permission, Withdrawn
 from delegation.operations.orphans.behavior.kinds import KIND as ORPHANS
 from delegation.operations.orphans.behavior.kinds import KINDS as ORPHAN_KINDS
-from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.run import OrphansBehavior
-from delegation.orchestration.steps import Steps
 from delegation.polaris.model import LoadedTable
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.locations import parse
-from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.upkeep.execution.submitting import UpkeepTasks
 from delegation.wire.requests import TableState
 from tests.golden.expiries import expire, sweep_and_drive, with_expiries
-from tests.unit.edge.world import REALM, World
-from tests.unit.operations.orphans.world import SMALL
-from tests.unit.operations.purge.lake import LakeSource
-from tests.unit.references.catalogs import LakeListing
-from tests.unit.tasks.builders import MINUTE
+from tests.kit.lakes.lake import LakeSource
+from tests.kit.lakes.listing import LakeListing
+from tests.kit.tasks.builders import MINUTE
+from tests.kit.worlds.service import REALM, World
+from tests.kit.worlds.sweeping import removals_of
 
 POLICY = "cat.gov.keep-a-week"
 _OLDER_THAN = {"older-than": "now"}
@@ -77,22 +73,7 @@ def with_orphans(world: World, **properties: str) -> None:
     listing = LakeListing({("ns",): world.lake})
     behavior = replace(world.behavior, catalog=listing, references=MemoryReferenceStore())
     world.become(behavior)
-    orphans = OrphansBehavior(
-        tasks=world.tasks,
-        open_table=lambda identifier: (LakeSource(world.lake, identifier.name), world.objects),
-        plans=world.plans,
-        search=behavior.search,
-        places=lambda _catalogs, before: before() or (),
-        hold=behavior.hold,
-        limits=OrphanLimits.from_properties(properties),
-        settings=SMALL,
-        monotonic=world.seconds,
-        sleep=world.sleep,
-    )
-    indexing = behavior.reference_task()
-    more = [] if indexing is None else [FunctionBehavior(world.tasks, indexing)]
-    behaviors = Behaviors([behavior, orphans, *more])
-    world.steps = Steps(world.tasks, frozenset(behaviors), behaviors=behaviors)
+    world.deploy(orphans=removals_of(world, properties, places=lambda _catalogs, before: before() or ()))
 
 
 def plant(world: World, name: str) -> None:
@@ -104,13 +85,7 @@ def plant(world: World, name: str) -> None:
 
 def sweep_orphans(world: World, name: str, **properties: str) -> SubmissionAnswer:
     """Send a request for a removal of a table's orphan files."""
-    identity = {"catalog_name": "cat", "namespace_levels": ["ns"], "table_name": name}
-    return world.submit(
-        {
-            "common_payload": {"operation_type": ORPHANS, "realm_identifier": REALM},
-            "operation_parameters": {"table_identity": identity, "properties": properties},
-        }
-    )
+    return world.submit(world.request(ORPHANS, name, **properties))
 
 
 def orphans_removed(world: World) -> list[SubmissionAnswer]:

@@ -10,10 +10,10 @@ from delegation.operations.orphans.spelling import MismatchMode
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import MemoryAttempt
 from tests.actions.lake import SparkLake, where
+from tests.kit.lakes.lake import LakeSource, identifier
+from tests.kit.stories.orphans import AT_ONCE, SMALL
 from tests.orphans.plants import LIMIT
 from tests.orphans.questions import SweepQuestion
-from tests.unit.operations.orphans.world import AT_ONCE, SMALL
-from tests.unit.operations.purge.lake import LakeSource, identifier
 
 
 class LiveReferences:

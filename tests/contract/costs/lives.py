@@ -23,9 +23,9 @@ from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.contract.costs.operations import Harness, Nothing, notifier_over
 from tests.contract.task_tables import record_store
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 from tests.services import change_service
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
 
 
 def world(store: DynamoDbTaskStore, *, inline_max_files: int = 1_000) -> World:

@@ -33,13 +33,11 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.submission.requests import Call
 from delegation.tasks.work.behaviors import Behavior
-from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
 from tests.contract.mutations.checks import finalized, reserved
 from tests.contract.mutations.world import EffectfulCatalog
 from tests.contract.task_tables import record_store, reservation_store
-from tests.services import change_service
-from tests.unit.tasks.builders import (
+from tests.kit.tasks.builders import (
     HOUR,
     NOW,
     SECOND,
@@ -53,7 +51,9 @@ from tests.unit.tasks.builders import (
     succeeded,
     touched,
 )
-from tests.unit.tasks.racing import Queue
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
+from tests.services import change_service
 
 SCOPE = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")
 LANE = Lane.of("TABLE_PURGE", Traits("sales", "lake"))
@@ -95,8 +95,9 @@ class Harness:
         self.store = store
         self.records: DynamoDbIdempotencyStore = record_store(store)
         self.clock = Clock()
-        policies = Policies(default=RetryPolicy(max_attempts=3), by_type={})
-        self.service = TaskService(store, policies, Queue(), clock=self.clock)
+        self.service = task_service(
+            store, Policies(default=RetryPolicy(max_attempts=3), by_type={}), Queue(), clock=self.clock
+        )
         self.tasks = Tasks(self.service)
         self.behavior = Behavior("NOTE", Nothing, lambda _parameters, _run: None)
         self.singleton = Behavior("NOTE", Nothing, lambda _parameters, _run: None, identify=lambda _parameters: "one")

@@ -31,11 +31,11 @@ from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, File
 from delegation.worksets.index import store_index
 from tests.faults.crashes.orphan_matrix import OrphanExecutors
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch
+from tests.kit.stories.orphans import SMALL, SweptTables
+from tests.kit.stories.tables import StoryTable
 from tests.spark_sessions import spark_session
-from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.orphans.engines.test_spreading import ROOT, context, outcome, stored
 from tests.unit.operations.orphans.test_orders import at_first_delete, before_deleting, during_listing
-from tests.unit.operations.orphans.world import SMALL, Beach
 from tests.unit.worksets.test_index import planned
 
 DATA = "s3://lake/wh/t/data"
@@ -44,7 +44,7 @@ SEVERAL = [f"{DATA}/{number:02d}.parquet" for number in range(11)]
 Remove = Callable[..., OrphanResult]
 
 
-def inline(world: Beach, table: StoryTable, prepare: Any = lambda _ctx: None, **more: Any) -> OrphanResult:
+def inline(world: SweptTables, table: StoryTable, prepare: Any = lambda _ctx: None, **more: Any) -> OrphanResult:
     ctx = world.context(table, **more)
     prepare(ctx)
     return remove_orphan_files(ctx)
@@ -76,7 +76,7 @@ def removing(request: pytest.FixtureRequest, settings: OrphanSettings) -> Remove
         return inline
     executors: OrphanExecutors = request.getfixturevalue("executors")
 
-    def on_spark(world: Beach, table: StoryTable, prepare: Any = lambda _ctx: None, **more: Any) -> OrphanResult:
+    def on_spark(world: SweptTables, table: StoryTable, prepare: Any = lambda _ctx: None, **more: Any) -> OrphanResult:
         return executors.remove(world, table, prepare=prepare, settings=settings, **more)
 
     return on_spark
@@ -94,8 +94,8 @@ def compare(request: pytest.FixtureRequest) -> Remove:
     return removing(request, SMALL)
 
 
-def lake(*orphans: str) -> tuple[Beach, StoryTable]:
-    world = Beach()
+def lake(*orphans: str) -> tuple[SweptTables, StoryTable]:
+    world = SweptTables()
     table = world.table()
     for uri in orphans or SEVERAL:
         world.orphan(uri)
@@ -103,13 +103,13 @@ def lake(*orphans: str) -> tuple[Beach, StoryTable]:
     return world, table
 
 
-def receipt(world: Beach, result: OrphanResult) -> dict[str, Any]:
+def receipt(world: SweptTables, result: OrphanResult) -> dict[str, Any]:
     assert result.receipt is not None
     found: dict[str, Any] = json.loads(world.plans.get(result.receipt))
     return found
 
 
-def mixed() -> tuple[Beach, StoryTable, set[str]]:
+def mixed() -> tuple[SweptTables, StoryTable, set[str]]:
     """Return orphan files of every kind, and what only looks like some."""
     world, table = lake(*SEVERAL)
     table.statistics(table.ids[0])
@@ -184,7 +184,7 @@ def test_a_new_table_that_takes_a_file_keeps_it(compare: Remove, when: Any) -> N
 
 def test_what_other_tables_tasks_and_spellings_need_stays(compare: Remove) -> None:
     world, table = lake(*SEVERAL, f"{DATA}/a b.parquet", f"{DATA}/in/x")
-    other = Beach(world.lake, world.plans)
+    other = SweptTables(world.lake, world.plans)
     StoryTable.create(world.lake, "far").append(paths=[SEVERAL[0], "s3a://lake/wh//t/data/a%20b.parquet"])
     purged = StoryTable.create(world.lake, "gone")
     purged.append(paths=[SEVERAL[1]])
@@ -326,7 +326,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "PAGE", 2)
 
 
-def listed(world: Beach, index: OrphanIndex) -> set[Candidate]:
+def listed(world: SweptTables, index: OrphanIndex) -> set[Candidate]:
     """Return the candidates of a listing, each of which it has once."""
     some = candidates_of(world.plans, [(part.plan_id, part.chunks) for part in index.parts])
     found = [one for rows in some for one in rows]

@@ -19,7 +19,7 @@ from delegation.tasks.testing.contract.support import FAR
 from delegation.tasks_on_persistence.pauses import PersistencePauseStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.task_tables import local_task_store, moto, task_store
-from tests.unit.tasks.builders import NOW
+from tests.kit.tasks.builders import NOW
 
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 ALL = WorkPause(EVERYTHING, NOW, Caller(client_id="ops", subject="CN=ops"), "Polaris is being upgraded – äöü")

@@ -30,12 +30,8 @@ from delegation.storage.credentials import S3Settings
 from delegation.storage.memory import MemoryPlanStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.passes import UpkeepPass
@@ -51,7 +47,8 @@ from delegation.upkeep.rules.types import PolicyType
 from delegation.wiring.purge import vended_table
 from delegation.wiring.types import TYPES, default_properties
 from tests.contract.polaris.world import TLS, PolarisView, encoded
-from tests.unit.operations.expiry.tables import ADDED, DELETED, EXISTING, Entry, Warehouse
+from tests.kit.stories.tables import ADDED, DELETED, EXISTING, Entry, Warehouse
+from tests.kit.tasks.services import task_service
 
 KEEP_A_WEEK = json.dumps({"version": "2025-02-03", "enable": True, "config": {"max_snapshot_age_days": 7}})
 LIMITS = UpkeepLimits(types=frozenset({PolicyType.SNAPSHOT_EXPIRY}))
@@ -68,13 +65,7 @@ class Service:
         policies = PolicyClient(self.client.requests)
         self.index, self.healths = MemoryReferenceStore(), MemoryHealthStore()
         self.store = MemoryTaskStore()
-        self.tasks = TaskService(
-            self.store,
-            Policies.from_properties(default_properties()),
-            NoDispatchQueue(),
-            clock=lambda: self.now,
-            hooks=TaskHooks(types=TYPES),
-        )
+        self.tasks = task_service(self.store, default_properties(), clock=lambda: self.now, types=TYPES)
         self.health = catalog_health(lambda _run: self.refresher(), every=timedelta(hours=1))
         settings = UpkeepSettings()
         self.upkeep = catalog_upkeep(

@@ -20,7 +20,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
 from tests.contract.task_tables import local_task_store
 from tests.effort import examples
-from tests.unit.tasks.builders import acquired, retried, submitted, touched
+from tests.kit.tasks.builders import acquired, retried, submitted, touched
 
 THREADS = 8
 CALLS = 25

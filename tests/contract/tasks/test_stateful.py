@@ -27,7 +27,7 @@ from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskCh
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
 from tests.contract.task_tables import moto, task_store
-from tests.unit.tasks.builders import (
+from tests.kit.tasks.builders import (
     HOUR,
     MINUTE,
     NOW,

@@ -18,7 +18,7 @@ from delegation.tasks.testing.contract.support import Check
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.persistence.backends import local_backend
 from tests.contract.task_tables import local_task_store, moto, task_store
-from tests.unit.tasks.builders import acquired, failed, retried, submitted
+from tests.kit.tasks.builders import acquired, failed, retried, submitted
 
 MEMORY = "memory"
 MOTO = "moto"

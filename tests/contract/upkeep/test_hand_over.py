@@ -28,7 +28,7 @@ def world(make: Make) -> Upkeep:
 
 def test_a_plan_above_the_limit_is_made_inline_and_deleted_by_a_job(world: Upkeep) -> None:
     before, gone = world.files(), list[set[str]]()
-    world.before_job = lambda: gone.append(before - world.files())
+    world.jobs.before = lambda: gone.append(before - world.files())
 
     task = world.perform()
 
@@ -75,7 +75,7 @@ def test_a_dry_run_says_that_spark_would_delete_and_its_plan_is_approved_for_a_j
 
 
 def test_a_process_without_spark_deletes_inline_what_was_handed_over(world: Upkeep) -> None:
-    world.has_jobs = False
+    world.jobs.available = False
     before = world.files()
     task = world.perform()
     assert (task.status, task.engine, task.attempt_count) == (Status.SUCCESS, "inline", world.attempts_inline)
@@ -127,7 +127,7 @@ def test_no_job_is_started_before_the_references_are_known(world: Upkeep) -> Non
 def test_where_every_job_begins_late_the_first_one_deletes(world: Upkeep) -> None:
     """Each is queued for 40 minutes, and when it begins another process has the pass over the catalog."""
     looked, slept = list[int](), list[float]()
-    world.before_job = lambda: world.clock.advance(timedelta(minutes=40))
+    world.jobs.before = lambda: world.clock.advance(timedelta(minutes=40))
 
     def known() -> None:
         jobs = len(world.jobs.started)
@@ -159,7 +159,7 @@ def test_a_job_of_a_former_attempt_does_nothing(world: Upkeep) -> None:
             world.upkeep.run_job(ran.append, task_id, int(attempt))  # type: ignore[arg-type]
         raise LookupError
 
-    world.before_job = lose
+    world.jobs.before = lose
     with pytest.raises(LookupError):
         world.perform()
     assert ran == []

@@ -13,12 +13,12 @@ from delegation.operations.orphans.behavior import kinds as removals
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.tasks.life.model import Task
-from tests.unit.operations.expiry.behavior import test_engines as expiring
-from tests.unit.operations.orphans.behavior import test_engines as removing
-from tests.unit.operations.orphans.behavior.world import AT_ONCE
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.expiring import SparkExpiries
+from tests.kit.worlds.sweeping import SparkRemovals
 
 
-class Expiry(expiring.SparkWorld):
+class Expiry(SparkExpiries):
     """Expiries of snapshots.
 
     `folder` of the record bucket is what a job may write to beside its task's own. `attempts_inline` are those that it
@@ -33,18 +33,17 @@ class Expiry(expiring.SparkWorld):
 
     def __init__(self, inline_max_files: int = 1, *, has_spark: bool = True) -> None:
         super().__init__(inline_max_files, has_spark=has_spark)
-        expiring.with_table(self)
+        busy_table(self.lake, "t")
+        self.lake.table("t").overwrite(rows(9))
         self.doomed = set[str]()
 
     @property
     def upkeep(self) -> ExpiryBehavior:
-        assert self.expiry is not None
         return self.expiry
 
     def become_with(self, **changes: Any) -> None:
         """Deploy the behavior with other parts."""
-        self.expiry = replace(self.upkeep, **changes)
-        self.become(self.behavior)
+        self.deploy(expiry=replace(self.upkeep, **changes))
 
     def perform(self, **properties: str) -> Task:
         """Have a request run until it ends or waits."""
@@ -52,10 +51,10 @@ class Expiry(expiring.SparkWorld):
 
     def kept(self) -> set[str]:
         """Return the files that the table needs."""
-        return self.needed(self.lake, "t")
+        return self.lake.needed("t")
 
 
-class Removal(removing.SparkWorld):
+class Removal(SparkRemovals):
     """Removals of orphan files."""
 
     plan_kind: Final = removals.PLAN_KIND
@@ -70,24 +69,19 @@ class Removal(removing.SparkWorld):
 
     @property
     def upkeep(self) -> OrphansBehavior:
-        assert self.orphans is not None
         return self.orphans
 
     def become_with(self, **changes: Any) -> None:
         """Deploy the behavior with other parts."""
-        self.orphans = replace(self.upkeep, **changes)
-        self.become(self.behavior, AT_ONCE)
+        self.deploy(orphans=replace(self.upkeep, **changes))
 
     def perform(self, **properties: str) -> Task:
         """Have a request run until it ends or waits."""
         return self.ask("t", **{name.replace("-", "_"): value for name, value in properties.items()})
 
-    def files(self) -> set[str]:
-        return self.uris()
-
     def kept(self) -> set[str]:
         """Return the files that the table needs."""
-        return self.needed("t")
+        return self.lake.needed("t", named=True)
 
 
 Upkeep = Expiry | Removal

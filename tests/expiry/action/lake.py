@@ -12,8 +12,8 @@ from delegation.worksets.attempt import MemoryAttempt, PlanSegment
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import planned_paths
 from tests.actions.lake import SparkLake
-from tests.unit.operations.expiry.world import SMALL
-from tests.unit.operations.purge.lake import LakeSource, identifier
+from tests.kit.lakes.lake import LakeSource, identifier
+from tests.kit.stories.expiries import SMALL
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from delegation.operations.purge.inline import purge_table
 from delegation.storage.memory import Faults, Killed
 from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals, world
 from tests.faults.shared.running import Running, print_now
-from tests.unit.operations.purge.lake import Lake
+from tests.kit.lakes.lake import Lake
 
 
 def play(lake: Lake, name: str, *, step: int = 1, note: Callable[[Totals], object] = lambda _totals: None) -> Totals:

@@ -22,8 +22,8 @@ from delegation.storage.memory import Faults
 from delegation.worksets.engines import spark as spark_jobs
 from tests.faults.crashes.kills import POLL_SECONDS, KilledRuns, main
 from tests.faults.crashes.switch import Switch
-from tests.unit.operations.expiry.tables import StoryTable
-from tests.unit.operations.orphans.world import Beach
+from tests.kit.stories.orphans import SweptTables
+from tests.kit.stories.tables import StoryTable
 
 _ORPHANS = tuple(f"s3://lake/wh/t/data/p={number % 3}/{number:02d}.parquet" for number in range(16))
 _TAKEN = max(_ORPHANS)
@@ -33,7 +33,7 @@ _TAKEN = max(_ORPHANS)
 class OrphanStory:
     """A table with orphan files, the last of which is committed when the first one is deleted."""
 
-    world: Beach = field(default_factory=Beach)
+    world: SweptTables = field(default_factory=SweptTables)
     table: StoryTable = field(init=False)
     is_taken: bool = False
     published: str | None = None
@@ -94,7 +94,7 @@ class OrphanExecutors(KilledRuns[OrphanStory]):
 
     def remove(
         self,
-        world: Beach,
+        world: SweptTables,
         table: StoryTable,
         switch: Switch | None = None,
         *,

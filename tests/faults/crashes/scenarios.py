@@ -12,16 +12,16 @@ from delegation.keeping.model import Neighbour
 from delegation.operations.purge.context import PurgeContext
 from delegation.storage.memory import Faults, MemoryObjectStore
 from delegation.worksets.index import INDEX
-from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, rows
+from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, rows
 
-Prepare = Callable[[Bench, PurgeContext], PurgeContext]
+Prepare = Callable[[PurgedTables, PurgeContext], PurgeContext]
 
 
-def alone(_bench: Bench, ctx: PurgeContext) -> PurgeContext:
+def alone(_bench: PurgedTables, ctx: PurgeContext) -> PurgeContext:
     return ctx
 
 
-def with_a_commit(bench: Bench, ctx: PurgeContext) -> PurgeContext:
+def with_a_commit(bench: PurgedTables, ctx: PurgeContext) -> PurgeContext:
     """Append after the data files are deleted, so that the plan is extended."""
 
     def commit() -> None:
@@ -35,7 +35,7 @@ def with_a_commit(bench: Bench, ctx: PurgeContext) -> PurgeContext:
     return ctx
 
 
-def beside_a_nested_table(bench: Bench, ctx: PurgeContext) -> PurgeContext:
+def beside_a_nested_table(bench: PurgedTables, ctx: PurgeContext) -> PurgeContext:
     store = MemoryObjectStore()
     store.objects = bench.lake.objects
     nested = Neighbour(LakeSource(bench.lake, "nested").load(), store)
@@ -99,7 +99,7 @@ class Point:
     """One kill point on a separate bench: two attempts and what they leave."""
 
     def __init__(self, lake: Lake, scenario: str, where: str) -> None:
-        self.bench = Bench(lake=lake.copy())
+        self.bench = PurgedTables(lake=lake.copy())
         self.bench.uuid("doomed")
         self.where = where
         self._scenario = scenario

@@ -22,8 +22,8 @@ from delegation.worksets.errors import EngineFailed
 from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, Call, RemoteResources, StoreServer, Switch
 from tests.faults.shared.running import Running
+from tests.kit.lakes.lake import Lake
 from tests.spark_sessions import spark_session
-from tests.unit.operations.purge.lake import Lake
 
 
 class Loss(Enum):

@@ -7,7 +7,7 @@ from tests.faults.crashes import spark_matrix
 from tests.faults.crashes.matrix import play
 from tests.faults.crashes.scenarios import SCENARIOS, Totals, world
 from tests.faults.crashes.spark_matrix import Loss
-from tests.unit.operations.purge.lake import Lake
+from tests.kit.lakes.lake import Lake
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import parse
 from delegation.storage.memory import Killed
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, Call, StoreServer, Switch
-from tests.unit.operations.purge.lake import Bench, busy_table, identifier
+from tests.kit.lakes.lake import PurgedTables, busy_table, identifier
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreServer]:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "doomed")
     return bench
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_an_executor_is_killed_once_at_one_call(server: StoreServer, bench: Bench, *, after: bool) -> None:
+def test_an_executor_is_killed_once_at_one_call(server: StoreServer, bench: PurgedTables, *, after: bool) -> None:
     one, other = sorted(key for _, key in bench.lake.objects)[:2]
     switch = Switch(Call(EXECUTOR, "delete", f"lake {other}", 1), after=after)
     store = server.resources(bench.context("doomed", faults=switch)).store(identifier("doomed"))
@@ -42,7 +42,7 @@ def test_an_executor_is_killed_once_at_one_call(server: StoreServer, bench: Benc
     assert [call.nth for call in switch.made] == [1, 1, 2]
 
 
-def test_calls_of_a_killed_driver_fail_and_calls_of_executors_do_not(server: StoreServer, bench: Bench) -> None:
+def test_calls_of_a_killed_driver_fail_and_calls_of_executors_do_not(server: StoreServer, bench: PurgedTables) -> None:
     switch = Switch(Call(DRIVER, "plan put", "", 1))
     ctx = bench.context("doomed", faults=switch)
     plans = server.resources(ctx).plans()
@@ -54,7 +54,7 @@ def test_calls_of_a_killed_driver_fail_and_calls_of_executors_do_not(server: Sto
     assert plans.get("a") == b"1"
 
 
-def test_an_error_of_a_store_is_raised_in_the_executor(server: StoreServer, bench: Bench) -> None:
+def test_an_error_of_a_store_is_raised_in_the_executor(server: StoreServer, bench: PurgedTables) -> None:
     store = server.resources(bench.context("doomed")).store(identifier("doomed"))
     with pytest.raises(ObjectNotFound):
         store.read(parse("s3://lake/none"), limit=1)
@@ -63,10 +63,10 @@ def test_an_error_of_a_store_is_raised_in_the_executor(server: StoreServer, benc
     assert store.versioned("lake") is False
 
 
-def test_executors_with_a_former_plan_store_are_killed(server: StoreServer, bench: Bench) -> None:
+def test_executors_with_a_former_plan_store_are_killed(server: StoreServer, bench: PurgedTables) -> None:
     former = server.resources(bench.context("doomed")).plans()
     server.resources(bench.context("doomed")).plans().put("a", b"1")
     assert former.get("a") == b"1"
-    server.resources(Bench(lake=bench.lake).context("doomed"))
+    server.resources(PurgedTables(lake=bench.lake).context("doomed"))
     with pytest.raises(SystemExit):
         former.get("a")

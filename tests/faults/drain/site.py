@@ -24,7 +24,7 @@ from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.faults.drain.work import KIND, KINDS, Jobs, Sized, traits_of
 from tests.faults.simulator.state_machine import STATES, act, backoff, matches, pause
-from tests.unit.tasks.builders import MINUTE, SECOND, Clock
+from tests.kit.tasks.builders import MINUTE, SECOND, Clock
 
 STEP = timedelta(milliseconds=150)
 DELIVERY = timedelta(milliseconds=300)

@@ -12,8 +12,8 @@ from delegation.operations.expiry.planning.reach import metadata_of
 from delegation.operations.expiry.retention import Retention
 from delegation.storage.memory import Faults, Killed
 from tests.faults.expiry.tale import ASKED, FOREVER, Tale
-from tests.unit.operations.expiry.tables import MINUTE, StoryTable
-from tests.unit.operations.expiry.world import EVERYTHING, World
+from tests.kit.stories.expiries import EVERYTHING, ExpiringTables
+from tests.kit.stories.tables import MINUTE, StoryTable
 
 Event = Callable[[Tale], None]
 _HOURS: Final = 2 * 60 * MINUTE
@@ -219,7 +219,7 @@ def drop_and_restore(tale: Tale) -> None:
 def _other_expiry(tale: Tale, retention: Retention, faults: Faults | None = None) -> None:
     if not tale.is_there():
         return
-    before, other = tale.lake.uris(), World(lake=tale.lake)
+    before, other = tale.lake.uris(), ExpiringTables(lake=tale.lake)
     ctx = other.context(tale.table, retention, task_id="second", faults=faults)
     with suppress(DelegationError, Killed):
         expire_snapshots(keeping(ctx, check=lambda table: check_table(metadata_of(table), table_uuid=tale.uuid)))

@@ -31,8 +31,8 @@ from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import planned_paths
-from tests.unit.operations.expiry.tables import MINUTE, StandInCatalog, StoryTable, Warehouse
-from tests.unit.operations.expiry.world import World
+from tests.kit.stories.expiries import ExpiringTables
+from tests.kit.stories.tables import MINUTE, StandInCatalog, StoryTable, Warehouse
 
 Look = Literal["load", "neighbours", "policy", "renewal"]
 Answer = Literal["at once", "lost", "late"]
@@ -138,7 +138,7 @@ class Tale:
     """A table with old snapshots, an old tag and statistics; `tight` keeps two former metadata files alone."""
 
     tight: bool = False
-    world: World = field(default_factory=World)
+    world: ExpiringTables = field(default_factory=ExpiringTables)
     promises: list[Promise] = field(default_factory=list)
     tags: dict[str, int] = field(default_factory=dict)
     attempts: list[Calls] = field(default_factory=list)

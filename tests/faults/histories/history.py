@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from delegation.tasks.life.model import Status
 from tests.faults.histories.lakehouse import NAMESPACES, Lakehouse
 from tests.faults.histories.replayable import replayable
-from tests.unit.operations.purge.lake import rows
+from tests.kit.lakes.lake import rows
 
 NAMES = tuple("abcdef")
 STEPS = 14

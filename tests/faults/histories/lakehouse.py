@@ -22,9 +22,9 @@ from delegation.tasks.life.model import Task
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import load_index
-from tests.unit.edge.world import REALM
-from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import Lake
+from tests.kit.lakes.lake import Lake
+from tests.kit.worlds.indexed import IndexedWorld
+from tests.kit.worlds.service import REALM
 
 NAMESPACES = ("ns", "other")
 _WAITED = timedelta(hours=3)

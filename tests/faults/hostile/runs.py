@@ -24,7 +24,7 @@ from delegation.worksets.engines.resources import no_checkpoint
 from tests.faults.hostile.server import HostileStore, Way
 from tests.faults.hostile.ways import ENDLESS, MET, READS
 from tests.faults.hostile.world import LARGE, world
-from tests.unit.operations.purge.lake import Bench, Lake
+from tests.kit.lakes.lake import Lake, PurgedTables
 
 AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 SMALL_SIZE, LARGE_SIZE, RESUMED = "small", "large", "resumed"
@@ -104,7 +104,7 @@ class Run:
     def __init__(self, worlds: Worlds, size: str, purge: Purge) -> None:
         self._lake, self._own = worlds.copy(size)
         self._others = set(self._lake.uris()) - self._own
-        self._bench = Bench(lake=self._lake)
+        self._bench = PurgedTables(lake=self._lake)
         self._bench.uuid("doomed")
         self._size = size
         self._purge = purge

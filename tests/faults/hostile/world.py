@@ -2,7 +2,7 @@
 
 from tests.faults.hostile.server import BUCKET
 from tests.faults.shared.growth import grow
-from tests.unit.operations.purge.lake import Lake, busy_table
+from tests.kit.lakes.lake import Lake, busy_table
 
 TABLE = "s3://lake/wh/doomed/"
 STRANGERS = ("wh/doomed", "wh/doomed2/data/x", "wh/doomed/data/of-no-snapshot", "lake/wh/doomed", "x0", "x1")

@@ -22,10 +22,10 @@ from delegation.operations.purge.settings import PurgeSettings
 from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanHead
-from tests.unit.operations.expiry.tables import DELETES, StandInCatalog, StoryTable, identifier
-from tests.unit.operations.expiry.world import World
-from tests.unit.operations.orphans.world import AT_ONCE, Beach
-from tests.unit.operations.purge.lake import FAST, MortalAttempt
+from tests.kit.lakes.lake import FAST, MortalAttempt
+from tests.kit.stories.expiries import ExpiringTables
+from tests.kit.stories.orphans import AT_ONCE, SweptTables
+from tests.kit.stories.tables import DELETES, StandInCatalog, StoryTable, identifier
 
 STEPS = 14
 _ATTEMPTS = 8
@@ -50,7 +50,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
-        self.world = Beach()
+        self.world = SweptTables()
         self.tables = [self.world.table("t"), self.world.table("u")]
         self.written: list[str] = []
         self.made = 0
@@ -144,7 +144,7 @@ class History:
     def expire(self) -> None:
         """Have the service expire snapshots of the first table; it may die at any call, and is finished later."""
         table, name, head = self.tables[0], self._name("expiry"), PlanHead()
-        world = World(lake=self.world.lake, plans=self.world.plans, head=head)
+        world = ExpiringTables(lake=self.world.lake, plans=self.world.plans, head=head)
         keep = Retention(older_than_ms=2**62, retain_last=self.choose.randint(1, 3))
 
         def run(faults: Faults) -> None:

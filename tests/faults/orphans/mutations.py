@@ -8,7 +8,7 @@ from unittest.mock import patch
 from delegation.operations.orphans.planning.keep import KeepSet
 from delegation.storage.listing.model import ListedObject, UnchangedResult
 from delegation.storage.memory import MemoryObjectStore
-from tests.unit.operations.orphans.world import Passes
+from tests.kit.stories.orphans import Passes
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from delegation.worksets.chunks import Chunk, Phase
 from delegation.worksets.marks import Absent, Marks, record_adopted_plan
 from tests.contract.mutations import world as mutating
 from tests.golden.beside.tasks import LivedTable
-from tests.unit.tasks.builders import MINUTE, NOW
+from tests.kit.tasks.builders import MINUTE, NOW
 
 MOVED = MovedTable(table_uuid="uuid-2", metadata_location="s3://b/t/m.json", location="s3://b/t", format_version=2)
 GRACE = timedelta(days=7)

@@ -34,7 +34,7 @@ from delegation.wiring.types import TYPES
 from tests.contract.task_tables import task_store
 from tests.golden.moments import Aws
 from tests.golden.stories import Count
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, Clock
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, Clock
 
 OPS = Caller(client_id="ops", subject="CN=ops")
 REALM = PauseScope(realm="POLARIS")

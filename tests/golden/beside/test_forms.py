@@ -39,7 +39,7 @@ from tests.golden.beside.stores import CHUNKS, METADATA, Kernel, table
 from tests.golden.beside.tasks import AUDIT, NOTIFIED, ONE_AT_ONCE, REALM, LivedTable, task_id
 from tests.golden.record import BESIDE_FOLDER, STALE, former_release, without_texts
 from tests.kit.errors import coded
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW
 
 FORMER = former_release() / BESIDE_FOLDER.name
 

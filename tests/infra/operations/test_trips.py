@@ -17,25 +17,23 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Caller, Dispatches, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies
+from delegation.tasks.life.policy import STORE_MAINTENANCE
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.model import EVERYTHING
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.maintenance import TaskMaintenance
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import deployment
 from delegation.wiring.maintenance import store_maintenance
 from delegation.wiring.tasks import ending_lines
 from tests.infra.operations.watched import WatchedTemplate
+from tests.kit.tasks.builders import HOUR, Clock, acquired, submitted
+from tests.kit.tasks.services import task_service
 from tests.unit.edge.trust.pki import SUBJECT
 from tests.unit.handlers import test_handlers as handlers
 from tests.unit.handlers.test_handlers import Deployed, EmrWithoutRuns
-from tests.unit.tasks.builders import HOUR, Clock, acquired, submitted
 
 deployed = handlers.deployed
 Printed = pytest.CaptureFixture[str]
@@ -49,13 +47,7 @@ class CountedTasks:
         self.clock = Clock()
         self.store = MemoryTaskStore()
         lines = MetricLines.of_environment()
-        self.tasks = TaskService(
-            self.store,
-            Policies.from_properties({}),
-            NoDispatchQueue(),
-            clock=self.clock,
-            hooks=TaskHooks(ended=ending_lines(), counted=AttemptCounts(lines)),
-        )
+        self.tasks = task_service(self.store, clock=self.clock, ended=ending_lines(), counted=AttemptCounts(lines))
 
 
 def test_throttled_attempts_raise_their_alarm(watched: WatchedTemplate, capsys: Printed) -> None:

@@ -46,10 +46,10 @@ from delegation.wiring.worker import worker
 from infra.environment.resources import environment
 from tests.contract.test_tombstone_store import HIDDEN, TABLE, create_tombstone_table
 from tests.infra.operations.watched import WatchedTemplate
+from tests.kit.tasks.builders import HOUR, submitted
 from tests.unit.edge.test_who_asked import undeletable
 from tests.unit.handlers import test_handlers as handlers
 from tests.unit.handlers.test_handlers import REGION, Deployed, invoke
-from tests.unit.tasks.builders import HOUR, submitted
 from tests.unit.upkeep.execution.catalogs import WEEK, UpkeepWorld
 
 deployed = handlers.deployed

@@ -24,7 +24,7 @@ from tests.integration.local.catalog_world import (
     rows,
     running,
 )
-from tests.unit.edge.world import REALM, World
+from tests.kit.worlds.service import REALM, World
 
 CONTINUED = timedelta(hours=2)
 

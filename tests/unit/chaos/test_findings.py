@@ -7,17 +7,14 @@ import pytest
 
 from delegation.tasks.life import transitions
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.policy import Policies
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
 from tests.chaos.findings import Call, Finding, Found, Observed, ObservedTable, examine
 from tests.chaos.load import Make, TableOfLoad, Way
 from tests.chaos.plants import PLANTS
 from tests.chaos.totals import totals
 from tests.chaos.verdict import CAUGHT_BY, verdict
 from tests.faults.shared.histories import rows_of
-from tests.unit.tasks.builders import MINUTE, Clock
+from tests.kit.tasks.builders import MINUTE, Clock
+from tests.kit.tasks.services import task_service
 
 FILES = frozenset({"s3://warehouse/lake/a/1", "s3://warehouse/lake/a/2", "s3://warehouse/lake/a/3"})
 CLONES = frozenset({"s3://warehouse/lake/a/1"})
@@ -29,7 +26,7 @@ class Service:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.tasks = TaskService(MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=self.clock)
+        self.tasks = task_service(clock=self.clock)
 
     def begun(self, name: str) -> str:
         task_id = name

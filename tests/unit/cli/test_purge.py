@@ -14,7 +14,7 @@ from delegation.storage.base import BatchResult, KeyFailure
 from delegation.storage.locations import parse
 from delegation.storage.s3 import S3ObjectStore
 from tests.aws import mock_aws
-from tests.unit.operations.purge.lake import Lake, busy_table, rows
+from tests.kit.lakes.lake import Lake, busy_table, rows
 
 FIELDS = {
     "status",

@@ -17,7 +17,7 @@ from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectS
 from delegation.storage.file_system import FileObjectStore, FilePlanStore
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, parse
 from delegation.storage.s3 import S3ObjectStore
-from tests.unit.operations.purge.lake import SCHEMA, SPEC, rows
+from tests.kit.lakes.lake import SCHEMA, SPEC, rows
 
 
 class Disk:

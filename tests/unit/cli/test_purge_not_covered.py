@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from delegation.cli.main import build
 from tests.aws import mock_aws
-from tests.unit.operations.purge.lake import Lake, rows
+from tests.kit.lakes.lake import Lake, rows
 from tests.unit.operations.purge.planning.test_taken_over import Purges
 
 

@@ -22,17 +22,15 @@ from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wire.responses import render_json
+from tests.kit.lakes.lake import Lake, identifier
+from tests.kit.tasks.services import task_service
+from tests.kit.worlds.service import REALM, World
 from tests.unit.client.service import BASE, ROOT, SUPPORTED, Tokens
-from tests.unit.edge.world import REALM, World
-from tests.unit.operations.purge.lake import Lake, identifier
 
 ORDERS = identifier("orders")
 STEP = timedelta(minutes=5)
@@ -89,8 +87,7 @@ class CallerProcesses:
         self.keys: list[str | None] = []
         self.answers: list[httpx.Response | Exception] = []
         mortal: Any = MortalStore(self, store)
-        policies = Policies.from_properties({})
-        self.service = TaskService(mortal, policies, NoDispatchQueue(), clock=self.world.clock)
+        self.service = task_service(mortal, {}, clock=self.world.clock)
         self.tasks = Tasks(self.service)
         http = httpx.Client(transport=httpx.MockTransport(self._handle))
         client = DelegationClient(BASE, Tokens(), http=http, clock=self.world.clock, sleep=self.world.sleep)

@@ -16,9 +16,9 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.task_tables import moto, task_store
+from tests.kit.lakes.lake import Lake, busy_table
 from tests.unit.client.purges import ORDERS, CallerProcesses
 from tests.unit.client.service import refusal
-from tests.unit.operations.purge.lake import Lake, busy_table
 
 LOCATION = "s3://lake/wh/orders/"
 

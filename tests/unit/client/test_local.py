@@ -15,7 +15,7 @@ from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.submission.options import InvalidOption
-from tests.unit.operations.purge.lake import Lake, LakeSource, busy_table, identifier
+from tests.kit.lakes.lake import Lake, LakeSource, busy_table, identifier
 
 
 @dataclass

@@ -3,14 +3,12 @@
 import pytest
 
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from tests.drill.findings import examine
 from tests.drill.observed import END, PIECE, START, STEP, Done, Line, Piece
-from tests.unit.tasks.builders import HOUR, MINUTE, Clock
+from tests.kit.tasks.builders import HOUR, MINUTE, Clock
+from tests.kit.tasks.services import task_service
 
 
 class LoggedTask:
@@ -19,8 +17,7 @@ class LoggedTask:
     def __init__(self) -> None:
         self.clock = Clock()
         self.store = MemoryTaskStore()
-        policies = Policies.from_properties({"delegation.retry.default.max-attempts": "9"})
-        self.tasks = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.tasks = task_service(self.store, {"delegation.retry.default.max-attempts": "9"}, clock=self.clock)
         self.submitted = Tasks(self.tasks).submit(PIECE, Piece(name="a"))
         self.task_id = self.submitted.task_id
         self.lines = [self.line(1, START), self.line(1, STEP), self.line(2, START), self.line(2, END)]

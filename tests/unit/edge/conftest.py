@@ -23,8 +23,8 @@ from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.stores.base import Create, Received, ReceivedPage, Unreadable
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wiring.types import TYPES
+from tests.kit.tasks.builders import resubmitted
 from tests.unit.edge.gateway import Context, request
-from tests.unit.tasks.builders import resubmitted
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 TASK_ID = "0d4c6d3e-8f2a-5c67-9f0e-3f5f0e1d2c3b"

@@ -15,8 +15,8 @@ from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.options import options_of
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
-from tests.unit.edge.world import REALM, World
-from tests.unit.operations.purge.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.service import REALM, World
 
 DRY = {"dry-run": "true"}
 

@@ -18,8 +18,8 @@ from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectS
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Revise
 from tests.kit.errors import coded
-from tests.unit.edge.world import LIFETIME, REALM, World
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import LIFETIME, REALM, World
 
 Answer = SubmissionAnswer | Problem
 

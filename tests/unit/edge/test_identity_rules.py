@@ -11,7 +11,7 @@ from delegation.idempotency.canonical import NotCanonicalizable, payload_hash
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.record import Record
 from delegation.idempotency.store import RecordWrite
-from tests.unit.edge.world import World
+from tests.kit.worlds.service import World
 
 BIG = 2**60
 

@@ -26,10 +26,10 @@ from delegation.edge.api.routes import Dependencies
 from delegation.handlers import api as lambda_handler
 from delegation.metrics import MetricLines
 from delegation.wiring.types import TYPES
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import LIFETIME, REALM, World
 from tests.paths import ROOT
 from tests.unit.edge.gateway import Context, request
-from tests.unit.edge.world import LIFETIME, REALM, World
-from tests.unit.operations.purge.lake import busy_table
 
 CODE = f"{ROOT / 'functions' / 'delegation'}/"
 STORES = ("idempotency/memory.py", "tasks/stores/")

@@ -19,8 +19,8 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.submission.options import InvalidOption
 from tests.kit.errors import coded
-from tests.unit.edge.world import LIFETIME, REALM, World
-from tests.unit.operations.purge.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.service import LIFETIME, REALM, World
 from tests.unit.operations.purge.sizes import state
 
 STATUSES = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]

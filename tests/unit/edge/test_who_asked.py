@@ -13,12 +13,12 @@ from delegation.orchestration.step_input import Step
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.wiring.tasks import count_partly_deleted
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 from tests.services import change_service
 from tests.unit.edge.conftest import Api
 from tests.unit.edge.gateway import request
 from tests.unit.edge.requests import loaded
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
 
 POLARIS = {"client_id": "polaris", "subject": "alice"}
 OTHER = {"client_id": "other", "subject": "bob"}

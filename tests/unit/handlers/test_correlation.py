@@ -13,9 +13,9 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
 from delegation.wiring import purge as wired_purge
 from delegation.wiring import tasks as wired_tasks
+from tests.kit.tasks.builders import submitted
 from tests.unit.handlers import test_handlers as handlers
 from tests.unit.handlers.test_handlers import TASK_ID, Deployed
-from tests.unit.tasks.builders import submitted
 
 deployed = handlers.deployed
 JOINED = "polaris-request-4711"

@@ -34,10 +34,10 @@ from infra.environment.resources import Resources, environment
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.kit.errors import coded
+from tests.kit.lakes.lake import busy_table, identifier
+from tests.kit.tasks.builders import HOUR, submitted
+from tests.kit.worlds.service import World
 from tests.paths import ROOT
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table, identifier
-from tests.unit.tasks.builders import HOUR, submitted
 
 EVENTS = ROOT / "events"
 TASK_ID = "1a13505e-1ed2-51cb-aa79-d8eedccbc526"

@@ -26,9 +26,9 @@ from infra.environment.functions import FUNCTIONS
 from infra.environment.resources import Resources, environment
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
+from tests.kit.tasks.builders import HOUR, submitted
 from tests.paths import ROOT
 from tests.unit.notifications.receiver import Receiver, receiving
-from tests.unit.tasks.builders import HOUR, submitted
 
 REGION = "us-east-1"
 KEY = "a key of the receiver, 32 bytes at least"

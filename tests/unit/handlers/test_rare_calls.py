@@ -15,9 +15,9 @@ from delegation.orchestration.step_input import execution_name
 from delegation.orchestration.steps import MAX_TURNS, SPARK
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring import clients
+from tests.kit.tasks.builders import HOUR
 from tests.unit.handlers import test_handlers as handlers
 from tests.unit.handlers.test_handlers import TASK_ID, Deployed, held, invoke, tasks_of
-from tests.unit.tasks.builders import HOUR
 
 deployed = handlers.deployed
 """The fixture: the service's resources in moto."""

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import fastavro
 
 from delegation.iceberg.avro import manifests
+from delegation.iceberg.avro.container import MAX_BLOCK_BYTES
+from delegation.iceberg.avro.decoder import Wanted
 
 CODECS = ["null", "deflate", "snappy", "zstandard"]
 SYNC = b"0123456789abcdef"
@@ -28,15 +30,13 @@ class ManifestEntry(NamedTuple):
 
 ENTRY_FIELDS = (
     *manifests._PATH_FIELDS,
-    manifests.Wanted((manifests._DATA_FILE, (144, ("content_offset",))), least=0),
-    manifests.Wanted((manifests._DATA_FILE, (145, ("content_size_in_bytes",))), least=0),
-    manifests.Wanted((manifests._DATA_FILE, (143, ("referenced_data_file",))), text=True),
+    Wanted((manifests._DATA_FILE, (144, ("content_offset",))), least=0),
+    Wanted((manifests._DATA_FILE, (145, ("content_size_in_bytes",))), least=0),
+    Wanted((manifests._DATA_FILE, (143, ("referenced_data_file",))), text=True),
 )
 
 
-def read_manifest(
-    data: bytes, path: str, *, max_block_bytes: int = manifests.MAX_BLOCK_BYTES
-) -> Iterator[ManifestEntry]:
+def read_manifest(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[ManifestEntry]:
     """Decode all entries of a manifest, in file order; raise CorruptManifestError while iterating."""
     for rows in manifests._read(data, path, ENTRY_FIELDS, max_block_bytes):
         yield from map(ManifestEntry._make, rows)

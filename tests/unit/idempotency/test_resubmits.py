@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.idempotency.record import ResubmitPolicy
-from tests.unit.tasks.builders import NOW
+from tests.kit.tasks.builders import NOW
 
 seconds = st.integers(1, 3600).map(lambda count: timedelta(seconds=count))
 

@@ -14,7 +14,7 @@ from delegation.operations.expiry.context import ExpiryOptions, ExpirySettings
 from delegation.storage.locations import Roots
 from delegation.storage.memory import MemoryObjectStore
 from delegation.worksets.attempt import MemoryAttempt
-from tests.unit.operations.purge.lake import Lake, LakeSource, identifier, rows
+from tests.kit.lakes.lake import Lake, LakeSource, identifier, rows
 
 ROOTS = Roots(["s3://lake/wh/t"])
 

@@ -14,8 +14,8 @@ from delegation.tasks.life.notifications.policy import NotificationPolicy, callb
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from infra.environment.functions import DISPATCH_MAX_CONCURRENCY, NOTIFICATION_BATCH_SIZE
+from tests.kit.tasks.builders import in_status
 from tests.unit.notifications.virtual_time import VirtualTime
-from tests.unit.tasks.builders import in_status
 
 Behaves = Callable[[float], tuple[float, int]]
 """Returns what a delivery at a time takes, and its status; 0 is no answer."""

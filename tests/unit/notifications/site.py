@@ -20,11 +20,10 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
+from tests.kit.tasks.builders import HOUR, MINUTE, Clock, submitted
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
 from tests.unit.notifications.receiver import Receiver
-from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted
-from tests.unit.tasks.racing import Queue
 
 KEY = "a key of the receiver, 32 bytes at least"
 FAR = timedelta(days=1000)
@@ -61,12 +60,12 @@ class NotifyingProcesses:
         self.messages: list[str] = []
         self.queue_is_down = False
         self.bus = Bus(self)
-        self.tasks = TaskService(
+        self.tasks = task_service(
             self.store,
             Policies(RetryPolicy(), {}, notifications=self.policy),
             Queue(),
             clock=self.clock,
-            hooks=TaskHooks(announce=lambda owed: announce(self, owed)),
+            announce=lambda owed: announce(self, owed),
         )
         self.secret = json.dumps({"catalog": [KEY]})
         self.https: Post = HttpsPost(

@@ -14,9 +14,9 @@ from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.notifications.receivers import after_failure
 from delegation.tasks.stores.base import Create
 from delegation.wiring.notifications.worker import deliver_once
+from tests.kit.tasks.builders import HOUR, MINUTE, submitted
 from tests.unit.notifications.receiver import DRIP, GARBAGE, HANG_UP, REDIRECT, SLOW
 from tests.unit.notifications.site import KEY, NotifyingProcesses
-from tests.unit.tasks.builders import HOUR, MINUTE, submitted
 
 OWED, DEAD = NotificationState.OWED, NotificationState.DEAD
 

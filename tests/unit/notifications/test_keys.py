@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from delegation.notifications.errors import CallbackKeysUnavailable
 from delegation.notifications.keys import SigningKeys, reader
-from tests.unit.tasks.builders import Clock
+from tests.kit.tasks.builders import Clock
 
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:callbacks-AbCdEf"
 PARAMETER = "arn:aws:ssm:eu-central-1:123456789012:parameter/delegation/callbacks"

@@ -11,7 +11,7 @@ from delegation.client.callbacks import CallbackRefused, CallbackVerifier
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.owed import owed_by
 from delegation.wire.signatures import parsed, signature
-from tests.unit.tasks.builders import NOW, Clock, in_status
+from tests.kit.tasks.builders import NOW, Clock, in_status
 
 OLD, NEW, OTHER = ("old-" * 8, "new-" * 8, "other-" * 6)
 (OWED,) = owed_by([in_status(Status.SUCCESS, notify=("callback:catalog",))])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import count
 
-from tests.unit.tasks.builders import NOW
+from tests.kit.tasks.builders import NOW
 
 
 class Stopped(BaseException):

@@ -24,10 +24,9 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.dispatch_queue import ANY_TASK
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock
-from tests.unit.tasks.racing import Queue
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
 
 KIND = "TABLE_PURGE"
 KINDS = frozenset({KIND})
@@ -69,7 +68,7 @@ class NotedAdmission:
         self.store = store or MemoryTaskStore()
         self.queue = Queue()
         self.policies = Policies(RetryPolicy(max_attempts=3), {}, limits=limits)
-        self.tasks = TaskService(self.store, self.policies, self.queue, clock=self.clock, hooks=TaskHooks(types=TYPES))
+        self.tasks = task_service(self.store, self.policies, self.queue, clock=self.clock, types=TYPES)
         self.started: list[tuple[str, int]] = []
         self.admission = self.admitting(limits)
         self.count = 0

@@ -15,9 +15,9 @@ from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.stores.base import Revise
 from delegation.tasks.work.behaviors import Behaviors
 from infra.environment.functions import FUNCTIONS
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.driven import KINDS, Driven, FixedEngine
 from tests.services import change_service
-from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
 REFUSED = "Lambda.TooManyRequestsException"
 DIED = "Runtime.ExitError"

@@ -3,8 +3,8 @@
 import pytest
 
 from delegation.orchestration.steps import MAX_TURNS
-from tests.unit.orchestration.driven import Driven
-from tests.unit.tasks.builders import MINUTE
+from tests.kit.tasks.builders import MINUTE
+from tests.kit.tasks.driven import Driven
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def handed_over() -> Driven:
     service.leases.hand_to_next_execution(driven.task_id, 1, former.execution, lambda n: f"{driven.task_id}-{n}")
     assert driven.task.lease.owner == f"{driven.task_id}-2"
     driven.clock.advance(30 * MINUTE)
-    driven.sent.clear()
+    driven.queue.sent.clear()
     return driven
 
 
@@ -25,7 +25,7 @@ def test_a_heartbeat_of_the_former_owner_stops_and_does_not_renew(handed_over: D
     standing = handed_over.task
     assert handed_over.beat()["next"] == "stop"
     assert handed_over.task == standing
-    assert handed_over.sent == []
+    assert handed_over.queue.sent == []
 
 
 def test_a_second_hand_over_by_the_former_owner_only_sends_again(handed_over: Driven) -> None:
@@ -35,7 +35,7 @@ def test_a_second_hand_over_by_the_former_owner_only_sends_again(handed_over: Dr
         handed_over.task_id, 1, name, lambda n: f"{handed_over.task_id}-{n}"
     )
     assert handed_over.task == standing
-    assert handed_over.sent == [(handed_over.task_id, 2)]
+    assert handed_over.queue.sent == [(handed_over.task_id, 2)]
     assert handed_over.step.turn < MAX_TURNS
 
 

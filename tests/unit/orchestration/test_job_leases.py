@@ -7,9 +7,9 @@ import pytest
 from delegation.orchestration.job_runs import JobRefused, JobRun
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import LeasePolicy
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.driven import Driven
 from tests.services import change_service
-from tests.unit.orchestration.driven import Driven
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
 
 
 @pytest.fixture

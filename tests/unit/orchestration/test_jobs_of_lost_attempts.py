@@ -9,28 +9,23 @@ import pytest
 
 from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun, JobServiceUnavailable
 from delegation.orchestration.step_input import Step
-from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
-from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.claim import lease_next_available_task
-from delegation.tasks.work.parts.hooks import INLINE, SPARK, JobsLeftToSweeper, NoExternalJobs, TaskHooks
-from delegation.tasks.work.service import TaskService
-from delegation.wiring.types import default_properties
+from delegation.tasks.work.parts.hooks import INLINE, SPARK, JobsLeftToSweeper, NoExternalJobs
+from tests.kit.clocks import Clock
+from tests.kit.tasks.builders import HOUR, MINUTE, submitted
+from tests.kit.tasks.driven import Driven, RecordedJobs
 from tests.services import change_service
-from tests.unit.orchestration.driven import Jobs
-from tests.unit.tasks.builders import HOUR, MINUTE, Clock, submitted
-from tests.unit.tasks.racing import Queue
 
 KIND = "TABLE_PURGE"
 
 
 @dataclass
-class WatchedJobs(Jobs):
+class WatchedJobs(RecordedJobs):
     """Calls `at_cancel` at each cancellation; every call raises `error` if it is set."""
 
     at_cancel: Callable[[], object] = lambda: None
@@ -50,30 +45,17 @@ class WatchedJobs(Jobs):
         super().cancel(run_id)
 
 
-class LostJob:
+class LostJob(Driven):
     """One task with an attempt that runs as a job, a sweeper and a worker."""
 
-    def __init__(self, **fields: Any) -> None:
-        self.clock = Clock()
-        self.store = MemoryTaskStore()
-        self.jobs = WatchedJobs()
-        self.tasks = TaskService(
-            self.store,
-            Policies.from_properties(default_properties()),
-            Queue(),
-            clock=self.clock,
-            hooks=TaskHooks(
-                external_jobs=ExternalJobRuns(self.jobs, rest_seconds=30, now=lambda: self.clock().timestamp())
-            ),
-        )
-        self.steps = Steps(self.tasks, frozenset({KIND}), jobs=self.jobs)
-        self.task_id = self.store.apply(Create(submitted(dispatches=Dispatches(count=1), **fields))).task_id
-        self.job = f"{self.task_id}-1"
-        self.step = Step.of(self.steps.acquire(Step(self.task_id, 1), self.clock() + MINUTE))
+    jobs: WatchedJobs
 
-    @property
-    def task(self) -> Task:
-        return self.tasks.reads.get(self.task_id)
+    def __init__(self, **fields: Any) -> None:
+        jobs, clock = WatchedJobs(), Clock()
+        runs = ExternalJobRuns(jobs, rest_seconds=30, now=lambda: clock().timestamp())
+        super().__init__(jobs, runs, clock, **fields)
+        self.job = f"{self.task_id}-1"
+        self.acquire()
 
     def hangs(self) -> None:
         self.steps.start_job(self.step)

@@ -8,21 +8,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from delegation.orchestration.dispatch import Dispatcher
-from delegation.orchestration.job_runs import ExternalJobRuns, JobRun
+from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.step_input import Step
-from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
-from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import Policies
-from delegation.tasks.stores.base import Create
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
-from delegation.wiring.types import default_properties
-from tests.unit.orchestration.driven import Jobs
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
-
-KINDS = frozenset({"TABLE_PURGE"})
+from delegation.tasks.life.model import Dispatches, Status
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.driven import KINDS, Driven
 
 
 class StepFunctions:
@@ -47,49 +38,29 @@ class StepFunctions:
         self.closed.add(name)
 
 
-class Deployment:
+class Deployment(Driven):
     """One accepted and dispatched task, a queue, a dispatcher, a sweeper, job runs, and a manual clock."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
-        self.messages: list[str] = []
-        self.store = MemoryTaskStore()
-        self.jobs = Jobs()
-        self.service = TaskService(
-            self.store,
-            Policies.from_properties(default_properties()),
-            self,
-            clock=self.clock,
-            hooks=TaskHooks(external_jobs=ExternalJobRuns(self.jobs)),
-        )
-        self.steps = Steps(self.service, KINDS, jobs=self.jobs)
+        super().__init__(dispatches=Dispatches())
         self.machine = StepFunctions()
         self.dispatcher = Dispatcher(self.machine, "arn")
-        self.task_id = self.store.apply(Create(submitted())).task_id
-        self.service.dispatching.dispatch(self.task_id)
-
-    @property
-    def task(self) -> Task:
-        return self.service.reads.get(self.task_id)
-
-    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
-        self.messages.append(json.dumps({"task_id": task_id, "n": n}))
+        self.tasks.dispatching.dispatch(self.task_id)
 
     def deliver(self) -> list[bool]:
-        started = [self.dispatcher.start(message) for message in self.messages]
-        self.messages.clear()
-        return started
+        messages, self.queue.sent = self.queue.sent, []
+        return [self.dispatcher.start(json.dumps({"task_id": task_id, "n": n})) for task_id, n in messages]
 
     def sweep(self) -> None:
-        for swept in sweep(self.service, KINDS, deadline=self.clock() + MINUTE, clock=self.clock):
+        for swept in sweep(self.tasks, KINDS, deadline=self.clock() + MINUTE, clock=self.clock):
             assert swept.error is None
 
-    def acquire(self, n: int) -> Step:
+    def begin(self, n: int) -> Step:
         answer = self.steps.acquire(Step(self.task_id, n), self.clock() + MINUTE)
         assert answer["next"] == "prepare"
         return Step.of(answer)
 
-    def heartbeat(self, step: Step) -> str:
+    def beats(self, step: Step) -> str:
         following: str = self.steps.heartbeat(step)["next"]
         return following
 
@@ -101,22 +72,22 @@ def deployment() -> Deployment:
 
 def test_a_hung_job_is_cancelled_at_the_end_of_its_lease_and_retried(deployment: Deployment) -> None:
     """EMR continues to report RUNNING; the driver made progress once."""
-    step = deployment.acquire(1)
+    step = deployment.begin(1)
     deployment.steps.start_job(step)
     job = f"{deployment.task_id}-1"
     deployment.jobs.become(job, "RUNNING")
     deployment.clock.advance(10 * MINUTE)
-    deployment.service.leases.note(deployment.task_id, 1, progress_ts=deployment.clock())
+    deployment.tasks.leases.note(deployment.task_id, 1, progress_ts=deployment.clock())
     deployment.clock.advance(HOUR - SECOND)
-    assert deployment.heartbeat(step) == "heartbeat"
+    assert deployment.beats(step) == "heartbeat"
     deployment.clock.advance(SECOND)
-    assert deployment.heartbeat(step) == "complete"
+    assert deployment.beats(step) == "complete"
     assert (deployment.task.status, deployment.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
     assert deployment.task.unexcused_attempts == 1
     assert deployment.jobs.cancelled == [job]
 
     assert deployment.steps.complete(step)["next"] == "wait"
-    again = deployment.acquire(1)
+    again = deployment.begin(1)
     assert again.attempt == 2
     assert deployment.steps.start_job(again)["next"] == "start-again"
     assert set(deployment.jobs.cancelled) == {job}
@@ -124,35 +95,35 @@ def test_a_hung_job_is_cancelled_at_the_end_of_its_lease_and_retried(deployment:
     assert deployment.steps.start_job(again)["next"] == "heartbeat"
     assert [name for name, _ in deployment.jobs.started] == [job, f"{deployment.task_id}-2"]
     # The hung driver continues: its writes are refused, and the record is that of the next attempt.
-    assert deployment.heartbeat(step) == "complete"
+    assert deployment.beats(step) == "complete"
     assert deployment.task.job_run_id == f"{deployment.task_id}-2"
 
 
 def test_a_job_that_never_shows_progress_is_lost_too(deployment: Deployment) -> None:
-    step = deployment.acquire(1)
+    step = deployment.begin(1)
     deployment.steps.start_job(step)
     deployment.jobs.runs[f"{deployment.task_id}-1"] = JobRun("r", f"{deployment.task_id}-1", "RUNNING")
     deployment.clock.advance(HOUR)
-    assert deployment.heartbeat(step) == "complete"
+    assert deployment.beats(step) == "complete"
     assert (deployment.task.status, deployment.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
 
 
 def test_an_execution_that_ends_before_acquire_does_not_lose_its_task(deployment: Deployment) -> None:
     """Its name cannot be used again: the same message starts nothing, the sweeper dispatches with the next number."""
-    first = list(deployment.messages)
+    first = list(deployment.queue.sent)
     assert deployment.deliver() == [True]
     deployment.machine.end(f"{deployment.task_id}-1")
-    deployment.messages = first
+    deployment.queue.sent = first
     assert deployment.deliver() == [False]
     assert deployment.task.status is Status.SUBMITTED
 
     deployment.sweep()
-    assert deployment.messages == []  # not due yet
+    assert deployment.queue.sent == []  # not due yet
     deployment.clock.now = deployment.task.due_at or deployment.clock.now
     deployment.sweep()
     assert deployment.deliver() == [True]
     assert list(deployment.machine.running) == [f"{deployment.task_id}-2"]
-    assert deployment.acquire(2).attempt == 1
+    assert deployment.begin(2).attempt == 1
 
 
 def test_a_slow_execution_and_its_replacement_run_one_attempt(deployment: Deployment) -> None:
@@ -161,7 +132,7 @@ def test_a_slow_execution_and_its_replacement_run_one_attempt(deployment: Deploy
     deployment.clock.now = deployment.task.due_at or deployment.clock.now
     deployment.sweep()
     deployment.deliver()
-    assert deployment.acquire(2).attempt == 1
+    assert deployment.begin(2).attempt == 1
     assert deployment.steps.acquire(Step(deployment.task_id, 1), deployment.clock() + MINUTE)["next"] == "stop"
 
 
@@ -169,10 +140,10 @@ def test_a_task_that_can_never_be_dispatched_ends_as_dispatch_failed(deployment:
     """Every execution ends before Acquire: 20 dispatches with backoff, then a terminal FAILURE."""
     pauses = []
     while not deployment.task.is_terminal:
-        for message in deployment.messages:
-            deployment.dispatcher.start(message)
-            deployment.machine.end("{task_id}-{n}".format(**json.loads(message)))
-        deployment.messages.clear()
+        names = [f"{task_id}-{n}" for task_id, n in deployment.queue.sent]
+        deployment.deliver()
+        for name in names:
+            deployment.machine.end(name)
         due = deployment.task.due_at
         assert due is not None
         pauses.append(due - deployment.clock())
@@ -184,14 +155,14 @@ def test_a_task_that_can_never_be_dispatched_ends_as_dispatch_failed(deployment:
     assert deployment.task.attempt_count == 0
     deployment.clock.advance(timedelta(days=1))
     deployment.sweep()
-    assert (deployment.messages, deployment.task.version) == ([], 2)
+    assert (deployment.queue.sent, deployment.task.version) == ([], 2)
 
 
 def test_dispatches_that_led_to_an_attempt_are_not_counted(deployment: Deployment) -> None:
     """A task whose attempts are all lost has its dispatches counted from the last attempt on."""
     for n in range(1, 5):
         deployment.deliver()
-        deployment.acquire(n)
+        deployment.begin(n)
         deployment.clock.advance(HOUR)
         deployment.sweep()
     assert deployment.task.dispatches.count == 5

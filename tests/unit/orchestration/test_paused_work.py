@@ -25,17 +25,17 @@ from delegation.tasks.pauses.store import MemoryPauseStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.claim import lease_next_available_task
-from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import ending_of
 from delegation.wiring.types import TYPES
+from tests.kit.lakes.lake import busy_table
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock
+from tests.kit.tasks.driven import KINDS, Driven, FixedEngine
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
+from tests.kit.tasks.sites import ADD, ONE, Site, Sum
+from tests.kit.worlds.service import World
 from tests.services import change_service
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
-from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock
-from tests.unit.tasks.racing import Queue
-from tests.unit.tasks.work.site import ADD, ONE, Site, Sum
 
 OPS = Caller(client_id="ops")
 ORDERS = PauseScope(table="cat.ns.orders")
@@ -321,10 +321,10 @@ def test_a_task_whose_holder_died_is_noted_as_lost_and_not_dispatched(driven: Dr
     for _ in range(3):
         driven.tasks.dispatching.reconcile(driven.task_id)
         driven.clock.advance(HOUR)
-    assert (driven.task.status, driven.task.error_code, driven.sent) == (Status.RETRY_SCHEDULED, "LOST", [])
+    assert (driven.task.status, driven.task.error_code, driven.queue.sent) == (Status.RETRY_SCHEDULED, "LOST", [])
     switch.off()
     driven.tasks.dispatching.reconcile(driven.task_id)
-    assert driven.sent == [(driven.task_id, 2)]
+    assert driven.queue.sent == [(driven.task_id, 2)]
 
 
 def test_however_long_a_pause_lasts_no_dispatch_is_counted(driven: Driven) -> None:
@@ -344,7 +344,7 @@ class AdmissionSite:
         self.clock, self.store, self.started = Clock(), MemoryTaskStore(), []
         policies = Policies(RetryPolicy(max_attempts=3), {}, limits=Caps(everything=1))
         types = TaskTypes([TaskType(name="TABLE_PURGE", traits=lambda _payload: Traits("sales"), labels=Labels)])
-        self.tasks = TaskService(self.store, policies, Queue(), clock=self.clock, hooks=TaskHooks(types=types))
+        self.tasks = task_service(self.store, policies, Queue(), clock=self.clock, types=types)
         self.switch = Switch(self.tasks, types)
         start = lambda task_id, _n: self.started.append(task_id)  # noqa: E731
         self.admission = Admission(self.tasks, self.store, KINDS, start, limits=policies.limits)

@@ -6,8 +6,8 @@ import pytest
 
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.stores.admission import Recent, Register
+from tests.kit.tasks.builders import NOW, SECOND
 from tests.unit.orchestration.test_admission import KIND, NotedAdmission
-from tests.unit.tasks.builders import NOW, SECOND
 
 LANE = Lane.of(KIND, Traits())
 

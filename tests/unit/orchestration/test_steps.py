@@ -16,8 +16,8 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.behaviors import Behaviors
 from tests.kit.errors import coded
-from tests.unit.orchestration.driven import KINDS, Driven, FixedEngine
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.driven import KINDS, Driven, FixedEngine
 
 
 @pytest.fixture
@@ -152,9 +152,9 @@ def test_a_long_run_continues_in_the_next_execution_with_the_same_attempt(driven
     driven.start()
     driven.step = replace(driven.step, turn=MAX_TURNS - 1)
     assert driven.beat()["next"] == "continue"
-    assert driven.sent == [(driven.task_id, 2)]
+    assert driven.queue.sent == [(driven.task_id, 2)]
     assert driven.beat()["next"] == "continue"  # the same message: an execution of this name runs once
-    assert driven.sent == [(driven.task_id, 2)] * 2
+    assert driven.queue.sent == [(driven.task_id, 2)] * 2
     answer = driven.acquire(n=2)
     assert (answer["next"], answer["attempt"], answer["turn"]) == ("prepare", 1, 0)
 
@@ -184,7 +184,7 @@ def test_very_many_attempts_continue_in_another_execution(attempts: int, followi
     assert driven.steps.complete(driven.step)["next"] == following
     driven.clock.advance(3 * MINUTE)
     driven.tasks.dispatching.reconcile(driven.task_id)
-    assert driven.sent == [(driven.task_id, 2)]
+    assert driven.queue.sent == [(driven.task_id, 2)]
 
 
 def test_a_stale_start_ends_although_its_jobs_cannot_be_listed(driven: Driven) -> None:
@@ -205,13 +205,13 @@ def test_a_continuation_that_could_not_be_sent_is_sent_again(driven: Driven) -> 
     driven.start()
     driven.step = replace(driven.step, turn=MAX_TURNS - 1)
     before = driven.step
-    driven.send_error = StoreUnavailable("the queue could not be reached")
+    driven.queue.trouble = StoreUnavailable("the queue could not be reached")
     with pytest.raises(StoreUnavailable):
         driven.beat()
-    driven.send_error = None
+    driven.queue.trouble = None
     driven.step = before
     assert driven.beat()["next"] == "continue"
-    assert driven.sent == [(driven.task_id, 2)]
+    assert driven.queue.sent == [(driven.task_id, 2)]
     assert driven.task.dispatches.count == 2
     assert driven.acquire(n=2)["attempt"] == 1
 
@@ -300,5 +300,5 @@ def test_an_execution_ends_with_its_run_of_a_recurring_task() -> None:
     driven.clock.advance(HOUR + MINUTE)
     assert [entry.task_id for entry in driven.store.due(driven.clock())] == [driven.task_id]
     driven.tasks.dispatching.reconcile(driven.task_id)
-    assert driven.sent == [(driven.task_id, 2)]
+    assert driven.queue.sent == [(driven.task_id, 2)]
     assert driven.acquire(n=2)["next"] == "prepare"

@@ -11,8 +11,8 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Create
-from tests.unit.edge.world import World
-from tests.unit.tasks.builders import submitted
+from tests.kit.tasks.builders import submitted
+from tests.kit.worlds.service import World
 
 HOUR = timedelta(hours=1)
 

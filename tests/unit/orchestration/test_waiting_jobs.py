@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from delegation.orchestration.step_input import execution_name
-from tests.unit.orchestration.driven import Driven
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW
+from tests.kit.tasks.driven import Driven
 
 
 @pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED"])

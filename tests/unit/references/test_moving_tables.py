@@ -10,7 +10,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.references.model import CatalogPass, PassNeeded
 from delegation.references.passes.held import MOST_UNCOUNTED
 from delegation.storage.memory import Killed
-from tests.unit.operations.purge.lake import rows
+from tests.kit.lakes.lake import rows
 from tests.unit.references.test_refresh import Scene
 
 

@@ -9,7 +9,7 @@ from delegation.references.recurring import IndexedCatalog, reference_index
 from delegation.references.refresh import Refresher
 from delegation.tasks.testing.harness import TaskHarness
 from delegation.tasks.work.behaviors import Run
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
 from tests.unit.references.test_refresh import Scene
 
 TABLES = 40

@@ -10,7 +10,7 @@ from delegation.references.refresh import Refresher
 from tests.contract.task_tables import moto
 from tests.contract.test_reference_store import reference_store
 from tests.infra.operations.runbook import FOLDER, blocks
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
 from tests.unit.references.test_refresh import MAX_AGE, Scene
 
 [EMPTYING] = [block for block in blocks(FOLDER / "references.md") if "python -c" in block]

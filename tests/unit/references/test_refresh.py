@@ -23,8 +23,8 @@ from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import Faults, MemoryObjectStore
 from tests.contract.task_tables import moto
 from tests.contract.test_reference_store import reference_store
-from tests.unit.operations.purge.lake import Lake, LakeSource, busy_table, rows
-from tests.unit.references.catalogs import LakeListing
+from tests.kit.lakes.lake import Lake, LakeSource, busy_table, rows
+from tests.kit.lakes.listing import LakeListing
 
 MAX_AGE = timedelta(minutes=15)
 

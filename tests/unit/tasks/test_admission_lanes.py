@@ -29,8 +29,8 @@ from delegation.tasks.stores.admission import (
 )
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.timestamps import isoformat
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND
 from tests.unit.orchestration.test_admission import KIND, NotedAdmission
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND
 
 
 class SlowStore(MemoryTaskStore):

@@ -19,11 +19,11 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock
-from tests.unit.tasks.racing import Queue
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
 
 KIND = "acme.work"
 
@@ -49,9 +49,14 @@ class AdmittingWorkers:
         self.working: Callable[[str], None] = lambda _task_id: None
 
     def _service(self, queue: Any, grace: timedelta) -> TaskService:
-        policies = Policies(RetryPolicy(), {}, dispatch=DispatchPolicy(grace=grace), limits=self.caps)
         types = TaskTypes([TaskType(name=KIND, traits=traits_of)])
-        return TaskService(self.store, policies, queue, clock=self.clock, hooks=TaskHooks(types=types))
+        return task_service(
+            self.store,
+            Policies(RetryPolicy(), {}, dispatch=DispatchPolicy(grace=grace), limits=self.caps),
+            queue,
+            clock=self.clock,
+            types=types,
+        )
 
     def submit(self, task_id: str, **fields: Any) -> Task:
         traits = {"tenant": "sales", "bucket": "lake", **fields}

@@ -8,7 +8,7 @@ from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.stores.base import Adopt, Child, Create
 from delegation.tasks_on_persistence.entities import STORED_CHILD, STORED_TASK
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, catalog_of_tasks, create_tasks, task_process
-from tests.unit.tasks.builders import NOW, submitted, touched
+from tests.kit.tasks.builders import NOW, submitted, touched
 
 
 def lose(backend: MemoryBackend, type_: str) -> None:

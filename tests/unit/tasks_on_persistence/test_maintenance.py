@@ -9,8 +9,8 @@ from delegation.tasks.stores.base import Advance, Create, Revise
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks_on_persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
-from tests.unit.tasks.builders import HOUR, NOW, acquired, submitted, touched
-from tests.unit.tasks.work.site import Site
+from tests.kit.tasks.builders import HOUR, NOW, acquired, submitted, touched
+from tests.kit.tasks.sites import Site
 
 POLICY = SweepPolicy(grace=3600.0)
 DAY_NS = 86_400 * 10**9

@@ -19,8 +19,8 @@ from delegation.wiring.api import api_dependencies
 from delegation.wiring.tasks import task_store
 from infra.environment.functions import FUNCTIONS
 from tests.contract.task_tables import create_record_table, create_task_table, moto
+from tests.kit.tasks.builders import acquired, failed, submitted
 from tests.unit.edge.gateway import Context, request
-from tests.unit.tasks.builders import acquired, failed, submitted
 
 Send = Callable[[dict[str, Any]], dict[str, Any]]
 

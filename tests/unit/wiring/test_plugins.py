@@ -9,15 +9,13 @@ from delegation.tasks.authoring import behavior
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.plugins import BadPlugin, Plugins, load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.deployment import deployment
 from delegation.wiring.settings import BehaviorSettings
 from delegation.wiring.types import TYPES
-from tests.unit.tasks.builders import Clock
+from tests.kit.tasks.services import task_service
 from tests.unit.wiring.example_behaviors import SHOUT
 
 EXAMPLES = "tests.unit.wiring.example_behaviors"
@@ -29,7 +27,7 @@ def work() -> None: ...
 
 @pytest.fixture
 def tasks() -> TaskService:
-    return TaskService(MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=Clock())
+    return task_service()
 
 
 def test_a_function_may_return_any_form_of_behavior(tasks):
@@ -58,7 +56,7 @@ def test_concurrency_is_a_cap_of_the_task_type_below_that_of_the_properties():
     [
         ("nowhere.at_all:behaviors", "cannot be imported"),
         (f"{EXAMPLES}:", "is neither a module nor module:function"),
-        ("tests.unit.tasks.builders", "declares no behavior"),
+        ("tests.kit.tasks.builders", "declares no behavior"),
         (f"{EXAMPLES}:missing", "has no missing"),
         (f"{EXAMPLES}:NOT_A_FUNCTION", "is not a function"),
         (f"{EXAMPLES}:purges", "the task type TABLE_PURGE already has a behavior"),

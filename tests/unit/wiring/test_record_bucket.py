@@ -7,7 +7,7 @@ from delegation.storage.base import ObjectNotFound
 from delegation.tasks.stores.results import outcome, pending, read
 from delegation.wiring.tasks import record_bucket
 from tests.aws import mock_aws
-from tests.unit.tasks.builders import acquired, submitted
+from tests.kit.tasks.builders import acquired, submitted
 
 
 def test_a_large_result_is_kept_in_the_bucket_that_the_environment_names(monkeypatch):

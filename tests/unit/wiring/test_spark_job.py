@@ -25,7 +25,7 @@ from delegation.wiring.spark.job import JobResources, job_resources
 from delegation.wiring.tasks import task_service
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
-from tests.unit.tasks.builders import submitted
+from tests.kit.tasks.builders import submitted
 
 TABLE = TableIdentifier("cat", ("ns",), "t")
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

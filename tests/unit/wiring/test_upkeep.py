@@ -9,15 +9,12 @@ import pytest
 
 from delegation.references.kinds import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
 from delegation.references.recurring import reference_index
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
 from delegation.wiring import upkeep
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.upkeep import begin_upkeep, health, policies, survey
+from tests.kit.tasks.services import task_service
 from tests.paths import ROOT
-from tests.unit.tasks.builders import Clock
 
 ALLOWED = {"delegation.upkeep.types": "snapshot-expiry", "delegation.upkeep.include": "lake.sales, other, lake"}
 
@@ -26,7 +23,7 @@ ALLOWED = {"delegation.upkeep.types": "snapshot-expiry", "delegation.upkeep.incl
 def deployed(monkeypatch: pytest.MonkeyPatch) -> DeployedTasks:
     """A deployment whose purges have a reference index, without a catalog."""
     store = MemoryTaskStore()
-    tasks = TaskService(store, Policies.from_properties({}), NoDispatchQueue(), clock=Clock())
+    tasks = task_service(store)
     indexing = reference_index(lambda _run: None, every=timedelta(hours=1))  # type: ignore[arg-type, return-value]
     access: Any = (SimpleNamespace(references=object(), reference_task=lambda: indexing), None)
     for module in (upkeep, health, policies):

@@ -9,7 +9,7 @@ from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
-from tests.unit.tasks.builders import HOUR, NOW, failed, submitted
+from tests.kit.tasks.builders import HOUR, NOW, failed, submitted
 
 WHY = "CALLBACK_NOT_ACCEPTED: its receiver answered 500; it must answer 2xx"
 

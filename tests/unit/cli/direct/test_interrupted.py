@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.lakes.lake import Lake, busy_table
 from tests.paths import ROOT
-from tests.unit.operations.purge.lake import Lake, busy_table
 
 COMMAND = "import sys; from delegation.cli.main import build; build(())(sys.argv[1:])"
 

@@ -12,9 +12,9 @@ from delegation.tasks.stores.base import Create
 from delegation.wire.pauses import PauseList, PauseRequest, ShownPause
 from delegation.wire.tasks import TaskRecord
 from tests.kit.errors import coded
+from tests.kit.tasks.builders import NOW, acquired, submitted
 from tests.unit.cli.conftest import OPERATOR
 from tests.unit.client.service import BASE, json_answer, record
-from tests.unit.tasks.builders import NOW, acquired, submitted
 
 PAUSE = f"{BASE}/v1/pause".partition(".test")[2]
 RESUME = f"{BASE}/v1/resume".partition(".test")[2]

@@ -19,8 +19,8 @@ from delegation.tasks.stores.base import Create
 from delegation.timestamps import utc_now
 from tests.contract.task_tables import moto
 from tests.kit.errors import coded
+from tests.kit.tasks.builders import submitted
 from tests.unit.cli.conftest import OPERATOR
-from tests.unit.tasks.builders import submitted
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from delegation.cli.references import commands
 from delegation.tasks.life.model import Status
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import planned_paths, read_index
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.indexed import IndexedWorld
 from tests.unit.cli.conftest import OPERATOR
-from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import busy_table, rows
 
 NAMES = ("foreign", "sealed", "torn")
 RunCommand = Callable[..., Result]

@@ -17,10 +17,8 @@ from delegation.edge.api.routes import Dependencies
 from delegation.metrics import MetricLines
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
 from delegation.wiring.types import TYPES
+from tests.kit.tasks.services import task_service
 from tests.unit.cli.conftest import OPERATOR
 from tests.unit.client.service import BASE, Tokens
 from tests.unit.edge.conftest import FakeSubmissions, not_called
@@ -31,9 +29,7 @@ _NUMBERS = itertools.count()
 
 def api_client(store: MemoryTaskStore, clock: Callable[[], datetime]) -> DelegationClient:
     """Return a client of an API over this store; an operator calls."""
-    tasks = TaskService(
-        store, Policies(RetryPolicy(), {}), NoDispatchQueue(), clock=clock, hooks=TaskHooks(types=TYPES)
-    )
+    tasks = task_service(store, Policies(RetryPolicy(), {}), clock=clock, types=TYPES)
     deps = Dependencies(
         submissions=FakeSubmissions(),
         tasks=tasks,

@@ -6,8 +6,8 @@ from delegation.cli.tasks.columns import COLUMNS
 from delegation.cli.tasks.filters import COLUMN_NAMES
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
+from tests.kit.tasks.builders import in_status
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
-from tests.unit.tasks.builders import in_status
 
 FAILED = record(status="FAILURE", error_code="DELETE_INCOMPLETE", engine="in\tline\n")
 

@@ -10,11 +10,10 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
 from delegation.wiring.types import default_properties
 from tests.kit.errors import coded
-from tests.unit.tasks.builders import HOUR, Clock, submitted
+from tests.kit.tasks.builders import HOUR, Clock, submitted
+from tests.kit.tasks.services import task_service
 
 POLICIES = Policies.from_properties(default_properties())
 
@@ -22,7 +21,7 @@ POLICIES = Policies.from_properties(default_properties())
 class HeldTask:
     def __init__(self, owner="worker:here:77:1", **fields):
         self.clock, self.store = Clock(), MemoryTaskStore()
-        self.tasks = TaskService(self.store, POLICIES, NoDispatchQueue(), clock=self.clock)
+        self.tasks = task_service(self.store, POLICIES, clock=self.clock)
         self.task_id = self.store.apply(Create(submitted())).task_id
         self.held = self.tasks.leases.acquire(self.task_id, owner, lambda now: Lease.lasting(HOUR, now))
         if fields:

@@ -19,10 +19,10 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wire.tasks import TaskRecord
 from tests.kit.errors import coded
+from tests.kit.tasks.builders import in_status, submitted
 from tests.unit.cli.conftest import OPERATOR, lines
 from tests.unit.cli.tasks.sources import api_client, sources
 from tests.unit.client.service import record
-from tests.unit.tasks.builders import in_status, submitted
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 UNKNOWN = "00000000-0000-4000-8000-000000000000"

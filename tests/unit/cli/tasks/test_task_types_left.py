@@ -6,9 +6,9 @@ import pytest
 
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
+from tests.kit.tasks.builders import in_status
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID
-from tests.unit.tasks.builders import in_status
 
 
 @pytest.mark.parametrize(("command", "option"), [("types", "--type"), ("kinds", "--kind")])

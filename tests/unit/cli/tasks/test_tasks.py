@@ -8,9 +8,9 @@ from delegation.cli.tasks.filters import TaskFilter
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Advance, Create
 from delegation.wiring.types import TYPES
+from tests.kit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
-from tests.unit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded
 from tests.unit.wiring.test_plugins import EXAMPLES
 
 

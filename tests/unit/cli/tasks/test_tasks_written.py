@@ -6,9 +6,9 @@ import pytest
 
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
+from tests.kit.tasks.builders import NOW, failed, in_status
 from tests.unit.cli.conftest import OPERATOR, lines
 from tests.unit.client.service import TASK_ID
-from tests.unit.tasks.builders import NOW, failed, in_status
 
 WAITING = [Status.SUBMITTED, Status.RETRY_SCHEDULED]
 HELD = [Status.ACQUIRING_RESOURCES, Status.RUNNING]

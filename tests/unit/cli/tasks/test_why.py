@@ -20,9 +20,9 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wire.responses import TaskPlace
 from delegation.wire.tasks import TaskRecord
+from tests.kit.tasks.builders import acquired, submitted
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
-from tests.unit.tasks.builders import acquired, submitted
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SOON, LATER, BEFORE = (NOW + timedelta(minutes=minutes) for minutes in (8, 50, -9))

@@ -21,20 +21,19 @@ from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.store import MemoryPauseStore
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.service import TaskService
 from delegation.wire.config import ServiceConfig
 from delegation.wiring.types import TYPES
+from tests.kit.tasks.builders import Clock, acquired, failed, nonce, submitted
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.conftest import TASK_ID, Api, FakeSubmissions, header
 from tests.unit.edge.gateway import Context, request
 from tests.unit.edge.requests import loaded
-from tests.unit.tasks.builders import Clock, acquired, failed, nonce, submitted
-from tests.unit.tasks.racing import Queue
 
 CANCEL, RETRY = f"/v1/tasks/{TASK_ID}/cancel", f"/v1/tasks/{TASK_ID}/retry"
 LIFETIME = timedelta(minutes=30)
@@ -52,7 +51,7 @@ class ApiOverTasks:
     def __post_init__(self) -> None:
         self.store = MemoryTaskStore()
         self.queue = Queue()
-        self.tasks = TaskService(self.store, Policies.from_properties({}), self.queue, clock=self.clock)
+        self.tasks = task_service(self.store, queue=self.queue, clock=self.clock)
         self.records = MemoryReservationStore()
         self.pauses = PauseControl(MemoryPauseStore(), self.clock)
         policy = KeyPolicy(lifetime=self.lifetime or LIFETIME)

@@ -10,10 +10,10 @@ import pytest
 from delegation.edge.api import paging
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.work import listing
+from tests.kit.tasks.builders import in_status
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.api.test_openapi import described_as, errors_of
 from tests.unit.edge.conftest import NOW, Api
-from tests.unit.tasks.builders import in_status
 
 ORDERS = Labels("lake.sales.orders", "c-1")
 MINUTE = timedelta(minutes=1)

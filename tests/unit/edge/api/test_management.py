@@ -12,11 +12,11 @@ from delegation.edge.trust.permissions import OPEN_METHODS, Permission
 from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.waiting import QueuePlace
+from tests.kit.tasks.builders import acquired, failed, retried, started, submitted, succeeded
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.api.test_openapi import errors_of
 from tests.unit.edge.conftest import TASK_ID, Api
 from tests.unit.edge.requests import loaded
-from tests.unit.tasks.builders import acquired, failed, retried, started, submitted, succeeded
 
 TASK = f"/v1/tasks/{TASK_ID}"
 UNKNOWN = "/v1/tasks/00000000-0000-0000-0000-000000000000"

@@ -14,11 +14,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.progress import TaskProgress
 from delegation.wire.tasks import Outlook, TaskRecord
 from delegation.wiring.types import TYPES
-from tests.unit.edge.api.test_app import body_of
-from tests.unit.edge.api.test_openapi import errors_of
-from tests.unit.edge.conftest import NOW as ANSWERED
-from tests.unit.edge.conftest import TASK_ID, Api
-from tests.unit.tasks.builders import (
+from tests.kit.tasks.builders import (
     HOUR,
     MINUTE,
     NOW,
@@ -32,6 +28,10 @@ from tests.unit.tasks.builders import (
     succeeded,
     touched,
 )
+from tests.unit.edge.api.test_app import body_of
+from tests.unit.edge.api.test_openapi import errors_of
+from tests.unit.edge.conftest import NOW as ANSWERED
+from tests.unit.edge.conftest import TASK_ID, Api
 from tests.unit.tasks.strategies import tasks
 
 MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2200, 1, 1), timezones=st.just(NOW.tzinfo))  # noqa: DTZ001

@@ -3,8 +3,8 @@
 import json
 
 from delegation.operations.purge.behavior.details import PurgeDetails
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 from tests.unit.worksets.test_absent_files import Telling
 
 

@@ -14,10 +14,10 @@ from delegation.tasks.stores.base import Advance
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from delegation.tasks.submission.options import InvalidOption
 from tests.kit.errors import coded
+from tests.kit.lakes.lake import busy_table
+from tests.kit.tasks.builders import failed
+from tests.kit.worlds.service import World
 from tests.services import change_service
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
-from tests.unit.tasks.builders import failed
 
 URLS = {"catalog": "https://catalog.acme.org/hook", "audit": "https://audit.acme.org/hook"}
 

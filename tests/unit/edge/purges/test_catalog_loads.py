@@ -10,11 +10,11 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from delegation.wiring.purge import purge_behavior
 from tests.aws import mock_aws
-from tests.unit.edge.world import Tables, World
-from tests.unit.operations.purge.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.service import LakeTables, World
 
 
-class Vending(Tables):
+class Vending(LakeTables):
     """A catalog that vends credentials which moto accepts."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:

@@ -14,10 +14,10 @@ from delegation.tasks.life.model import Status, Task
 from delegation.wiring import types
 from delegation.wiring.types import TYPES
 from delegation.worksets.errors import PlanTampered
+from tests.kit.lakes.lake import busy_table
+from tests.kit.tasks.builders import submitted
+from tests.kit.worlds.service import World
 from tests.unit.edge.api.test_openapi import errors_of
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
-from tests.unit.tasks.builders import submitted
 
 DRY = {"dry-run": "true"}
 

@@ -8,8 +8,8 @@ import pytest
 
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.life.model import Status, Task
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from delegation.operations.purge.behavior.indexed.other_tables import OtherTable
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.indexed import IndexedWorld
+from tests.kit.worlds.service import REALM
 from tests.unit.edge.conftest import header, not_called
 from tests.unit.edge.gateway import Context, request
-from tests.unit.edge.world import REALM
-from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import busy_table
 
 EXECUTE = "/v1/tasks/execute/synchronous"
 LOADS_A_SECOND = 2

@@ -8,8 +8,8 @@ from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.errors import StoreRefused
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.parts.leases import Leases
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 
 
 def test_a_purge_whose_outcome_the_store_refuses_permanently_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:

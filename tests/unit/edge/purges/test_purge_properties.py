@@ -19,8 +19,8 @@ from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.tasks.life.model import Status, Task
 from tests.kit.errors import coded
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.service import World
 
 STRICT = {
     "outside": "refuse",

@@ -13,9 +13,9 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wire.tasks import TaskRecord
 from tests.kit.errors import coded
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 from tests.paths import ROOT
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
 
 STRANGER = "s3://lake/wh/strange/stats.puffin"
 

@@ -9,9 +9,9 @@ import pytest
 from delegation.edge.submission import SubmissionAnswer
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.life.model import Status
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.service import World
 from tests.unit.edge.requests import changed
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table, rows
 
 PARAMETERS = "operation_parameters"
 

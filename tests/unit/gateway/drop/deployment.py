@@ -41,15 +41,12 @@ from delegation.storage.base import ObjectStore
 from delegation.storage.memory import Faults, MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.types import TYPES
-from tests.unit.operations.purge.lake import FAST
-from tests.unit.tasks.builders import Clock
+from tests.kit.lakes.lake import FAST
+from tests.kit.tasks.builders import Clock
+from tests.kit.tasks.services import task_service
 
 _ONE_ATTEMPT = RequestRetries(attempts=1)
 _SECONDS = 90.0
@@ -205,12 +202,11 @@ class Deployment(ABC):
             transport=transport,
         )
         self.polaris = PolarisClient(self.site.url, token, realm=realm, transport=transport)
-        self.tasks = TaskService(
+        self.tasks = task_service(
             Counted(self.task_store, "task", self.faults),
-            Policies.from_properties({"delegation.retry.default.max-attempts": "5"}),
-            NoDispatchQueue(),
+            {"delegation.retry.default.max-attempts": "5"},
             clock=self.clock,
-            hooks=TaskHooks(types=TYPES),
+            types=TYPES,
         )
         store = Counted(self.records, "tombstone", self.faults)
         self.tombstones = Tombstones(store, self.tasks, self.polaris, self.clock, self.failed.append, self.stuck.append)

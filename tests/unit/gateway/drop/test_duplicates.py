@@ -12,10 +12,10 @@ from delegation.gateway.keys.patience import Patience
 from delegation.idempotency.mutations.errors import MutationInProgress
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.storage.memory import Faults, Killed
+from tests.kit.tasks.builders import SECOND
 from tests.unit.gateway.drop.deployment import Counted
 from tests.unit.gateway.drop.test_keys import with_keys
 from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
-from tests.unit.tasks.builders import SECOND
 
 S = TombstoneState
 RENAME = 7

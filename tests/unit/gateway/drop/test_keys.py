@@ -20,8 +20,8 @@ from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
+from tests.kit.tasks.builders import nonce
 from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
-from tests.unit.tasks.builders import nonce
 
 RENAME = "POST /api/catalog/v1/lake/tables/rename"
 

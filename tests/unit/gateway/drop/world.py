@@ -20,8 +20,8 @@ from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import Privilege
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.vended_keys import VendedKeys
+from tests.kit.lakes.lake import Lake, rows
 from tests.unit.gateway.drop.deployment import CatalogPlace, Deployment
-from tests.unit.operations.purge.lake import Lake, rows
 
 REALM = "POLARIS"
 URL = "http://catalog/api/catalog"

@@ -12,8 +12,8 @@ from delegation.operations.expiry.phases import expire_snapshots
 from delegation.polaris.errors import NoSuchTable, PolarisOutcomeUnknown
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead
-from tests.unit.operations.expiry.tables import StoryTable, Warehouse
-from tests.unit.operations.expiry.world import World
+from tests.kit.stories.expiries import ExpiringTables
+from tests.kit.stories.tables import StoryTable, Warehouse
 
 # The calls of an undisturbed run: the load that it plans from, the commit's own load, the commit, the load that finds
 # lost refs; then other tables are read; the load that is subtracted, and one before each step.
@@ -25,7 +25,7 @@ _MOST_ATTEMPTS = 4
 class Story:
     """A table with an old snapshot that has a file of its own, and what a test has to find afterwards."""
 
-    world: World = field(default_factory=World)
+    world: ExpiringTables = field(default_factory=ExpiringTables)
     promised: set[str] = field(default_factory=set)
     tagged: dict[str, int] = field(default_factory=dict)
 
@@ -122,7 +122,7 @@ def replace(story: Story) -> None:
 
 
 def second_expiry(story: Story) -> None:
-    other = World(lake=story.lake)
+    other = ExpiringTables(lake=story.lake)
     other.expire(story.table, task_id="second")
 
 

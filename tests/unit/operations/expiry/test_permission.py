@@ -12,8 +12,8 @@ from delegation.operations.expiry.retention import Retention
 from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
+from tests.kit.stories.expiries import EVERYTHING
 from tests.unit.operations.expiry.test_orders import Story
-from tests.unit.operations.expiry.world import EVERYTHING
 
 PLAN, COMMIT, DELETE = 1, 2, 3
 GONE = Withdrawn("the policy is detached")

@@ -9,17 +9,19 @@ from delegation.storage.locations import parse
 from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import planned_paths
-from tests.unit.operations.expiry.tables import DELETES, StoryTable
-from tests.unit.operations.expiry.world import EVERYTHING, World
+from tests.kit.stories.expiries import EVERYTHING, ExpiringTables
+from tests.kit.stories.tables import DELETES, StoryTable
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> ExpiringTables:
+    return ExpiringTables()
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_what_only_expired_snapshots_reach_is_deleted_and_the_rest_reads_as_before(world: World, version: int) -> None:
+def test_what_only_expired_snapshots_reach_is_deleted_and_the_rest_reads_as_before(
+    world: ExpiringTables, version: int
+) -> None:
     table = StoryTable.create(world.lake, version=version)
     first = table.append(3)
     gone = table.live()[0]
@@ -41,7 +43,7 @@ def test_what_only_expired_snapshots_reach_is_deleted_and_the_rest_reads_as_befo
     )
 
 
-def test_an_entry_marked_deleted_of_a_retained_snapshot_protects_nothing(world: World) -> None:
+def test_an_entry_marked_deleted_of_a_retained_snapshot_protects_nothing(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     table.append(2)
     gone = table.live()[0]
@@ -53,7 +55,9 @@ def test_an_entry_marked_deleted_of_a_retained_snapshot_protects_nothing(world: 
     assert world.lake.readable() == {"t": set()}
 
 
-def test_a_file_that_only_an_entry_marked_deleted_names_goes_after_an_expiry_that_kept_files(world: World) -> None:
+def test_a_file_that_only_an_entry_marked_deleted_names_goes_after_an_expiry_that_kept_files(
+    world: ExpiringTables,
+) -> None:
     table = StoryTable.create(world.lake)
     first = table.append(2)
     gone = table.live()[0]
@@ -66,7 +70,7 @@ def test_a_file_that_only_an_entry_marked_deleted_names_goes_after_an_expiry_tha
     assert gone not in world.lake.uris()
 
 
-def test_a_file_that_is_deleted_on_main_and_live_on_a_branch_or_tag_stays(world: World) -> None:
+def test_a_file_that_is_deleted_on_main_and_live_on_a_branch_or_tag_stays(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     first = table.append(2)
     table.tag("kept", first)
@@ -79,7 +83,7 @@ def test_a_file_that_is_deleted_on_main_and_live_on_a_branch_or_tag_stays(world:
     assert table.refs["kept"] == first
 
 
-def test_statistics_of_expired_snapshots_go_and_those_of_others_stay(world: World) -> None:
+def test_statistics_of_expired_snapshots_go_and_those_of_others_stay(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     old = table.statistics(table.append())
     new = table.statistics(table.append())
@@ -90,7 +94,7 @@ def test_statistics_of_expired_snapshots_go_and_those_of_others_stay(world: Worl
     assert new in world.lake.uris()
 
 
-def test_delete_files_are_planned_before_manifests_and_manifests_before_lists(world: World) -> None:
+def test_delete_files_are_planned_before_manifests_and_manifests_before_lists(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     first = table.append(2)
     table.append(content=DELETES)
@@ -106,7 +110,7 @@ def test_delete_files_are_planned_before_manifests_and_manifests_before_lists(wo
     assert first not in table.ids
 
 
-def test_nothing_is_planned_and_no_commit_is_made_without_expired_snapshots(world: World) -> None:
+def test_nothing_is_planned_and_no_commit_is_made_without_expired_snapshots(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     table.append()
 
@@ -114,7 +118,7 @@ def test_nothing_is_planned_and_no_commit_is_made_without_expired_snapshots(worl
     assert (world.commits(), world.plans.objects) == (0, {})
 
 
-def test_a_table_with_a_missing_manifest_is_left_whole(world: World) -> None:
+def test_a_table_with_a_missing_manifest_is_left_whole(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     table.append()
     table.append()
@@ -128,7 +132,7 @@ def test_a_table_with_a_missing_manifest_is_left_whole(world: World) -> None:
     assert (world.lake.uris(), world.commits()) == (before, 0)
 
 
-def test_files_outside_the_table_and_the_credentials_are_kept_and_listed(world: World) -> None:
+def test_files_outside_the_table_and_the_credentials_are_kept_and_listed(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     outside = world.lake.put("s3://lake/elsewhere/imported.parquet")
     odd = "s3://lake/wh/t/data/odd#1.parquet"
@@ -143,7 +147,7 @@ def test_files_outside_the_table_and_the_credentials_are_kept_and_listed(world: 
     assert kept == {outside, f"ambiguous:{odd}"}
 
 
-def test_files_that_no_credential_covers_are_kept_and_listed(world: World) -> None:
+def test_files_that_no_credential_covers_are_kept_and_listed(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     table.append()
     moved = StoryTable(world.lake, "t", "s3://lake/moved/t")
@@ -159,7 +163,7 @@ def test_files_that_no_credential_covers_are_kept_and_listed(world: World) -> No
     assert len(moved.ids) == 1
 
 
-def test_a_dry_run_writes_the_plan_and_changes_nothing_and_its_plan_can_be_executed(world: World) -> None:
+def test_a_dry_run_writes_the_plan_and_changes_nothing_and_its_plan_can_be_executed(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     table.append()
     table.rewrite_manifests()
@@ -173,7 +177,7 @@ def test_a_dry_run_writes_the_plan_and_changes_nothing_and_its_plan_can_be_execu
     assert result.files_deleted == dry.files_planned > 0
 
 
-def test_old_metadata_files_go_where_the_table_says_so(world: World) -> None:
+def test_old_metadata_files_go_where_the_table_says_so(world: ExpiringTables) -> None:
     keeps = {"write.metadata.previous-versions-max": "2", "write.metadata.delete-after-commit.enabled": "true"}
     table = StoryTable.create(world.lake, **keeps)
     for _ in range(4):
@@ -187,7 +191,7 @@ def test_old_metadata_files_go_where_the_table_says_so(world: World) -> None:
     assert len(log) == 2
 
 
-def test_an_old_metadata_file_that_is_a_clones_present_one_stays_with_all_that_it_names(world: World) -> None:
+def test_an_old_metadata_file_that_is_a_clones_present_one_stays_with_all_that_it_names(world: ExpiringTables) -> None:
     keeps = {"write.metadata.previous-versions-max": "1", "write.metadata.delete-after-commit.enabled": "true"}
     table = StoryTable.create(world.lake, **keeps)
     table.append()
@@ -202,7 +206,7 @@ def test_an_old_metadata_file_that_is_a_clones_present_one_stays_with_all_that_i
 
 
 @pytest.mark.parametrize("enabled", ["false", ""])
-def test_old_metadata_files_stay_where_the_table_does_not_say_so(world: World, enabled: str) -> None:
+def test_old_metadata_files_stay_where_the_table_does_not_say_so(world: ExpiringTables, enabled: str) -> None:
     more = {"write.metadata.delete-after-commit.enabled": enabled} if enabled else {}
     table = StoryTable.create(world.lake, **{"write.metadata.previous-versions-max": "2"}, **more)
     for _ in range(4):

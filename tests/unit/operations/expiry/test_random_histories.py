@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.operations.expiry.retention import Retention
-from tests.unit.operations.expiry.tables import DELETES, MINUTE, StoryTable
-from tests.unit.operations.expiry.world import World
+from tests.kit.stories.expiries import ExpiringTables
+from tests.kit.stories.tables import DELETES, MINUTE, StoryTable
 
 _STEPS = 12
 
 
-def written(world: World, choose: random.Random, name: str = "t") -> StoryTable:
+def written(world: ExpiringTables, choose: random.Random, name: str = "t") -> StoryTable:
     """Return a table with a random history: branches, tags, rollbacks, staged writes, files that come back."""
     properties = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "4"}
     table = StoryTable.create(world.lake, name, version=choose.choice([1, 2, 2, 3]), **choose.choice([{}, properties]))
@@ -97,7 +97,7 @@ def _retention(choose: random.Random, table: StoryTable) -> Retention:
 
 def check(seed: int) -> None:
     """Write a table and expire some of it."""
-    choose, world = random.Random(seed), World()
+    choose, world = random.Random(seed), ExpiringTables()
     table = written(world, choose)
     retention = _retention(choose, table)
     before, document = world.lake.uris(), table.document
@@ -115,7 +115,7 @@ def check(seed: int) -> None:
         assert world.planned() - world.lake.uris() == world.planned()
 
 
-def own_files(world: World, document: dict, removed: set[int]) -> set[str]:  # type: ignore[type-arg]
+def own_files(world: ExpiringTables, document: dict, removed: set[int]) -> set[str]:  # type: ignore[type-arg]
     """Return what removed snapshots name, without entries of manifests that other snapshots have, too."""
     kept = {
         manifest
@@ -138,7 +138,7 @@ def test_after_an_expiry_all_that_is_reachable_exists_and_all_that_was_planned_i
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_same_holds_beside_a_table_that_took_files(seed: int) -> None:
-    choose, world = random.Random(seed), World()
+    choose, world = random.Random(seed), ExpiringTables()
     table = written(world, choose)
     for each in range(2):
         other = StoryTable.create(world.lake, f"other{each}")

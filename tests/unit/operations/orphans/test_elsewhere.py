@@ -11,8 +11,8 @@ from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.references.errors import ReferencesNotKnown
 from tests.kit.errors import coded
-from tests.unit.operations.expiry.tables import StoryTable
-from tests.unit.operations.orphans.world import Beach
+from tests.kit.stories.orphans import SweptTables
+from tests.kit.stories.tables import StoryTable
 
 HERE = "s3://lake/wh/t/data/old.parquet"
 ELSEWHERE = "s3://lake/elsewhere/t/"
@@ -21,9 +21,9 @@ ALLOWED = ("s3://lake/elsewhere/",)
 WHERE: dict[str, Any] = {"location": ELSEWHERE, "locations": ALLOWED}
 
 
-def beach() -> tuple[Beach, StoryTable, str]:
+def beach() -> tuple[SweptTables, StoryTable, str]:
     """Return a table that wrote one of its files elsewhere, with an orphan file there and one at its location."""
-    world = Beach()
+    world = SweptTables()
     table = world.table(**{"write.data.path": ELSEWHERE})
     mine = world.lake.put(f"{ELSEWHERE}mine.parquet")
     table.append(paths=[mine])

@@ -12,15 +12,15 @@ from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.references.errors import ReferencesNotKnown
 from tests.kit.errors import coded
-from tests.unit.operations.expiry.tables import StoryTable
-from tests.unit.operations.orphans.world import AT_ONCE, Beach, hours
+from tests.kit.stories.orphans import AT_ONCE, SweptTables, hours
+from tests.kit.stories.tables import StoryTable
 
 REPORT = ApprovalLimits()
 
 
-def beach(*paths: str) -> tuple[Beach, StoryTable, list[str]]:
+def beach(*paths: str) -> tuple[SweptTables, StoryTable, list[str]]:
     """Return a table with orphan files that are four days old."""
-    world = Beach()
+    world = SweptTables()
     table = world.table()
     planted = [world.orphan(f"s3://lake/wh/t/data/{path}") for path in paths]
     world.lake.pass_days(4)
@@ -95,7 +95,7 @@ def test_a_plan_with_a_shorter_age_is_executed_as_it_was_approved() -> None:
     assert young not in world.lake.uris()
 
 
-def interrupted(world: Beach, table: StoryTable) -> None:
+def interrupted(world: SweptTables, table: StoryTable) -> None:
     """Have an attempt plan what needs no person, and end while it waits for the references before the first delete."""
     renew = world.passes.renew
 

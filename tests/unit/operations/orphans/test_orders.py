@@ -28,9 +28,9 @@ from delegation.storage import memory
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
 from tests.kit.errors import coded
-from tests.unit.operations.expiry.tables import StoryTable
-from tests.unit.operations.expiry.world import World
-from tests.unit.operations.orphans.world import AT_ONCE, Beach, hours
+from tests.kit.stories.expiries import ExpiringTables
+from tests.kit.stories.orphans import AT_ONCE, SweptTables, hours
+from tests.kit.stories.tables import StoryTable
 
 OLD = "s3://lake/wh/t/data/old.parquet"
 
@@ -46,16 +46,16 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(memory, "PAGE", 2)
 
 
-def beach(**properties: str) -> tuple[Beach, StoryTable]:
+def beach(**properties: str) -> tuple[SweptTables, StoryTable]:
     """Return a table with one orphan file, old enough to be removed."""
-    world = Beach()
+    world = SweptTables()
     table = world.table(**properties)
     world.orphan(OLD)
     world.lake.pass_days(4)
     return world, table
 
 
-def kept_all(world: Beach) -> bool:
+def kept_all(world: SweptTables) -> bool:
     return not world.missing()
 
 
@@ -109,7 +109,7 @@ def test_a_writers_clock_that_is_two_days_off_changes_nothing(days: int) -> None
     assert OLD in world.lake.uris()
 
 
-def during_listing(world: Beach, act: Callable[[], object]) -> Callable[[Any], None]:
+def during_listing(world: SweptTables, act: Callable[[], object]) -> Callable[[Any], None]:
     """Return a function that makes a context's store call `act` once, after the last page of the listing."""
 
     def prepare(ctx: Any) -> None:
@@ -125,7 +125,7 @@ def during_listing(world: Beach, act: Callable[[], object]) -> Callable[[Any], N
     return prepare
 
 
-def before_deleting(world: Beach, act: Callable[[], object]) -> Callable[[Any], None]:
+def before_deleting(world: SweptTables, act: Callable[[], object]) -> Callable[[Any], None]:
     """Return a function that makes `act` run once, after the plan was made and before the second look."""
 
     def prepare(ctx: Any) -> None:
@@ -141,7 +141,7 @@ def before_deleting(world: Beach, act: Callable[[], object]) -> Callable[[Any], 
     return prepare
 
 
-def at_first_delete(world: Beach, act: Callable[[], object]) -> Callable[[Any], None]:
+def at_first_delete(world: SweptTables, act: Callable[[], object]) -> Callable[[Any], None]:
     """Return a function that makes `act` run after the last look, when the first delete is sent."""
 
     def prepare(ctx: Any) -> None:
@@ -160,7 +160,7 @@ def at_first_delete(world: Beach, act: Callable[[], object]) -> Callable[[Any], 
 WHENS = [during_listing, before_deleting]
 
 
-def run(world: Beach, table: StoryTable, prepare: Callable[[Any], None], **more: Any) -> Any:
+def run(world: SweptTables, table: StoryTable, prepare: Callable[[Any], None], **more: Any) -> Any:
     ctx = world.context(table, **more)
     prepare(ctx)
     return remove_orphan_files(ctx)
@@ -281,7 +281,7 @@ def test_a_file_of_the_plan_of_an_unfinished_task_stays(when: Any) -> None:
     table.append(paths=names)
     table.delete(*names)
     loose = table.ids[:-1]
-    other = World(lake=world.lake, plans=world.plans)
+    other = ExpiringTables(lake=world.lake, plans=world.plans)
     assert expire_snapshots(other.context(table, task_id="expiry", dry_run=True)).status == "PLANNED"
     planned = other.planned()
     assert {*names} < planned
@@ -447,7 +447,7 @@ def test_the_first_run_of_a_table_only_reports() -> None:
 
 
 def test_a_run_that_finds_nothing_is_not_the_first_report() -> None:
-    world = Beach()
+    world = SweptTables()
     table = world.table()
     limits = ApprovalLimits(max_share=1.0)
     assert world.sweep(table, limits=limits).status == "NOTHING"

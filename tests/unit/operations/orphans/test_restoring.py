@@ -16,13 +16,13 @@ from delegation.storage.listing.model import ListedObject
 from delegation.storage.listing.versions import KeyVersions, StoredVersion
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import PlanTampered
-from tests.unit.operations.expiry.tables import StoryTable
-from tests.unit.operations.orphans.world import Beach
+from tests.kit.stories.orphans import SweptTables
+from tests.kit.stories.tables import StoryTable
 
 NAMES = ("a.parquet", "p=1/b b%.parquet", "p=2/ü\u2028.parquet", "c.parquet", "d.parquet")
 
 
-class Shoal(Beach):
+class Shoal(SweptTables):
     """A beach in a bucket with versions."""
 
     hidden: dict[Any, Any]

@@ -13,14 +13,14 @@ from delegation.operations.orphans.spelling import MismatchMode
 from delegation.references.errors import ReferencesNotKnown
 from delegation.worksets.attempt import PlanHead, PlanSegment
 from tests.kit.errors import coded
+from tests.kit.stories.orphans import SMALL, SweptTables, hours
 from tests.unit.operations.orphans.test_orders import OLD, beach
-from tests.unit.operations.orphans.world import SMALL, Beach, hours
 
 ELSEWHERE = "s3://lake/wh/zoo"
 HERE = "s3://lake/wh/t/sub"
 
 
-def asked(world: Beach, table: Any, at: str, **options: Any) -> Any:
+def asked(world: SweptTables, table: Any, at: str, **options: Any) -> Any:
     """Run the removal that a request of this time asks for, as the one task of the table."""
     world.head = PlanHead()
     return remove_orphan_files(dataclasses.replace(world.context(table, **options), submission=at))

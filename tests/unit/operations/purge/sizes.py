@@ -6,7 +6,7 @@ from typing import Any
 import fastavro
 
 from delegation.storage.locations import parse
-from tests.unit.operations.purge.lake import Lake
+from tests.kit.lakes.lake import Lake
 
 
 def state(lake: Lake, name: str, **stated: int) -> None:

@@ -11,7 +11,7 @@ from delegation.storage.base import BatchResult
 from delegation.storage.memory import MemoryObjectStore
 from delegation.worksets.errors import FilesNotDeletedYet
 from delegation.worksets.marks import Marks
-from tests.unit.operations.purge.lake import Bench, busy_table, rows
+from tests.kit.lakes.lake import PurgedTables, busy_table, rows
 
 
 class ConfirmsAndKeeps(MemoryObjectStore):
@@ -24,7 +24,7 @@ class ConfirmsAndKeeps(MemoryObjectStore):
         return BatchResult(tuple(keys))
 
 
-def deceived(bench: Bench, *ends: str) -> None:
+def deceived(bench: PurgedTables, *ends: str) -> None:
     """Run a purge to its end with a store that keeps most files."""
     ctx = bench.context("t")
     store = ConfirmsAndKeeps()
@@ -34,21 +34,21 @@ def deceived(bench: Bench, *ends: str) -> None:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     bench.uuid("t")
     return bench
 
 
-def test_a_purge_whose_root_is_still_there_deletes_again(bench: Bench) -> None:
+def test_a_purge_whose_root_is_still_there_deletes_again(bench: PurgedTables) -> None:
     deceived(bench)
     result = purge_table(bench.context("t"))
     assert (result.status, result.files_deleted) == ("PURGED", result.files_planned)
     assert bench.lake.below("s3://lake/wh/t/") == set()
 
 
-def test_a_table_that_is_dropped_after_a_deceived_purge_is_no_success(bench: Bench) -> None:
+def test_a_table_that_is_dropped_after_a_deceived_purge_is_no_success(bench: PurgedTables) -> None:
     deceived(bench)
     pointer = bench.lake.pointers.pop("t")
     with pytest.raises(Exception, match="had not yet deleted its current metadata file") as raised:
@@ -57,14 +57,14 @@ def test_a_table_that_is_dropped_after_a_deceived_purge_is_no_success(bench: Ben
     bench.lake.pointers["t"] = pointer
 
 
-def test_a_commit_after_a_deceived_purge_is_planned_although_manifests_are_gone(bench: Bench) -> None:
+def test_a_commit_after_a_deceived_purge_is_planned_although_manifests_are_gone(bench: PurgedTables) -> None:
     deceived(bench, "-m0.avro")
     bench.lake.table("t").append(rows(9, part="z"))
     purge_table(bench.context("t"))
     assert bench.lake.below("s3://lake/wh/t/") == set()
 
 
-def test_void_marks_are_as_if_never_written_but_remembered(bench: Bench) -> None:
+def test_void_marks_are_as_if_never_written_but_remembered(bench: PurgedTables) -> None:
     result = purge_table(bench.context("t"))
     marks = Marks(bench.plans, result.plan_ids[0])
     marked = marks.done()

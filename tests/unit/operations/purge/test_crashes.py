@@ -8,7 +8,7 @@ import pytest
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.memory import Faults, Killed
-from tests.unit.operations.purge.lake import FAST, Bench, Lake, busy_table, rows
+from tests.kit.lakes.lake import FAST, Lake, PurgedTables, busy_table, rows
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +19,8 @@ def world() -> Lake:
     return lake
 
 
-def fresh(world: Lake) -> Bench:
-    return Bench(lake=world.copy())
+def fresh(world: Lake) -> PurgedTables:
+    return PurgedTables(lake=world.copy())
 
 
 def calls_of_a_purge(world: Lake) -> int:

@@ -18,7 +18,7 @@ from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.memory import Faults
 from delegation.worksets.engines.size import Size
 from tests.kit.errors import coded
-from tests.unit.operations.purge.lake import Bench, busy_table
+from tests.kit.lakes.lake import PurgedTables, busy_table
 from tests.unit.operations.purge.sizes import state
 
 MANIFESTS = 7  # of a busy table, in 5 lists
@@ -34,23 +34,23 @@ LISTED = st.builds(
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     return bench
 
 
-def by_default(bench: Bench, faults: Faults | None = None) -> PurgeContext:
+def by_default(bench: PurgedTables, faults: Faults | None = None) -> PurgeContext:
     return bench.context("t", settings=PurgeSettings(read_threads=1), faults=faults)
 
 
 @pytest.mark.parametrize("files", [2_000, 300_000])
-def test_a_table_that_a_lambda_purges_in_its_time_is_purged_inline(bench: Bench, files: int) -> None:
+def test_a_table_that_a_lambda_purges_in_its_time_is_purged_inline(bench: PurgedTables, files: int) -> None:
     state(bench.lake, "t", added_files_count=files // MANIFESTS)
     assert estimate(by_default(bench)).engine == "inline"
 
 
-def test_former_metadata_files_are_counted_and_few_of_them_read(bench: Bench) -> None:
+def test_former_metadata_files_are_counted_and_few_of_them_read(bench: PurgedTables) -> None:
     former = bench.lake.metadata("t")["metadata-log"]
     assert len(former) == 5
     faults = Faults()
@@ -60,19 +60,19 @@ def test_former_metadata_files_are_counted_and_few_of_them_read(bench: Bench) ->
     assert faults.names.count("read") == 5 + 1
 
 
-def test_an_estimate_stops_among_former_metadata_files_when_its_time_is_over(bench: Bench) -> None:
+def test_an_estimate_stops_among_former_metadata_files_when_its_time_is_over(bench: PurgedTables) -> None:
     bench.lake.rewrite_metadata("t", {"snapshots": []})
     seconds = itertools.count(0, 15)
     ctx = dataclasses.replace(by_default(bench), now=lambda: next(seconds))
     assert estimate(ctx).engine == "spark"
 
 
-def test_a_table_of_ten_million_files_is_purged_with_spark(bench: Bench) -> None:
+def test_a_table_of_ten_million_files_is_purged_with_spark(bench: PurgedTables) -> None:
     state(bench.lake, "t", added_files_count=10_000_000 // MANIFESTS)
     assert estimate(by_default(bench)).engine == "spark"
 
 
-def test_without_spark_inline_takes_what_it_can_and_the_rest_is_refused(bench: Bench) -> None:
+def test_without_spark_inline_takes_what_it_can_and_the_rest_is_refused(bench: PurgedTables) -> None:
     without = PurgeSettings(read_threads=1, has_spark=False)
     assert estimate(bench.context("t", settings=without)).engine == "inline"
     with pytest.raises(GuardRefused, check=coded("SPARK_NOT_AVAILABLE"), match="the request asks for Spark"):
@@ -82,7 +82,7 @@ def test_without_spark_inline_takes_what_it_can_and_the_rest_is_refused(bench: B
         estimate(bench.context("t", settings=without))
 
 
-def test_manifests_that_one_process_cannot_read_in_its_time_are_read_with_spark(bench: Bench) -> None:
+def test_manifests_that_one_process_cannot_read_in_its_time_are_read_with_spark(bench: PurgedTables) -> None:
     """Rows with many columns have many bounds: a table with few files may have manifests of gigabytes."""
     state(bench.lake, "t", manifest_length=50 * 2**20)
     assert estimate(by_default(bench)).engine == "inline"
@@ -90,13 +90,13 @@ def test_manifests_that_one_process_cannot_read_in_its_time_are_read_with_spark(
     assert estimate(by_default(bench)).engine == "spark"
 
 
-def test_manifests_that_do_not_fit_the_memory_of_a_lambda_are_read_with_spark(bench: Bench) -> None:
+def test_manifests_that_do_not_fit_the_memory_of_a_lambda_are_read_with_spark(bench: PurgedTables) -> None:
     state(bench.lake, "t", manifest_length=250 * 2**20)
     assert estimate(by_default(bench)).engine == "inline"
     assert estimate(bench.context("t", settings=PurgeSettings(read_threads=8))).engine == "spark"
 
 
-def test_many_small_manifests_are_read_with_spark(bench: Bench) -> None:
+def test_many_small_manifests_are_read_with_spark(bench: PurgedTables) -> None:
     few = PurgeSettings(read_threads=8, longest_planning_seconds=60.0)
     ctx = bench.context("t", settings=few)
     assert estimate(ctx).engine == "inline"
@@ -104,7 +104,7 @@ def test_many_small_manifests_are_read_with_spark(bench: Bench) -> None:
     assert estimate(dataclasses.replace(ctx, settings=slow)).engine == "spark"
 
 
-def test_a_table_whose_lists_take_long_to_count_is_purged_with_spark(bench: Bench) -> None:
+def test_a_table_whose_lists_take_long_to_count_is_purged_with_spark(bench: PurgedTables) -> None:
     seconds = itertools.count(step=15.0)
     faults = Faults()
     ctx = dataclasses.replace(by_default(bench, faults), now=lambda: next(seconds))
@@ -113,7 +113,7 @@ def test_a_table_whose_lists_take_long_to_count_is_purged_with_spark(bench: Benc
     assert faults.names.count("read") < 5
 
 
-def test_a_requested_engine_is_used_whatever_was_counted_in_time(bench: Bench) -> None:
+def test_a_requested_engine_is_used_whatever_was_counted_in_time(bench: PurgedTables) -> None:
     seconds = itertools.count(step=15.0)
     faults = Faults()
     ctx = dataclasses.replace(by_default(bench, faults), now=lambda: next(seconds))

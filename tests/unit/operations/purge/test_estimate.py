@@ -17,7 +17,7 @@ from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import PlanTampered
 from delegation.worksets.forecast import Forecast, forecast, prices
 from delegation.worksets.index import PlanIndex, load_index
-from tests.unit.operations.purge.lake import FAST, NOW, Bench, busy_table, rows
+from tests.kit.lakes.lake import FAST, NOW, PurgedTables, busy_table, rows
 
 
 def plan(*counts: int) -> PlanIndex:
@@ -98,7 +98,7 @@ def test_the_forecast_as_a_line_of_text(files: int, part: str) -> None:
 
 
 def test_a_dry_run_stores_its_forecast_beside_the_plan() -> None:
-    bench = Bench()
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
     assert result.forecast is not None
@@ -111,7 +111,7 @@ def test_a_dry_run_stores_its_forecast_beside_the_plan() -> None:
 
 def test_standard_tools_compute_the_same_digest_from_the_chunks(tmp_path: Path) -> None:
     """The plan has two segments, several chunks and paths that JSON escapes; the order is by bytes."""
-    bench = Bench()
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     bench.lake.table("t").append(rows(7, part='q"uo\\te\x01 ü\U0001f600'))
     bench.uuid("t")
@@ -138,13 +138,13 @@ def test_standard_tools_compute_the_same_digest_from_the_chunks(tmp_path: Path) 
 
 
 def test_the_digest_does_not_depend_on_chunks_and_refuses_altered_ones() -> None:
-    bench = Bench()
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
     index = load_index(bench.plans, bench.head.read()[0])
     whole = paths_digest(bench.plans, [index])
     fewer = dataclasses.replace(bench.context("t").settings, chunk_paths=1_000, delete=FAST)
-    other = Bench(lake=bench.lake)
+    other = PurgedTables(lake=bench.lake)
     purge_table(other.context("t", options=PurgeOptions(dry_run=True), settings=fewer))
     assert paths_digest(other.plans, [load_index(other.plans, other.head.read()[0])]) == whole
     bench.plans.objects[f"{result.plan_ids[0]}/DATA-00000.jsonl.gz"] += b"\x00"

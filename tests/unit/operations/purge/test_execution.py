@@ -23,7 +23,7 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanTampered
 from delegation.worksets.index import load_index, read_index
 from tests.kit.errors import coded
-from tests.unit.operations.purge.lake import FAST, NOW, Bench, Lake, busy_table, rows
+from tests.kit.lakes.lake import FAST, NOW, Lake, PurgedTables, busy_table, rows
 
 
 @pytest.fixture(scope="module")
@@ -35,23 +35,23 @@ def world() -> Lake:
 
 
 @pytest.fixture
-def bench(world: Lake) -> Bench:
-    bench = Bench(lake=world.copy())
+def bench(world: Lake) -> PurgedTables:
+    bench = PurgedTables(lake=world.copy())
     bench.uuid("t")
     return bench
 
 
-def ours(bench: Bench) -> set[str]:
+def ours(bench: PurgedTables) -> set[str]:
     return bench.lake.below("s3://lake/wh/t/")
 
 
-def plan_dry(bench: Bench, **options: Any) -> str:
+def plan_dry(bench: PurgedTables, **options: Any) -> str:
     ctx = bench.context("t", options=PurgeOptions(dry_run=True), task_id="dry", **options)
     ctx = dataclasses.replace(ctx, attempt=MemoryAttempt("dry"))
     return purge_table(ctx).plan_ids[0]
 
 
-def test_the_plan_can_be_read_with_standard_tools(bench: Bench) -> None:
+def test_the_plan_can_be_read_with_standard_tools(bench: PurgedTables) -> None:
     plan_id = plan_dry(bench)
     index = json.loads(bench.plans.objects[f"{plan_id}/index.json"])
     assert index["format"] == 1
@@ -70,7 +70,7 @@ def test_the_plan_can_be_read_with_standard_tools(bench: Bench) -> None:
     assert index["counts"]["metadata"]["files"] == 1
 
 
-def test_a_dry_run_deletes_nothing_and_returns_the_plans_size(bench: Bench) -> None:
+def test_a_dry_run_deletes_nothing_and_returns_the_plans_size(bench: PurgedTables) -> None:
     before = set(bench.lake.uris())
     ctx = bench.context("t", options=PurgeOptions(dry_run=True))
     result = purge_table(ctx)
@@ -82,7 +82,7 @@ def test_a_dry_run_deletes_nothing_and_returns_the_plans_size(bench: Bench) -> N
     assert "probe" not in ctx.store.faults.names
 
 
-def test_an_earlier_plan_is_executed_unaltered(bench: Bench) -> None:
+def test_an_earlier_plan_is_executed_unaltered(bench: PurgedTables) -> None:
     plan_id = plan_dry(bench)
     faults = Faults()
     result = purge_table(bench.context("t", options=PurgeOptions(execute_plan=plan_id), faults=faults))
@@ -91,7 +91,7 @@ def test_an_earlier_plan_is_executed_unaltered(bench: Bench) -> None:
     assert ours(bench) == set()
 
 
-def test_an_earlier_plan_is_stale_after_a_commit(bench: Bench) -> None:
+def test_an_earlier_plan_is_stale_after_a_commit(bench: PurgedTables) -> None:
     plan_id = plan_dry(bench)
     bench.lake.table("t").append(rows(9))
     before = set(bench.lake.uris())
@@ -101,7 +101,7 @@ def test_an_earlier_plan_is_stale_after_a_commit(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_the_plan_of_another_table_is_refused(bench: Bench) -> None:
+def test_the_plan_of_another_table_is_refused(bench: PurgedTables) -> None:
     plan_id = plan_dry(bench)
     before = set(bench.lake.uris())
     with pytest.raises(GuardRefused, check=coded("PLAN_OF_ANOTHER_TABLE")):
@@ -111,7 +111,7 @@ def test_the_plan_of_another_table_is_refused(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def published(bench: Bench) -> str:
+def published(bench: PurgedTables) -> str:
     """Stop an attempt after publishing and before the first delete."""
     with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")):
         purge_table(bench.context("t", denied=["s3://lake/"]))
@@ -126,7 +126,7 @@ def with_another_path(data: bytes, victim: str) -> bytes:
 
 @pytest.mark.parametrize("part", ["DATA-00000", "META-00001", "ROOT-00000"])
 @pytest.mark.parametrize("how", ["changed", "truncated"])
-def test_nothing_in_a_tampered_chunk_is_deleted(bench: Bench, part: str, how: str) -> None:
+def test_nothing_in_a_tampered_chunk_is_deleted(bench: PurgedTables, part: str, how: str) -> None:
     plan_id = published(bench)
     key = f"{plan_id}/{part}.jsonl.gz"
     victims = bench.lake.below("s3://lake/wh/sibling/")
@@ -139,7 +139,7 @@ def test_nothing_in_a_tampered_chunk_is_deleted(bench: Bench, part: str, how: st
 
 
 @pytest.mark.parametrize("how", ["changed", "not json"])
-def test_nothing_is_deleted_with_a_tampered_index(bench: Bench, how: str) -> None:
+def test_nothing_is_deleted_with_a_tampered_index(bench: PurgedTables, how: str) -> None:
     plan_id = published(bench)
     before = set(bench.lake.uris())
     key = f"{plan_id}/index.json"
@@ -149,7 +149,7 @@ def test_nothing_is_deleted_with_a_tampered_index(bench: Bench, how: str) -> Non
     assert set(bench.lake.uris()) == before
 
 
-def test_paths_are_checked_again_although_every_hash_matches(bench: Bench) -> None:
+def test_paths_are_checked_again_although_every_hash_matches(bench: PurgedTables) -> None:
     """Write access to the plan bucket and to the task is not enough to delete files outside the plan's roots."""
     plan_id = published(bench)
     index = read_index(bench.plans, plan_id)
@@ -169,7 +169,7 @@ def test_paths_are_checked_again_although_every_hash_matches(bench: Bench) -> No
     assert victim in set(bench.lake.uris())
 
 
-def test_two_planners_publish_one_plan(bench: Bench) -> None:
+def test_two_planners_publish_one_plan(bench: PurgedTables) -> None:
     """A planner that is paused while another one publishes executes the other's plan."""
     slow, quick = bench.context("t"), bench.context("t")
     publish = slow.attempt.publish
@@ -188,7 +188,7 @@ def test_two_planners_publish_one_plan(bench: Bench) -> None:
 
 
 class MemoryObjectStoreThatDies(MemoryObjectStore):
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: PurgedTables) -> None:
         super().__init__()
         self.objects = bench.lake.objects
 
@@ -197,7 +197,7 @@ class MemoryObjectStoreThatDies(MemoryObjectStore):
         raise Killed("after the first delete")
 
 
-def test_gc_disabled_refuses_the_purge(bench: Bench) -> None:
+def test_gc_disabled_refuses_the_purge(bench: PurgedTables) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
     before = set(bench.lake.uris())
     with pytest.raises(GuardRefused, check=coded("GC_DISABLED")) as refused:
@@ -206,7 +206,7 @@ def test_gc_disabled_refuses_the_purge(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_gc_disabled_after_planning_refuses_the_purge(bench: Bench) -> None:
+def test_gc_disabled_after_planning_refuses_the_purge(bench: PurgedTables) -> None:
     published(bench)
     bench.lake.table("t").transaction().set_properties(**{"gc.enabled": "false"}).commit_transaction()
     before = set(bench.lake.uris())
@@ -215,7 +215,7 @@ def test_gc_disabled_after_planning_refuses_the_purge(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_another_table_with_the_same_name_is_refused(bench: Bench) -> None:
+def test_another_table_with_the_same_name_is_refused(bench: PurgedTables) -> None:
     published(bench)
     bench.lake.pointers["t"] = bench.lake.pointers["sibling"]
     before = set(bench.lake.uris())
@@ -225,7 +225,7 @@ def test_another_table_with_the_same_name_is_refused(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_older_metadata_than_planned_is_refused(bench: Bench) -> None:
+def test_older_metadata_than_planned_is_refused(bench: PurgedTables) -> None:
     older = bench.lake.metadata("t")["metadata-log"][0]["metadata-file"]
     published(bench)
     bench.lake.pointers["t"] = older
@@ -235,7 +235,7 @@ def test_older_metadata_than_planned_is_refused(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_credentials_that_cannot_delete_are_found_before_the_first_delete(bench: Bench) -> None:
+def test_credentials_that_cannot_delete_are_found_before_the_first_delete(bench: PurgedTables) -> None:
     before = set(bench.lake.uris())
     ctx = bench.context("t", denied=["s3://lake/"])
     with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")) as refused:
@@ -251,7 +251,7 @@ def test_credentials_that_cannot_delete_are_found_before_the_first_delete(bench:
     [("AccessDenied", FilesNotDeleted), ("InternalError", FilesNotDeletedYet), ("SlowDown", FilesThrottled)],
 )
 def test_an_undeletable_file_fails_the_purge_and_keeps_metadata(
-    bench: Bench, code: str, error: type[Exception]
+    bench: PurgedTables, code: str, error: type[Exception]
 ) -> None:
     stubborn = sorted(uri for uri in ours(bench) if uri.endswith(".parquet"))[1]
     refuse = lambda _bucket, key, _nth: code if stubborn.endswith(key) else None  # noqa: E731
@@ -281,7 +281,7 @@ def test_an_undeletable_file_fails_the_purge_and_keeps_metadata(
     assert (receipt["status"], receipt["files_failed"], receipt["attempts"]) == ("PURGED", 0, 2)
 
 
-def test_a_metadata_file_that_cannot_be_deleted_is_no_success(bench: Bench) -> None:
+def test_a_metadata_file_that_cannot_be_deleted_is_no_success(bench: PurgedTables) -> None:
     root = bench.lake.pointers["t"]
     refuse = lambda _bucket, key, _nth: "AccessDenied" if root.endswith(key) else None  # noqa: E731
     with pytest.raises(FilesNotDeleted):
@@ -291,7 +291,7 @@ def test_a_metadata_file_that_cannot_be_deleted_is_no_success(bench: Bench) -> N
     assert ours(bench) == set()
 
 
-def test_a_table_dropped_before_the_last_phase_is_no_success(bench: Bench) -> None:
+def test_a_table_dropped_before_the_last_phase_is_no_success(bench: PurgedTables) -> None:
     published(bench)
     del bench.lake.pointers["t"]
     with pytest.raises(PurgeError, check=coded("TABLE_GONE")):
@@ -299,20 +299,20 @@ def test_a_table_dropped_before_the_last_phase_is_no_success(bench: Bench) -> No
     assert ours(bench)
 
 
-def test_a_table_that_never_existed(bench: Bench) -> None:
+def test_a_table_that_never_existed(bench: PurgedTables) -> None:
     del bench.lake.pointers["t"]
     with pytest.raises(NoSuchTable):
         purge_table(bench.context("t"))
 
 
-def test_a_repeat_after_success_and_after_the_drop(bench: Bench) -> None:
+def test_a_repeat_after_success_and_after_the_drop(bench: PurgedTables) -> None:
     first = purge_table(bench.context("t"))
     assert purge_table(bench.context("t")).files_deleted == first.files_deleted
     del bench.lake.pointers["t"]
     assert purge_table(bench.context("t")).files_deleted == first.files_deleted
 
 
-def test_a_new_table_with_the_name_of_a_purged_one_is_kept(bench: Bench) -> None:
+def test_a_new_table_with_the_name_of_a_purged_one_is_kept(bench: PurgedTables) -> None:
     first = purge_table(bench.context("t"))
     bench.lake.pointers["t"] = bench.lake.pointers["sibling"]
     others = set(bench.lake.uris())
@@ -320,7 +320,7 @@ def test_a_new_table_with_the_name_of_a_purged_one_is_kept(bench: Bench) -> None
     assert set(bench.lake.uris()) == others
 
 
-def test_a_catalog_that_answers_from_a_cache_after_the_last_phase(bench: Bench) -> None:
+def test_a_catalog_that_answers_from_a_cache_after_the_last_phase(bench: PurgedTables) -> None:
     ctx = bench.context("t")
     loaded = ctx.tables.load()
     cached = dataclasses.replace(ctx, tables=type("Cached", (), {"load": lambda _self: loaded})())
@@ -331,7 +331,7 @@ def test_a_catalog_that_answers_from_a_cache_after_the_last_phase(bench: Bench) 
 @pytest.mark.parametrize(
     "ending", [LeaseLost("t", attempt=1, current=2, status="RUNNING"), RunCancelled("t"), RunHandedOver("t")]
 )
-def test_an_ended_attempt_stops_before_the_next_batch(bench: Bench, ending: BaseException) -> None:
+def test_an_ended_attempt_stops_before_the_next_batch(bench: PurgedTables, ending: BaseException) -> None:
     ctx = bench.context("t")
     store = ctx.store
 
@@ -348,14 +348,14 @@ def test_an_ended_attempt_stops_before_the_next_batch(bench: Bench, ending: Base
     assert ours(bench) == set()
 
 
-def test_the_result_for_a_versioned_bucket_has_no_freed_bytes(bench: Bench) -> None:
+def test_the_result_for_a_versioned_bucket_has_no_freed_bytes(bench: PurgedTables) -> None:
     result = purge_table(bench.context("t", versioned_buckets=["lake"]))
     assert result.bytes_freed is None
     assert result.bytes_deleted > 0
     assert [(one.code, one.sample) for one in result.findings] == [("VERSIONED_BUCKET", ("s3://lake/",))]
 
 
-def test_delete_markers_seen_by_a_failed_attempt_are_remembered(bench: Bench) -> None:
+def test_delete_markers_seen_by_a_failed_attempt_are_remembered(bench: PurgedTables) -> None:
     faults = Faults()
     probe = bench.context("t", versioned_buckets=["lake"], faults=faults)
     probe.store.versioned = lambda _bucket, **_seen: None  # type: ignore[method-assign]
@@ -365,7 +365,7 @@ def test_delete_markers_seen_by_a_failed_attempt_are_remembered(bench: Bench) ->
     assert purge_table(bench.context("t")).bytes_freed is None
 
 
-def test_the_receipt_is_stored_beside_the_plan(bench: Bench) -> None:
+def test_the_receipt_is_stored_beside_the_plan(bench: PurgedTables) -> None:
     result = purge_table(bench.context("t"))
     assert result.receipt == f"{result.plan_ids[-1]}/receipt.json"
     receipt = json.loads(bench.plans.objects[result.receipt])
@@ -385,7 +385,7 @@ def test_the_receipt_is_stored_beside_the_plan(bench: Bench) -> None:
     assert "secret" not in json.dumps(receipt)
 
 
-def test_no_stored_object_has_a_credential(bench: Bench) -> None:
+def test_no_stored_object_has_a_credential(bench: PurgedTables) -> None:
     purge_table(bench.context("t"))
     everything = b"".join(
         gzip.decompress(data) if key.endswith(".gz") else data
@@ -396,7 +396,7 @@ def test_no_stored_object_has_a_credential(bench: Bench) -> None:
     assert b"token" not in everything
 
 
-def test_the_estimate_counts_entries_without_reading_a_manifest(bench: Bench) -> None:
+def test_the_estimate_counts_entries_without_reading_a_manifest(bench: PurgedTables) -> None:
     faults = Faults()
     small = estimate(bench.context("t", faults=faults))
     entries = sum(
@@ -420,7 +420,7 @@ def test_the_estimate_counts_entries_without_reading_a_manifest(bench: Bench) ->
     assert hasty.names.count("read") == 2  # one list is enough, and one former metadata file
 
 
-def test_the_estimate_with_a_plan_is_what_is_left_of_it(bench: Bench) -> None:
+def test_the_estimate_with_a_plan_is_what_is_left_of_it(bench: PurgedTables) -> None:
     whole = len(ours(bench))
     published(bench)
     assert estimate(bench.context("t")).files == whole
@@ -429,7 +429,7 @@ def test_the_estimate_with_a_plan_is_what_is_left_of_it(bench: Bench) -> None:
     assert (found.planned, found.files) == (True, 0)
 
 
-def test_the_estimate_of_an_earlier_plan_is_its_size_and_a_stale_plan_is_refused(bench: Bench) -> None:
+def test_the_estimate_of_an_earlier_plan_is_its_size_and_a_stale_plan_is_refused(bench: PurgedTables) -> None:
     requested = PurgeOptions(execute_plan=plan_dry(bench))
     faults = Faults()
     planned = estimate(bench.context("t", options=requested, faults=faults))
@@ -440,13 +440,13 @@ def test_the_estimate_of_an_earlier_plan_is_its_size_and_a_stale_plan_is_refused
         estimate(bench.context("t", options=requested))
 
 
-def test_the_estimate_refuses_a_table_that_must_not_be_purged(bench: Bench) -> None:
+def test_the_estimate_refuses_a_table_that_must_not_be_purged(bench: PurgedTables) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
     with pytest.raises(GuardRefused, check=coded("GC_DISABLED")):
         estimate(bench.context("t"))
 
 
-def test_a_published_segment_has_the_hash_of_the_stored_index(bench: Bench) -> None:
+def test_a_published_segment_has_the_hash_of_the_stored_index(bench: PurgedTables) -> None:
     purge_table(bench.context("t"))
     (segment,) = bench.head.read()
     index = load_index(bench.plans, segment)

@@ -14,8 +14,8 @@ from delegation.storage.locations import UnsupportedLocation
 from delegation.worksets.attempt import MemoryAttempt, PlanHead
 from delegation.worksets.errors import FilesNotDeleted
 from tests.kit.errors import coded, made_with_code
+from tests.kit.lakes.lake import Lake, PurgedTables, busy_table, rows
 from tests.paths import DOCS
-from tests.unit.operations.purge.lake import Bench, Lake, busy_table, rows
 
 ALL = ("s3://lake/",)
 ELSEWHERE = "s3://lake/elsewhere/stats.puffin"
@@ -30,28 +30,28 @@ def world() -> Lake:
 
 
 @pytest.fixture
-def bench(world: Lake) -> Bench:
-    bench = Bench(lake=world.copy())
+def bench(world: Lake) -> PurgedTables:
+    bench = PurgedTables(lake=world.copy())
     bench.uuid("t")
     return bench
 
 
-def ours(bench: Bench) -> set[str]:
+def ours(bench: PurgedTables) -> set[str]:
     return bench.lake.below("s3://lake/wh/t/")
 
 
-def planned(bench: Bench, name: str = "t", **options: Any) -> str:
+def planned(bench: PurgedTables, name: str = "t", **options: Any) -> str:
     """Make a dry run and return its plan's id."""
     ctx = bench.context(name, options=PurgeOptions(dry_run=True, **options), prefixes=ALL)
     return purge_table(dataclasses.replace(ctx, attempt=MemoryAttempt("dry", head=PlanHead()))).plan_ids[0]
 
 
-def with_a_file_outside(bench: Bench) -> None:
+def with_a_file_outside(bench: PurgedTables) -> None:
     bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": ELSEWHERE, "file-size-in-bytes": 3}]})
     bench.lake.objects["lake", "elsewhere/stats.puffin"] = b"abc"
 
 
-def test_gc_disabled_is_ignored_with_the_operators_setting(bench: Bench) -> None:
+def test_gc_disabled_is_ignored_with_the_operators_setting(bench: PurgedTables) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"gc.enabled": "false"}})
     with pytest.raises(GuardRefused, check=coded("GC_DISABLED")):
         purge_table(bench.context("t"))
@@ -61,7 +61,7 @@ def test_gc_disabled_is_ignored_with_the_operators_setting(bench: Bench) -> None
     assert ours(bench) == set()
 
 
-def test_a_versioned_bucket_can_be_refused_before_the_first_delete(bench: Bench) -> None:
+def test_a_versioned_bucket_can_be_refused_before_the_first_delete(bench: PurgedTables) -> None:
     before = set(bench.lake.uris())
     ctx = bench.context("t", options=PurgeOptions(versioned="refuse"), versioned_buckets=["lake"])
     with pytest.raises(GuardRefused, check=coded("VERSIONED_BUCKET"), match="frees nothing in s3://lake/: versioning"):
@@ -70,7 +70,7 @@ def test_a_versioned_bucket_can_be_refused_before_the_first_delete(bench: Bench)
     assert not ctx.attempt.deleting
 
 
-def test_a_versioned_bucket_is_refused_although_the_bucket_may_not_be_asked(bench: Bench) -> None:
+def test_a_versioned_bucket_is_refused_although_the_bucket_may_not_be_asked(bench: PurgedTables) -> None:
     # Issue 24, line 10: vended credentials usually do not allow GetBucketVersioning.
     before = set(bench.lake.uris())
     store: dict[str, Any] = {"versioned_buckets": ["lake"], "versioning_denied": True}
@@ -82,7 +82,7 @@ def test_a_versioned_bucket_is_refused_although_the_bucket_may_not_be_asked(benc
 
 
 def test_a_bucket_that_has_only_data_files_is_asked_through_one_of_them() -> None:
-    bench = Bench()
+    bench = PurgedTables()
     bench.lake.create("t", **{"write.data.path": "s3://data/t"}).append(rows(1, 2))
     prefixes = ("s3://lake/", "s3://data/")
     store: dict[str, Any] = {"versioned_buckets": ["data"], "versioning_denied": True, "prefixes": prefixes}
@@ -90,7 +90,7 @@ def test_a_bucket_that_has_only_data_files_is_asked_through_one_of_them() -> Non
         purge_table(bench.context("t", options=PurgeOptions(versioned="refuse"), **store))
 
 
-def test_without_the_probe_each_key_that_cannot_be_deleted_is_reported(bench: Bench) -> None:
+def test_without_the_probe_each_key_that_cannot_be_deleted_is_reported(bench: PurgedTables) -> None:
     before = set(bench.lake.uris())
     ctx = bench.context("t", options=PurgeOptions(probe=False), denied=["s3://lake/"])
     with pytest.raises(FilesNotDeleted):
@@ -100,7 +100,7 @@ def test_without_the_probe_each_key_that_cannot_be_deleted_is_reported(bench: Be
 
 
 @pytest.mark.parametrize("code", ["AccessDenied", "ObjectLocked", "InvalidRequest"])
-def test_each_locked_object_is_reported(bench: Bench, code: str) -> None:
+def test_each_locked_object_is_reported(bench: PurgedTables, code: str) -> None:
     locked = sorted(uri for uri in ours(bench) if uri.endswith(".parquet"))[:2]
     lock = lambda _bucket, key, _nth: code if f"s3://lake/{key}" in locked else None  # noqa: E731
     with pytest.raises(FilesNotDeleted) as failed:
@@ -109,7 +109,7 @@ def test_each_locked_object_is_reported(bench: Bench, code: str) -> None:
     assert not failed.value.retryable
 
 
-def test_a_plan_made_with_outside_delete_is_not_executed_by_a_request_without_it(bench: Bench) -> None:
+def test_a_plan_made_with_outside_delete_is_not_executed_by_a_request_without_it(bench: PurgedTables) -> None:
     with_a_file_outside(bench)
     plan = planned(bench, outside="delete")
     before = set(bench.lake.uris())
@@ -122,7 +122,7 @@ def test_a_plan_made_with_outside_delete_is_not_executed_by_a_request_without_it
     assert ELSEWHERE not in set(bench.lake.uris())
 
 
-def test_a_plan_with_directory_markers_is_not_executed_by_a_request_without_them(bench: Bench) -> None:
+def test_a_plan_with_directory_markers_is_not_executed_by_a_request_without_them(bench: PurgedTables) -> None:
     bench.lake.objects["lake", "wh/t/data/"] = b""
     plan = planned(bench, remove_directory_markers=True)
     before = set(bench.lake.uris())
@@ -133,7 +133,7 @@ def test_a_plan_with_directory_markers_is_not_executed_by_a_request_without_them
     assert ours(bench) == set()
 
 
-def test_a_plan_that_kept_files_outside_is_not_executed_with_outside_refuse(bench: Bench) -> None:
+def test_a_plan_that_kept_files_outside_is_not_executed_with_outside_refuse(bench: PurgedTables) -> None:
     with_a_file_outside(bench)
     plan = planned(bench)
     before = set(bench.lake.uris())
@@ -144,7 +144,7 @@ def test_a_plan_that_kept_files_outside_is_not_executed_with_outside_refuse(benc
 
 
 @pytest.mark.parametrize("path", ["file:///etc/passwd", "file:/etc/passwd"])
-def test_outside_delete_never_deletes_from_another_kind_of_storage(bench: Bench, path: str) -> None:
+def test_outside_delete_never_deletes_from_another_kind_of_storage(bench: PurgedTables, path: str) -> None:
     bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": path, "file-size-in-bytes": 3}]})
     before = set(bench.lake.uris())
     settings = dataclasses.replace(bench.context("t").settings, vended=False)
@@ -153,7 +153,7 @@ def test_outside_delete_never_deletes_from_another_kind_of_storage(bench: Bench,
     assert set(bench.lake.uris()) == before
 
 
-def test_a_clones_plan_is_refused_although_the_uuid_is_the_same(bench: Bench) -> None:
+def test_a_clones_plan_is_refused_although_the_uuid_is_the_same(bench: PurgedTables) -> None:
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     before = set(bench.lake.uris())
     with pytest.raises(GuardRefused, check=coded("PLAN_OF_ANOTHER_TABLE"), match=r"cat\.ns\.clone"):

@@ -15,8 +15,8 @@ import pytest
 from delegation.errors import DelegationError
 from delegation.operations.purge.inline import purge_table
 from delegation.storage.locations import parse
+from tests.kit.lakes.lake import Lake, PurgedTables, busy_table
 from tests.unit.iceberg.manifest_files import zigzag
-from tests.unit.operations.purge.lake import Bench, Lake, busy_table
 
 EXACT: Final = "EXACT"
 WIDE: Final = ("s3://lake/",)
@@ -296,7 +296,7 @@ def world() -> Lake:
 @pytest.mark.parametrize("name", CASES)
 def test_a_hostile_table_is_refused_or_purged_exactly(world: Lake, name: str) -> None:
     spoil, expected = CASES[name]
-    bench = Bench(lake=world.copy())
+    bench = PurgedTables(lake=world.copy())
     bench.uuid("t")
     strangers = bench.lake.below(VICTIM) | bench.lake.below("s3://other/")
     spoil(bench.lake)

@@ -14,21 +14,21 @@ from delegation.storage.base import BatchResult
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import PlanHead
 from tests.kit.errors import coded
-from tests.unit.operations.purge.lake import Bench, busy_table
+from tests.kit.lakes.lake import PurgedTables, busy_table
 
 TABLE = "s3://lake/wh/t/"
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     for name in ("t", "sibling"):
         busy_table(bench.lake, name)
         bench.uuid(name)
     return bench
 
 
-def killed_at_root(bench: Bench, *, root_deleted: bool) -> str:
+def killed_at_root(bench: PurgedTables, *, root_deleted: bool) -> str:
     """Kill a purge just before or just after it deletes metadata.json, and return that file's URI."""
     root = bench.lake.pointers["t"]
     whole = dict(bench.lake.objects)
@@ -54,7 +54,7 @@ def without_credentials(ctx: PurgeContext) -> PurgeContext:
     return ctx
 
 
-def test_a_table_dropped_before_its_metadata_file_is_deleted_is_finished_by_its_plan(bench: Bench) -> None:
+def test_a_table_dropped_before_its_metadata_file_is_deleted_is_finished_by_its_plan(bench: PurgedTables) -> None:
     killed_at_root(bench, root_deleted=False)
     del bench.lake.pointers["t"]
     sibling = bench.lake.below("s3://lake/wh/sibling/")
@@ -64,7 +64,9 @@ def test_a_table_dropped_before_its_metadata_file_is_deleted_is_finished_by_its_
     assert bench.lake.below("s3://lake/wh/sibling/") == sibling
 
 
-def test_a_table_dropped_before_its_metadata_file_is_deleted_is_no_success_without_credentials(bench: Bench) -> None:
+def test_a_table_dropped_before_its_metadata_file_is_deleted_is_no_success_without_credentials(
+    bench: PurgedTables,
+) -> None:
     root = killed_at_root(bench, root_deleted=False)
     del bench.lake.pointers["t"]
     with pytest.raises(PurgeError, check=coded("TABLE_GONE"), match=root):
@@ -75,13 +77,15 @@ def test_a_table_dropped_before_its_metadata_file_is_deleted_is_no_success_witho
 
 
 @pytest.mark.parametrize("reach", [lambda ctx: ctx, without_credentials])
-def test_a_missing_metadata_file_counts_as_deleted(bench: Bench, reach: Callable[[PurgeContext], PurgeContext]) -> None:
+def test_a_missing_metadata_file_counts_as_deleted(
+    bench: PurgedTables, reach: Callable[[PurgeContext], PurgeContext]
+) -> None:
     killed_at_root(bench, root_deleted=True)
     result = purge_table(reach(bench.context("t")))
     assert (result.status, result.files_deleted) == ("PURGED", result.files_planned)
 
 
-def test_a_dropped_table_is_a_success_once_its_metadata_file_is_marked(bench: Bench) -> None:
+def test_a_dropped_table_is_a_success_once_its_metadata_file_is_marked(bench: PurgedTables) -> None:
     purge_table(bench.context("t"))
     del bench.lake.pointers["t"]
     assert purge_table(without_credentials(bench.context("t"))).status == "PURGED"

@@ -10,7 +10,7 @@ from delegation.operations.purge.choose import estimate
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from tests.kit.errors import coded
-from tests.unit.operations.purge.lake import Bench, Lake, busy_table
+from tests.kit.lakes.lake import Lake, PurgedTables, busy_table
 
 PROTECTION = {"delegation.protected": "true"}
 
@@ -23,14 +23,14 @@ def world() -> Lake:
 
 
 @pytest.fixture
-def bench(world: Lake) -> Bench:
-    bench = Bench(lake=world.copy())
+def bench(world: Lake) -> PurgedTables:
+    bench = PurgedTables(lake=world.copy())
     bench.uuid("t")
     return bench
 
 
 @pytest.mark.parametrize("gc_disabled", ["refuse", "ignore"])
-def test_no_setting_purges_a_protected_table(bench: Bench, gc_disabled: Any) -> None:
+def test_no_setting_purges_a_protected_table(bench: PurgedTables, gc_disabled: Any) -> None:
     bench.lake.rewrite_metadata("t", {"properties": PROTECTION})
     before = set(bench.lake.uris())
     options = PurgeOptions(gc_disabled=gc_disabled, outside="delete", uncovered="keep")
@@ -44,7 +44,7 @@ def test_no_setting_purges_a_protected_table(bench: Bench, gc_disabled: Any) -> 
     assert set(bench.lake.uris()) == before
 
 
-def test_a_table_protected_after_planning_keeps_every_file(bench: Bench) -> None:
+def test_a_table_protected_after_planning_keeps_every_file(bench: PurgedTables) -> None:
     with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")):
         purge_table(bench.context("t", denied=["s3://lake/"]))
     assert bench.head.read()
@@ -55,13 +55,13 @@ def test_a_table_protected_after_planning_keeps_every_file(bench: Bench) -> None
     assert set(bench.lake.uris()) == before
 
 
-def test_a_table_whose_protection_ended_is_purged(bench: Bench) -> None:
+def test_a_table_whose_protection_ended_is_purged(bench: PurgedTables) -> None:
     bench.lake.rewrite_metadata("t", {"properties": {"delegation.protected": "False"}})
     assert purge_table(bench.context("t")).status == "PURGED"
     assert bench.lake.below("s3://lake/wh/t/") == set()
 
 
-def test_the_dry_run_and_the_estimate_of_a_protected_table_say_so(bench: Bench) -> None:
+def test_the_dry_run_and_the_estimate_of_a_protected_table_say_so(bench: PurgedTables) -> None:
     bench.lake.rewrite_metadata("t", {"properties": PROTECTION})
     with pytest.raises(GuardRefused, check=coded("TABLE_PROTECTED")):
         purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
@@ -76,7 +76,7 @@ def test_the_dry_run_and_the_estimate_of_a_protected_table_say_so(bench: Bench) 
         ("false", False), ("FALSE", False), (None, False),
     ],
 )  # fmt: skip
-def test_every_value_but_false_protects(bench: Bench, value: str | None, *, protected: bool) -> None:
+def test_every_value_but_false_protects(bench: PurgedTables, value: str | None, *, protected: bool) -> None:
     properties = {} if value is None else {"delegation.protected": value}
     found = parse_metadata(bench.lake.pointers["t"], {**bench.lake.metadata("t"), "properties": properties})
     assert found.protected is protected

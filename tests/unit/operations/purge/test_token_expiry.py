@@ -24,7 +24,7 @@ from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.rate import RatePolicy
 from delegation.storage.s3 import S3ObjectStore
-from tests.unit.operations.purge.lake import NOW, Bench, LakeSource, busy_table
+from tests.kit.lakes.lake import NOW, LakeSource, PurgedTables, busy_table
 
 FILES = 420
 TOKEN_LIFE = timedelta(seconds=60)
@@ -40,7 +40,7 @@ class Hour:
         self.now = NOW
         self.call_seconds, self.ahead, self.one_key_id = call_seconds, ahead, one_key_id
         self.lock = threading.Lock()
-        self.bench = Bench()
+        self.bench = PurgedTables()
         busy_table(self.bench.lake, "t")
         busy_table(self.bench.lake, "sibling")
         statistics = [f"s3://lake/wh/t/stats/{n:04d}.puffin" for n in range(FILES)]

@@ -8,8 +8,8 @@ import pytest
 from delegation.orchestration.job_engine import JobEngine
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
 from delegation.tasks.life.model import Status, Task
-from tests.unit.orchestration.driven import Driven, Jobs
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.driven import Driven, RecordedJobs
 
 
 class ScriptedJob(Driven):
@@ -105,7 +105,7 @@ def test_a_worker_that_stops_ends_the_job_and_hands_the_task_over(site: Scripted
 
 
 def test_a_call_to_an_unavailable_job_service_is_repeated(site: ScriptedJob) -> None:
-    class Unavailable(Jobs):
+    class Unavailable(RecordedJobs):
         def get(self, run_id: str):
             raise JobServiceUnavailable("EMR Serverless answered ThrottlingException to get_job_run")
 

@@ -9,9 +9,9 @@ from botocore.exceptions import ClientError
 from delegation.orchestration.job_runs import EmrServerless, JobConfiguration, JobRefused, JobServiceUnavailable
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.lease import Lease
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW
+from tests.kit.lakes.lake import busy_table
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW
+from tests.kit.worlds.service import World
 
 
 class Client:

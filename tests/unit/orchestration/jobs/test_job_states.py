@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError
 
 from delegation.orchestration.job_runs import EmrServerless, JobRefused, JobRun, JobServiceUnavailable
 from delegation.tasks.life.model import Status
-from tests.unit.orchestration.driven import Driven
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.driven import Driven
 
 DENIED = JobRefused("EMR Serverless answered AccessDeniedException to get_job_run")
 THROTTLED = JobServiceUnavailable("EMR Serverless answered ThrottlingException to get_job_run")

@@ -30,8 +30,8 @@ from delegation.tasks.stores import codec
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.wire.tasks import TaskRecord, shown
 from infra import api_schemas, error_page
+from tests.kit.tasks.builders import in_status
 from tests.paths import ROOT
-from tests.unit.tasks.builders import in_status
 
 NOW: Final = datetime(2026, 11, 1, tzinfo=UTC)
 FIELD: Final = "first_acquired_ts"

@@ -19,15 +19,12 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior, Run
 from tests.kit.errors import coded
-from tests.unit.tasks.builders import MINUTE
+from tests.kit.tasks.builders import MINUTE
+from tests.kit.tasks.sites import Total
 
 
 class Rows(BaseModel):
     rows: int = 3
-
-
-class Sum(BaseModel):
-    total: int
 
 
 @pytest.fixture(autouse=True)
@@ -42,33 +39,33 @@ def ended(harness: TaskHarness, handle: Any) -> tuple[Status, str | None]:
 
 def test_a_coroutine_runs_and_its_result_is_recorded() -> None:
     @behavior("acme.sum")
-    async def added(context: AsyncContext, rows: int) -> Sum:
+    async def added(context: AsyncContext, rows: int) -> Total:
         total = 0
         for row in range(context.cursor or 0, rows):
             await asyncio.sleep(0)
             total += row
             await context.checkpoint(cursor=row)
             await context.report(done=row)
-        return Sum(total=total)
+        return Total(total=total)
 
     harness = TaskHarness(added)
     handle = harness.submit(added.of(4))
     assert ended(harness, handle) == (Status.SUCCESS, None)
-    assert handle.result() == Sum(total=6)
+    assert handle.result() == Total(total=6)
     assert handle.get().progress is not None
 
 
 def test_a_coroutine_of_a_declared_behavior_runs() -> None:
-    async def work(parameters: Rows, run: Run) -> Sum:
+    async def work(parameters: Rows, run: Run) -> Total:
         await asyncio.sleep(0)
         run.checkpoint()
-        return Sum(total=parameters.rows)
+        return Total(total=parameters.rows)
 
-    declared = Behavior("acme.declared", Rows, work, result=Sum)
+    declared = Behavior("acme.declared", Rows, work, result=Total)
     harness = TaskHarness(declared)
     handle = harness.submit(declared, Rows())
     assert ended(harness, handle) == (Status.SUCCESS, None)
-    assert handle.result() == Sum(total=3)
+    assert handle.result() == Total(total=3)
 
 
 def test_a_plain_function_that_returns_a_coroutine_runs_it() -> None:
@@ -278,7 +275,7 @@ def test_a_generator_behind_another_function_ends_as_failure() -> None:
     def hidden(*arguments: Any) -> Any:
         return numbers()
 
-    for declared in (Behavior("acme.hidden", Rows, hidden), Behavior("acme.hidden", Rows, hidden, result=Sum)):
+    for declared in (Behavior("acme.hidden", Rows, hidden), Behavior("acme.hidden", Rows, hidden, result=Total)):
         harness = TaskHarness(declared)
         handle = harness.submit(declared, Rows())
         assert ended(harness, handle) == (Status.FAILURE, "ILLEGAL_RESULT")

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from delegation.tasks.authoring import Context, Retry, behavior
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import TaskHarness
-from tests.unit.tasks.builders import MINUTE, SECOND
+from tests.kit.tasks.builders import MINUTE, SECOND
 
 
 class Report(BaseModel):

@@ -8,7 +8,7 @@ from delegation.tasks.authoring import ChildFailed, Context, Retry, behavior
 from delegation.tasks.errors import AwaitedTaskFailed
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import MissingBehaviorError, TaskHarness
-from tests.unit.tasks.builders import HOUR, MINUTE
+from tests.kit.tasks.builders import HOUR, MINUTE
 
 runs: list[str] = []
 

@@ -7,7 +7,7 @@ import pytest
 
 from delegation.tasks.errors import AwaitedTaskFailed
 from delegation.tasks.life.model import Status
-from tests.unit.tasks.work.site import ADD, ONE, Site, Total
+from tests.kit.tasks.sites import ADD, ONE, Site, Total
 
 
 def test_a_handle_by_id_gets_waits_and_cancels() -> None:

@@ -17,7 +17,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.submission.handles import pause_after
 from delegation.tasks.testing import TaskHarness
 from tests.kit.errors import coded
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, in_status
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, in_status
 
 
 def untyped(day) -> None: ...  # type: ignore[no-untyped-def]

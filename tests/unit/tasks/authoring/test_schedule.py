@@ -7,8 +7,8 @@ import pytest
 
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.memory import MemoryTaskStore
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock
-from tests.unit.tasks.work.site import ADD, ONE, Site, Sum, Total, add
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock
+from tests.kit.tasks.sites import ADD, ONE, Site, Sum, Total, add
 
 
 @pytest.mark.parametrize("when", [{"at": NOW + HOUR}, {"delay": HOUR}])

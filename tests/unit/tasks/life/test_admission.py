@@ -15,7 +15,7 @@ from delegation.tasks.life.admission.lanes import Lane, Traits, part
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.policy import InvalidProperty, Policies
 from tests.effort import examples
-from tests.unit.tasks.builders import NOW, SECOND
+from tests.kit.tasks.builders import NOW, SECOND
 
 LANES = st.builds(
     Lane,

@@ -16,9 +16,8 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, Clock, submitted
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, Clock, submitted
+from tests.kit.tasks.services import task_service
 
 POLICIES = Policies(default=RetryPolicy(max_attempts=3), by_type={})
 ERRORS = st.sampled_from(list(ErrorClass))
@@ -93,7 +92,7 @@ CALLS = st.sampled_from(
 @given(st.lists(CALLS, max_size=30))
 def test_no_call_of_the_service_lowers_it(calls: list[str]) -> None:
     store, clock = CountedStore(), Clock()
-    service = TaskService(store, POLICIES, NoDispatchQueue(), clock=clock)
+    service = task_service(store, POLICIES, clock=clock)
     task_id = store.apply(Create(submitted(recurrence_seconds=60))).task_id
     highest = 0
     acts: dict[str, Callable[[int], object]] = {

@@ -10,7 +10,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import InvalidProperty, Policies, RetryPolicy
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, started, submitted
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, started, submitted
 
 POLICIES = Policies(default=RetryPolicy(), by_type={})
 DEADLINE = NOW + HOUR

@@ -7,7 +7,7 @@ import pytest
 from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import START_REFUSED, excused_loss
 from delegation.tasks.life.transitions import LOST
-from tests.unit.tasks.builders import in_status, submitted
+from tests.kit.tasks.builders import in_status, submitted
 
 
 def lost(**fields: Any) -> Task:

@@ -14,7 +14,7 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
-from tests.unit.tasks.builders import MINUTE, NOW, acquired, submitted
+from tests.kit.tasks.builders import MINUTE, NOW, acquired, submitted
 
 POLICIES = Policies(default=RetryPolicy(max_attempts=3), by_type={})
 TIME_IS_UP = AttemptError("HANDED_OVER", "no time left", ErrorClass.HANDED_OVER)

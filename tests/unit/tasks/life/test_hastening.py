@@ -7,7 +7,7 @@ import pytest
 from delegation.tasks.life import decisions
 from delegation.tasks.life.model import LanePlace, Status, Task
 from delegation.tasks.life.transitions import CHECK_QUEUED
-from tests.unit.tasks.builders import HOUR, NOW, submitted
+from tests.kit.tasks.builders import HOUR, NOW, submitted
 
 CODE = "NEIGHBOUR_UNREADABLE"
 

@@ -19,9 +19,7 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.transitions import ARROWS, resubmit, transition
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
-from tests.unit.tasks.builders import (
+from tests.kit.tasks.builders import (
     HOUR,
     MINUTE,
     Clock,
@@ -33,6 +31,7 @@ from tests.unit.tasks.builders import (
     submitted,
     succeeded,
 )
+from tests.kit.tasks.services import task_service
 
 S, A, R, W, OK, F = "SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED", "SUCCESS", "FAILURE"
 
@@ -43,8 +42,9 @@ class Harness:
     def __init__(self, status: Status, *, attempts: int = 3, **fields: object) -> None:
         self.clock = Clock()
         self.store = MemoryTaskStore()
-        policies = Policies(default=RetryPolicy(max_attempts=attempts), by_type={})
-        self.service = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.service = task_service(
+            self.store, Policies(default=RetryPolicy(max_attempts=attempts), by_type={}), clock=self.clock
+        )
         task = self.store.apply(Create(submitted(**fields)))
         lives: dict[str, list[Callable[[Task], Task]]] = {
             S: [],

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from delegation.tasks.life.model import Dispatches, Status, Task, TaskLease
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import shown as shown_by_the_api
-from tests.unit.tasks.builders import HOUR, NOW, in_status, submitted
+from tests.kit.tasks.builders import HOUR, NOW, in_status, submitted
 
 PROPOSAL_FIELDS = {
     "task_id",

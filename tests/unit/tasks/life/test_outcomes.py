@@ -15,7 +15,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, started, submitted
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, started, submitted
 
 LATER = NOW + MINUTE
 POLICIES = Policies(default=RetryPolicy(max_attempts=3), by_type={"REPORT": RetryPolicy(max_attempts=1)})

@@ -11,7 +11,7 @@ from delegation.tasks.life.policy import DispatchPolicy, InvalidProperty, LeaseP
 from delegation.timestamps import parse_duration
 from delegation.wiring.types import default_properties
 from tests.kit.outcomes import outcome
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, submitted
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, submitted
 
 LOST = "delegation.task.lease.lost-timeout-duration"
 DRIFT = "delegation.task.lease.clock-drift-duration"

@@ -7,7 +7,7 @@ from delegation.tasks.life.model import AdoptedChildren
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, after_error
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.life.redaction import redacted
-from tests.unit.tasks.builders import MINUTE, NOW, acquired, submitted
+from tests.kit.tasks.builders import MINUTE, NOW, acquired, submitted
 
 KEY = "ASIA" + "ABCDEFGH12345678"
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJwb2xhcmlzIn0.c2lnbmF0dXJl"

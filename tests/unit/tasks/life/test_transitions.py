@@ -11,7 +11,7 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task, TaskLease
 from delegation.tasks.life.policy import DispatchPolicy
-from tests.unit.tasks.builders import (
+from tests.kit.tasks.builders import (
     HOUR,
     MINUTE,
     NOW,

@@ -26,7 +26,7 @@ from delegation.tasks.pauses.model import (
 )
 from delegation.tasks.pauses.store import MemoryPauseStore
 from tests.kit.errors import coded
-from tests.unit.tasks.builders import NOW, Clock, submitted
+from tests.kit.tasks.builders import NOW, Clock, submitted
 
 OPS = Caller(client_id="ops", subject="CN=ops")
 ORDERS = PauseScope(table="lake.sales.orders")

@@ -14,8 +14,8 @@ from delegation.tasks.life.progress import merged
 from delegation.tasks.stores import codec
 from delegation.tasks.work.behaviors import Behavior, Run
 from tests.contract.task_tables import moto_task_store
-from tests.unit.tasks.builders import NOW, SECOND, submitted
-from tests.unit.tasks.work.site import ONE, Site, Sum, Total
+from tests.kit.tasks.builders import NOW, SECOND, submitted
+from tests.kit.tasks.sites import ONE, Site, Sum, Total
 
 
 @pytest.fixture(params=["memory", "dynamodb"])

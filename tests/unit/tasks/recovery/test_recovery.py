@@ -22,10 +22,10 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.wiring.types import TYPES
 from tests.contract.task_tables import create_task_table, moto, task_store
 from tests.kit.errors import coded
+from tests.kit.lakes.lake import busy_table
+from tests.kit.tasks.builders import MINUTE
+from tests.kit.worlds.service import World
 from tests.services import change_service
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
-from tests.unit.tasks.builders import MINUTE
 
 NAMES = ("ended", "failed", "waiting", "purged", "recreated", "running", "cancelled")
 KEYS = "keys"

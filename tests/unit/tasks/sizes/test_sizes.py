@@ -19,10 +19,10 @@ from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.submit import Parent
 from tests.contract.task_tables import moto_task_store
 from tests.kit.errors import coded
-from tests.unit.tasks.builders import HOUR, SECOND, acquired, submitted, touched
+from tests.kit.tasks.builders import HOUR, SECOND, acquired, submitted, touched
+from tests.kit.tasks.sites import ONE, Site, Sum, Total, add, identity
 from tests.unit.tasks.stores.dynamodb_bench import Bench
 from tests.unit.tasks.stores.faulty_client import Fault, answered, cancelled
-from tests.unit.tasks.work.site import ONE, Site, Sum, Total, add, identity
 
 KIB = 1024
 CHILD = Behavior("CHILD", Sum, add, result=Total, identify=identity)

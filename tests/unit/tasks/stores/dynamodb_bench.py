@@ -8,7 +8,7 @@ import pytest
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from tests.unit.tasks.builders import acquired, started, submitted, touched
+from tests.kit.tasks.builders import acquired, started, submitted, touched
 from tests.unit.tasks.stores.faulty_client import (
     FaultyClient,
     answered,

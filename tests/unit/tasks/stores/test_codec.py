@@ -18,7 +18,7 @@ from delegation.tasks.stores import codec
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import shown
 from tests.kit.errors import coded
-from tests.unit.tasks.builders import MINUTE, NOW, in_status, submitted
+from tests.kit.tasks.builders import MINUTE, NOW, in_status, submitted
 from tests.unit.tasks.strategies import BEHAVIORS_DETAILS, tasks
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -9,7 +9,7 @@ from delegation.tasks.errors import OutcomeUnknown, StaleTask, StoreUnavailable
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Expect, Received
 from delegation.tasks.stores.dynamodb import CompanionRefused, DynamoDbTaskStore
-from tests.unit.tasks.builders import NOW, acquired, submitted
+from tests.kit.tasks.builders import NOW, acquired, submitted
 from tests.unit.tasks.stores.dynamodb_bench import (
     REFUSALS,
     TRIES,

@@ -13,7 +13,7 @@ from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask,
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Revise
-from tests.unit.tasks.builders import acquired, started, submitted, touched
+from tests.kit.tasks.builders import acquired, started, submitted, touched
 from tests.unit.tasks.stores.dynamodb_bench import (
     CHANGES,
     REFUSALS,

@@ -6,7 +6,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.transitions import acquire, fail, schedule_retry
 from delegation.tasks.stores import codec
-from tests.unit.tasks.builders import HOUR, NOW, submitted
+from tests.kit.tasks.builders import HOUR, NOW, submitted
 
 LEASE = Lease.lasting(HOUR, NOW)
 RETRIES = 1_000

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from typing import Any
 
-from tests.unit.tasks.builders import NOW
+from tests.kit.tasks.builders import NOW
 
 
 class SharedTime:

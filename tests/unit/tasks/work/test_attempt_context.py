@@ -10,10 +10,9 @@ from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.attempt_context import ALIVE_EVERY, AttemptContext, fence_of
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
+from tests.kit.tasks.services import task_service
 from tests.services import change_service
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
 
 
 class Held:
@@ -22,8 +21,9 @@ class Held:
     def __init__(self, lost_timeout: timedelta = HOUR) -> None:
         self.clock = Clock()
         self.store = MemoryTaskStore()
-        policies = Policies(RetryPolicy(), {}, lease=LeasePolicy(lost_timeout))
-        self.service = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.service = task_service(
+            self.store, Policies(RetryPolicy(), {}, lease=LeasePolicy(lost_timeout)), clock=self.clock
+        )
         task_id = self.store.apply(Create(submitted())).task_id
         task = self.service.leases.acquire(task_id, "driver", lambda now: Lease.lasting(lost_timeout, now))
         self.run = AttemptContext(self.service, task, hand_over_at=None, monotonic=self._seconds)

@@ -14,9 +14,9 @@ from delegation.tasks.life.policy import Policies
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.submit import Submitted
 from delegation.tasks.work.worker import Worker, lease_next_available_task
+from tests.kit.tasks.builders import HOUR, MINUTE
+from tests.kit.tasks.sites import ADD, ONE, Permanent, Site, Sum, Total, Transient, add, identity
 from tests.services import change_service
-from tests.unit.tasks.builders import HOUR, MINUTE
-from tests.unit.tasks.work.site import ADD, ONE, Permanent, Site, Sum, Total, Transient, add, identity
 
 
 @pytest.fixture

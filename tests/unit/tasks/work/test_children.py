@@ -13,9 +13,9 @@ from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
 from tests.kit.errors import coded
+from tests.kit.tasks.builders import MINUTE, SECOND
+from tests.kit.tasks.sites import ONE, Permanent, Site, Sum, Total, Transient, add, identity
 from tests.services import change_service
-from tests.unit.tasks.builders import MINUTE, SECOND
-from tests.unit.tasks.work.site import ONE, Permanent, Site, Sum, Total, Transient, add, identity
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Create, DueEntry
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
 from tests.contract.task_tables import moto_task_store
-from tests.unit.tasks.builders import HOUR, NOW, SECOND, Clock, acquired, submitted
+from tests.kit.tasks.builders import HOUR, NOW, SECOND, Clock, acquired, submitted
+from tests.kit.tasks.services import task_service
 
 KINDS = {"TABLE_PURGE"}
 
@@ -44,8 +43,7 @@ class Fleet:
     def __init__(self, tasks: int) -> None:
         self.store = CountingStore()
         self.clock = Clock()
-        policies = Policies(default=RetryPolicy(), by_type={})
-        self.service = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.service = task_service(self.store, Policies(default=RetryPolicy(), by_type={}), clock=self.clock)
         self.lookouts: dict[str, DueHints] = {}
         for n in range(tasks):
             self.store.apply(Create(submitted(f"task-{n:03}", due_at=NOW)))

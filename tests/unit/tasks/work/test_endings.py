@@ -15,15 +15,12 @@ from delegation.tasks.endings import OTHER, EndingLines
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.stores.base import Create
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.parts.hooks import TaskHooks, uncounted
-from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.parts.hooks import uncounted
 from delegation.wiring.tasks import known_codes
-from tests.unit.tasks.builders import HOUR, Clock, submitted
+from tests.kit.tasks.builders import HOUR, Clock, submitted
+from tests.kit.tasks.services import task_service
 
 DENIED = AttemptError("STORAGE_DENIED", "the bucket refuses", ErrorClass.PERMANENT)
 PASSING = AttemptError("SLOW_DOWN", "slow down", ErrorClass.TRANSIENT)
@@ -35,15 +32,10 @@ class Scene:
         lines = MetricLines("PolarisDelegation", "polaris-delegation")
         labelled = replace(PURGE, labels=lambda _payload: Labels(target="cat.ns.orders", correlation_id="request-7"))
         types = TaskTypes([labelled])
-        self.tasks = TaskService(
-            MemoryTaskStore(),
-            Policies.from_properties({}),
-            NoDispatchQueue(),
+        self.tasks = task_service(
             clock=self.clock,
-            hooks=TaskHooks(
-                ended=EndingLines(lines, types, codes=lambda: {"STORAGE_DENIED", "LOST", "CANCELLED"}),
-                counted=AttemptCounts(lines, types) if attempts else uncounted,
-            ),
+            ended=EndingLines(lines, types, codes=lambda: {"STORAGE_DENIED", "LOST", "CANCELLED"}),
+            counted=AttemptCounts(lines, types) if attempts else uncounted,
         )
         self.id = self.tasks.reads.store.apply(Create(submitted(**fields))).task_id
 

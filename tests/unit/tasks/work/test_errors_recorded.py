@@ -8,8 +8,8 @@ import pytest
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
-from tests.unit.tasks.builders import HOUR
-from tests.unit.tasks.work.site import ADD, ONE, Site, Sum, Total
+from tests.kit.tasks.builders import HOUR
+from tests.kit.tasks.sites import ADD, ONE, Site, Sum, Total
 
 
 def broken(_parameters: Sum, _run: Run) -> Total:

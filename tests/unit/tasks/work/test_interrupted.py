@@ -11,13 +11,12 @@ from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskError
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import PlanSegment
-from tests.unit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
-from tests.unit.tasks.racing import Queue
+from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
 
 SEGMENT = PlanSegment(id="1/0", sha256="ab")
 TRANSIENT = AttemptError("TIMEOUT", "timed out", ErrorClass.TRANSIENT)
@@ -43,7 +42,7 @@ class Driver:
         self.store = MemoryTaskStore(interruptions)
         self.clock = Clock()
         self.queue = Queue()
-        self.service = TaskService(self.store, Policies.from_properties({}), self.queue, clock=self.clock)
+        self.service = task_service(self.store, queue=self.queue, clock=self.clock)
         self.first = submitted()
 
     def succeed(self) -> Task:

@@ -15,7 +15,6 @@ from delegation.tasks.life.policy import InvalidProperty, MaintenancePolicy, Pol
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.maintenance import (
     KIND,
     MaintenanceReport,
@@ -23,9 +22,8 @@ from delegation.tasks.work.maintenance import (
     ensure_submitted,
     store_maintenance,
 )
-from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from tests.unit.tasks.builders import (
+from tests.kit.tasks.builders import (
     HOUR,
     MINUTE,
     NOW,
@@ -37,6 +35,7 @@ from tests.unit.tasks.builders import (
     succeeded,
     touched,
 )
+from tests.kit.tasks.services import task_service
 
 RETENTION = timedelta(days=7)
 SECOND = timedelta(seconds=1)
@@ -67,7 +66,7 @@ class MaintainedTasks:
         self.clock = Clock()
         self.keys = Keys()
         policies = replace(Policies.from_properties({}), maintenance=MaintenancePolicy(retention=RETENTION))
-        self.tasks = TaskService(self.store, policies, NoDispatchQueue(), clock=self.clock)
+        self.tasks = task_service(self.store, policies, clock=self.clock)
         self.behavior = store_maintenance(self.tasks, lambda: self.keys, lambda: {KIND, submitted().task_type})
 
     def stored(self, *life: Task) -> Task:

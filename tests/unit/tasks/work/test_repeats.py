@@ -5,19 +5,17 @@ from datetime import timedelta
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
-from tests.unit.tasks.builders import HOUR, Clock, submitted
+from tests.kit.tasks.builders import HOUR, Clock, submitted
+from tests.kit.tasks.services import task_service
 
 THROTTLED = AttemptError("SLOW_DOWN", "slow down", ErrorClass.THROTTLED)
 BROKEN = AttemptError("BROKEN", "x" * 5000, ErrorClass.TRANSIENT)
 
 
 def service(clock: Clock) -> TaskService:
-    return TaskService(MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=clock)
+    return task_service(clock=clock)
 
 
 def test_ending_an_attempt_again_after_a_lost_answer_returns_what_was_recorded() -> None:

@@ -11,20 +11,21 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND
+from tests.kit.tasks.harness import PERMANENT, TRANSIENT, RacedService, an_hour
+from tests.kit.tasks.services import task_service
 from tests.services import change_service
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND
-from tests.unit.tasks.work.harness import PERMANENT, TRANSIENT, Harness, an_hour
 
 
 @pytest.fixture
-def harness() -> Harness:
-    return Harness()
+def harness() -> RacedService:
+    return RacedService()
 
 
 # ---- reading, and a whole life
 
 
-def test_every_operation_on_an_unknown_task_raises_not_found(harness: Harness) -> None:
+def test_every_operation_on_an_unknown_task_raises_not_found(harness: RacedService) -> None:
     service = harness.service
     acts = (
         lambda: service.reads.get("x"),
@@ -39,7 +40,7 @@ def test_every_operation_on_an_unknown_task_raises_not_found(harness: Harness) -
             act()
 
 
-def test_an_uncontended_life(harness: Harness) -> None:
+def test_an_uncontended_life(harness: RacedService) -> None:
     task_id = harness.submit()
     harness.service.dispatching.dispatch(task_id)
     held = harness.acquire(task_id)
@@ -53,14 +54,14 @@ def test_an_uncontended_life(harness: Harness) -> None:
     assert len(set(nonces)) == len(nonces)
 
 
-def test_a_task_deleted_during_a_decision_is_not_found(harness: Harness) -> None:
+def test_a_task_deleted_during_a_decision_is_not_found(harness: RacedService) -> None:
     task_id = harness.submit()
     harness.race(lambda: harness.store.calm._heads.pop(task_id))
     with pytest.raises(TaskNotFound):
         harness.service.operators.cancel(task_id)
 
 
-def test_a_head_that_keeps_changing_is_unavailable(harness: Harness) -> None:
+def test_a_head_that_keeps_changing_is_unavailable(harness: RacedService) -> None:
     task_id = harness.running()
     harness.race(*[lambda: harness.rival.leases.note(task_id, 1, details={"files_deleted": 1})] * 1000)
     with pytest.raises(StoreUnavailable):
@@ -71,7 +72,7 @@ def test_a_head_that_keeps_changing_is_unavailable(harness: Harness) -> None:
 # ---- acquiring
 
 
-def test_acquiring_twice_as_the_same_owner_is_one_attempt(harness: Harness) -> None:
+def test_acquiring_twice_as_the_same_owner_is_one_attempt(harness: RacedService) -> None:
     task_id = harness.submit()
     first = harness.acquire(task_id)
     harness.clock.advance(MINUTE)
@@ -82,14 +83,14 @@ def test_acquiring_twice_as_the_same_owner_is_one_attempt(harness: Harness) -> N
     assert harness.acquire(task_id).attempt_count == 1
 
 
-def test_another_owner_gets_the_task_unchanged(harness: Harness) -> None:
+def test_another_owner_gets_the_task_unchanged(harness: RacedService) -> None:
     task_id = harness.submit()
     held = harness.acquire(task_id)
     assert harness.acquire(task_id, "run-2") == held
     assert harness.service.reads.get(task_id).lease.owner == "run-1"
 
 
-def test_the_loser_of_a_race_sees_the_winner(harness: Harness) -> None:
+def test_the_loser_of_a_race_sees_the_winner(harness: RacedService) -> None:
     task_id = harness.submit()
     harness.race(lambda: harness.rival.leases.acquire(task_id, "run-2", an_hour))
     seen = harness.acquire(task_id)
@@ -97,14 +98,14 @@ def test_the_loser_of_a_race_sees_the_winner(harness: Harness) -> None:
     assert harness.versions(task_id) == ["SUBMITTED", "ACQUIRING_RESOURCES"]
 
 
-def test_a_touched_head_is_acquired_on_the_second_try(harness: Harness) -> None:
+def test_a_touched_head_is_acquired_on_the_second_try(harness: RacedService) -> None:
     task_id = harness.submit()
     harness.race(lambda: harness.rival.dispatching.dispatch(task_id))
     held = harness.acquire(task_id)
     assert (held.lease.owner, held.dispatches.count, held.dispatches.base) == ("run-1", 1, 1)
 
 
-def test_a_retry_is_acquired_when_it_is_due_and_not_before(harness: Harness) -> None:
+def test_a_retry_is_acquired_when_it_is_due_and_not_before(harness: RacedService) -> None:
     task_id = harness.running()
     waiting = harness.service.leases.end_attempt(task_id, 1, TRANSIENT)
     harness.clock.now = waiting.next_scheduled_run_ts - SECOND
@@ -114,7 +115,7 @@ def test_a_retry_is_acquired_when_it_is_due_and_not_before(harness: Harness) -> 
     assert (held.lease.owner, held.attempt_count) == ("run-2", 2)
 
 
-def test_a_lost_holder_is_replaced_at_once(harness: Harness) -> None:
+def test_a_lost_holder_is_replaced_at_once(harness: RacedService) -> None:
     task_id = harness.running()
     harness.clock.advance(HOUR)
     held = harness.acquire(task_id, "run-2")
@@ -123,7 +124,7 @@ def test_a_lost_holder_is_replaced_at_once(harness: Harness) -> None:
     assert harness.store.calm.get_version(task_id, 4).error_code == "LOST"
 
 
-def test_an_owner_that_returns_too_late_is_a_new_attempt(harness: Harness) -> None:
+def test_an_owner_that_returns_too_late_is_a_new_attempt(harness: RacedService) -> None:
     task_id = harness.running()
     harness.clock.advance(HOUR)
     assert harness.acquire(task_id, "run-1").attempt_count == 2
@@ -131,7 +132,7 @@ def test_an_owner_that_returns_too_late_is_a_new_attempt(harness: Harness) -> No
         harness.service.leases.heartbeat(task_id, 1, an_hour)
 
 
-def test_the_loss_of_the_last_attempt_is_a_failure(harness: Harness) -> None:
+def test_the_loss_of_the_last_attempt_is_a_failure(harness: RacedService) -> None:
     task_id = harness.submit(attempt_count=2)
     harness.acquire(task_id)
     harness.clock.advance(HOUR)
@@ -142,13 +143,13 @@ def test_the_loss_of_the_last_attempt_is_a_failure(harness: Harness) -> None:
 @pytest.mark.parametrize(
     "end", [lambda s, i: s.leases.succeed(i, 1, "done"), lambda s, i: s.leases.end_attempt(i, 1, PERMANENT)]
 )
-def test_a_terminal_task_is_not_acquired(harness: Harness, end: Callable[[TaskService, str], Task]) -> None:
+def test_a_terminal_task_is_not_acquired(harness: RacedService, end: Callable[[TaskService, str], Task]) -> None:
     task_id = harness.running()
     ended = end(harness.service, task_id)
     assert harness.acquire(task_id, "run-2") == ended
 
 
-def test_a_head_that_was_read_before_saves_the_first_read(harness: Harness) -> None:
+def test_a_head_that_was_read_before_saves_the_first_read(harness: RacedService) -> None:
     task_id = harness.submit()
     known = harness.service.reads.get(task_id)
     harness.rival.dispatching.dispatch(task_id)
@@ -159,7 +160,7 @@ def test_a_head_that_was_read_before_saves_the_first_read(harness: Harness) -> N
 # ---- holding
 
 
-def test_a_heartbeat_renews_and_sets_fields_in_one_write(harness: Harness) -> None:
+def test_a_heartbeat_renews_and_sets_fields_in_one_write(harness: RacedService) -> None:
     task_id = harness.running()
     harness.clock.advance(MINUTE)
     before = len(harness.store.applied)
@@ -168,14 +169,14 @@ def test_a_heartbeat_renews_and_sets_fields_in_one_write(harness: Harness) -> No
     assert len(harness.store.applied) == before + 1
 
 
-def test_a_heartbeat_that_moves_nothing_writes_nothing(harness: Harness) -> None:
+def test_a_heartbeat_that_moves_nothing_writes_nothing(harness: RacedService) -> None:
     task_id = harness.running()
     before = harness.store.calm.get(task_id)
     assert harness.service.leases.heartbeat(task_id, 1, lambda now: Lease.lasting(HOUR - SECOND, now)) == before
     assert harness.store.calm.get(task_id) == before
 
 
-def test_a_heartbeat_and_a_cancellation_do_not_overwrite_each_other(harness: Harness) -> None:
+def test_a_heartbeat_and_a_cancellation_do_not_overwrite_each_other(harness: RacedService) -> None:
     task_id = harness.running()
     harness.race(lambda: harness.rival.operators.cancel(task_id))
     harness.clock.advance(MINUTE)
@@ -194,7 +195,7 @@ LATE: list[Callable[[TaskService, str], object]] = [
 
 @pytest.mark.parametrize("act", LATE)
 def test_a_late_worker_cannot_change_a_reassigned_task(
-    harness: Harness, act: Callable[[TaskService, str], object]
+    harness: RacedService, act: Callable[[TaskService, str], object]
 ) -> None:
     task_id = harness.running()
     harness.clock.advance(HOUR)
@@ -207,7 +208,7 @@ def test_a_late_worker_cannot_change_a_reassigned_task(
 
 @pytest.mark.parametrize("act", LATE)
 def test_a_worker_reassigned_while_it_writes_changes_nothing(
-    harness: Harness, act: Callable[[TaskService, str], object]
+    harness: RacedService, act: Callable[[TaskService, str], object]
 ) -> None:
     task_id = harness.submit()
     harness.acquire(task_id)
@@ -227,7 +228,7 @@ def test_a_worker_reassigned_while_it_writes_changes_nothing(
 # ---- finishing
 
 
-def test_success_from_acquiring_passes_through_running(harness: Harness) -> None:
+def test_success_from_acquiring_passes_through_running(harness: RacedService) -> None:
     task_id = harness.submit()
     harness.acquire(task_id)
     done = harness.service.leases.succeed(task_id, 1, "nothing to do")
@@ -235,7 +236,7 @@ def test_success_from_acquiring_passes_through_running(harness: Harness) -> None
     assert harness.versions(task_id) == ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 
 
-def test_a_repeated_success_returns_what_was_recorded(harness: Harness) -> None:
+def test_a_repeated_success_returns_what_was_recorded(harness: RacedService) -> None:
     """A repeated Lambda call: the first one's answer was lost."""
     task_id = harness.running()
     done = harness.service.leases.succeed(task_id, 1, "deleted 3 files", details={"files_deleted": 3})
@@ -244,7 +245,7 @@ def test_a_repeated_success_returns_what_was_recorded(harness: Harness) -> None:
         harness.service.leases.succeed(task_id, 0, "another attempt's")
 
 
-def test_success_and_failure_race_for_one_outcome(harness: Harness) -> None:
+def test_success_and_failure_race_for_one_outcome(harness: RacedService) -> None:
     task_id = harness.running()
     harness.race(lambda: harness.rival.leases.end_attempt(task_id, 1, PERMANENT))
     with pytest.raises(LeaseLost):
@@ -252,7 +253,7 @@ def test_success_and_failure_race_for_one_outcome(harness: Harness) -> None:
     assert harness.versions(task_id)[-2:] == ["RUNNING", "FAILURE"]
 
 
-def test_an_attempt_that_ends_with_an_error_is_retried_until_none_is_left(harness: Harness) -> None:
+def test_an_attempt_that_ends_with_an_error_is_retried_until_none_is_left(harness: RacedService) -> None:
     task_id = harness.submit()
     for attempt in (1, 2, 3):
         held = harness.acquire(task_id, f"run-{attempt}")
@@ -266,14 +267,14 @@ def test_an_attempt_that_ends_with_an_error_is_retried_until_none_is_left(harnes
 # ---- cancelling
 
 
-def test_a_waiting_task_is_cancelled_at_once(harness: Harness) -> None:
+def test_a_waiting_task_is_cancelled_at_once(harness: RacedService) -> None:
     task_id = harness.submit()
     ended = harness.service.operators.cancel(task_id)
     assert (ended.status, ended.error_code, ended.due_at) == (Status.FAILURE, "CANCELLED", None)
     assert harness.service.operators.cancel(task_id) == ended
 
 
-def test_a_held_task_is_requested_to_stop_once(harness: Harness) -> None:
+def test_a_held_task_is_requested_to_stop_once(harness: RacedService) -> None:
     task_id = harness.running()
     asked = harness.service.operators.cancel(task_id)
     assert (asked.status, asked.cancel_requested, asked.version) == (Status.RUNNING, True, 3)
@@ -281,7 +282,7 @@ def test_a_held_task_is_requested_to_stop_once(harness: Harness) -> None:
     assert harness.service.leases.end_attempt(task_id, 1, TRANSIENT).error_code == "CANCELLED"
 
 
-def test_any_process_may_end_a_cancelled_task_whose_holder_is_lost(harness: Harness) -> None:
+def test_any_process_may_end_a_cancelled_task_whose_holder_is_lost(harness: RacedService) -> None:
     task_id = harness.running()
     harness.service.operators.cancel(task_id)
     assert harness.service.dispatching.reconcile(task_id).status is Status.RUNNING
@@ -291,14 +292,14 @@ def test_any_process_may_end_a_cancelled_task_whose_holder_is_lost(harness: Harn
     assert harness.queue.sent == []
 
 
-def test_cancelling_a_task_that_was_just_acquired_requests_its_holder_to_stop(harness: Harness) -> None:
+def test_cancelling_a_task_that_was_just_acquired_requests_its_holder_to_stop(harness: RacedService) -> None:
     task_id = harness.submit()
     harness.race(lambda: harness.rival.leases.acquire(task_id, "run-2", an_hour))
     asked = harness.service.operators.cancel(task_id)
     assert (asked.status, asked.cancel_requested) == (Status.ACQUIRING_RESOURCES, True)
 
 
-def test_a_terminal_task_is_not_cancelled(harness: Harness) -> None:
+def test_a_terminal_task_is_not_cancelled(harness: RacedService) -> None:
     task_id = harness.running()
     done = harness.service.leases.succeed(task_id, 1, "done")
     assert harness.service.operators.cancel(task_id) == done
@@ -307,7 +308,7 @@ def test_a_terminal_task_is_not_cancelled(harness: Harness) -> None:
 # ---- other cases
 
 
-def test_an_illegal_transition_is_not_retried(harness: Harness) -> None:
+def test_an_illegal_transition_is_not_retried(harness: RacedService) -> None:
     task_id = harness.submit()
     with pytest.raises(IllegalTransition):
         harness.service.writes.change(task_id, lambda task, now: t.transition(task, Status.SUCCESS, now))
@@ -319,7 +320,7 @@ def test_a_lease_is_rechecked_half_way() -> None:
     assert Lease.until(NOW + timedelta(seconds=910), NOW).recheck_not_before == NOW + timedelta(seconds=455)
 
 
-def test_a_process_without_a_queue_leaves_dispatching_to_the_sweeper(harness: Harness) -> None:
+def test_a_process_without_a_queue_leaves_dispatching_to_the_sweeper(harness: RacedService) -> None:
     task_id = harness.submit()
     change_service(harness.service, queue=NoDispatchQueue())
     with pytest.raises(StoreUnavailable, match=task_id):
@@ -331,9 +332,9 @@ def test_a_process_without_a_queue_leaves_dispatching_to_the_sweeper(harness: Ha
 
 
 @pytest.mark.parametrize("again", ["retry", "create"])
-def test_a_task_that_is_submitted_again_is_due_and_acquired_at_once(harness: Harness, again: str) -> None:
+def test_a_task_that_is_submitted_again_is_due_and_acquired_at_once(harness: RacedService, again: str) -> None:
     """Without a queue a worker or the next sweep finds it, not the one after the dispatch grace."""
-    service = TaskService(harness.store, harness.service.policies, NoDispatchQueue(), clock=harness.clock)
+    service = task_service(harness.store, harness.service.policies, clock=harness.clock)
     task_id = harness.running()
     service.leases.end_attempt(task_id, 1, PERMANENT)
     harness.clock.advance(HOUR)

@@ -11,18 +11,18 @@ from pydantic import BaseModel
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import LeasePolicy, Policies
+from delegation.tasks.life.policy import LeasePolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.codec import due_bucket
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.lease_keeper import WorkOutlivedLease, renew_every
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
+from tests.kit.tasks.services import task_service
 from tests.unit.tasks.work.shared_time import SharedTime
 
 KIND = "TABLE_PURGE"
@@ -35,8 +35,7 @@ SHORT = {
 
 
 def service(store: MemoryTaskStore, properties: dict[str, str] | None = None, clock: object = None) -> TaskService:
-    policies = Policies.from_properties(properties or {})
-    return TaskService(store, policies, NoDispatchQueue(), clock=clock or Clock(NOW + HOUR))
+    return task_service(store, properties or {}, clock=clock or Clock(NOW + HOUR))
 
 
 def lasting(now: datetime) -> Lease:

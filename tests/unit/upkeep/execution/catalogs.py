@@ -16,10 +16,7 @@ from delegation.storage.memory import Killed
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
 from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.submitting import UpkeepTasks
@@ -30,7 +27,8 @@ from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.types import PolicyType
 from delegation.wiring.types import TYPES, default_properties
-from tests.unit.edge.world import Queue
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
 
 EXPIRY = PolicyType.SNAPSHOT_EXPIRY
 ALLOWED = UpkeepLimits(types=frozenset({EXPIRY}))
@@ -118,13 +116,7 @@ class UpkeepWorld:
 
     def __post_init__(self) -> None:
         self.queue = Queue()
-        self.tasks = TaskService(
-            self.store,
-            Policies.from_properties(default_properties()),
-            self.queue,
-            clock=lambda: self.now,
-            hooks=TaskHooks(types=TYPES),
-        )
+        self.tasks = task_service(self.store, default_properties(), self.queue, clock=lambda: self.now, types=TYPES)
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
         self.loads[identifier.name] += 1

@@ -27,9 +27,9 @@ from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
+from tests.kit.tasks.builders import nonce
 from tests.unit.gateway.drop.deployment import Answered, Counted, Deployment
 from tests.unit.gateway.drop.world import DropWorld
-from tests.unit.tasks.builders import nonce
 
 _REPEATS: Final = 4
 _BETWEEN: Final = timedelta(seconds=70)

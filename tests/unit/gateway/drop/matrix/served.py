@@ -24,9 +24,9 @@ from delegation.storage.credentials import S3Settings
 from delegation.storage.s3 import S3ObjectStore
 from delegation.timestamps import utc_now
 from tests.contract.polaris.world import TLS, Polaris, PolarisView
+from tests.kit.lakes.lake import Lake, rows
 from tests.unit.gateway.drop.deployment import CatalogPlace, Counted, Deployment
 from tests.unit.gateway.drop.world import PRINCIPALS
-from tests.unit.operations.purge.lake import Lake, rows
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -18,10 +18,10 @@ from delegation.polaris.errors import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.expiring import ExpiringWorld
 from tests.unit.operations.expiry.attacks.test_refs import unanswered_first
-from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
 from tests.unit.operations.expiry.test_orders import Story, check, tag_old, until_it_ends
-from tests.unit.operations.purge.lake import busy_table
 
 REFUSALS: list[Callable[[], PolarisError]] = [
     lambda: PolarisForbidden("the principal needs TABLE_WRITE_PROPERTIES", status=403),

@@ -7,16 +7,16 @@ import pytest
 from delegation.errors import DelegationError
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.storage.locations import parse
-from tests.unit.operations.expiry.tables import ADDED, DELETED, DELETES, Entry, StoryTable
-from tests.unit.operations.expiry.world import World
+from tests.kit.stories.expiries import ExpiringTables
+from tests.kit.stories.tables import ADDED, DELETED, DELETES, Entry, StoryTable
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> ExpiringTables:
+    return ExpiringTables()
 
 
-def test_deletion_vectors_of_expired_and_retained_snapshots_in_one_puffin_file(world: World) -> None:
+def test_deletion_vectors_of_expired_and_retained_snapshots_in_one_puffin_file(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake, version=3)
     table.append(3)
     puffin = world.lake.put(f"{table.folder}/data/shared.puffin")
@@ -38,7 +38,7 @@ def test_deletion_vectors_of_expired_and_retained_snapshots_in_one_puffin_file(w
 
 
 @pytest.mark.parametrize("kind", ["statistics", "partition_statistics"])
-def test_a_statistics_file_that_snapshots_share(world: World, kind: str) -> None:
+def test_a_statistics_file_that_snapshots_share(world: ExpiringTables, kind: str) -> None:
     table = StoryTable.create(world.lake)
     first, second = table.append(), table.append()
     own, shared = getattr(table, kind)(first), getattr(table, kind)(second)
@@ -52,7 +52,7 @@ def test_a_statistics_file_that_snapshots_share(world: World, kind: str) -> None
     assert world.lake.readable() == {"t": set()}
 
 
-def test_statistics_of_an_expired_snapshot_that_are_a_file_which_the_table_needs(world: World) -> None:
+def test_statistics_of_an_expired_snapshot_that_are_a_file_which_the_table_needs(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     first = table.append()
     table.append()
@@ -61,13 +61,13 @@ def test_statistics_of_an_expired_snapshot_that_are_a_file_which_the_table_needs
     for kind in ("statistics", "partition_statistics"):
         for path in (min(of_it), table.live()[-1], table.manifests_of(needed)[-1], table.pointer):
             getattr(table, kind)(first, path)
-            World(lake=world.lake).expire(table, dry_run=True)
+            ExpiringTables(lake=world.lake).expire(table, dry_run=True)
     world.expire(table)
     assert world.lake.readable() == {"t": set()}
 
 
 @pytest.mark.parametrize("spelling", ["s3a://", "s3n://", "S3://"])
-def test_a_file_that_the_table_names_by_another_scheme_stays(world: World, spelling: str) -> None:
+def test_a_file_that_the_table_names_by_another_scheme_stays(world: ExpiringTables, spelling: str) -> None:
     table = StoryTable.create(world.lake)
     first = table.append(2)
     one, other = table.live()
@@ -81,7 +81,7 @@ def test_a_file_that_the_table_names_by_another_scheme_stays(world: World, spell
     assert {one, other} <= world.lake.uris()
 
 
-def test_a_file_that_another_table_names_by_another_scheme_stays(world: World) -> None:
+def test_a_file_that_another_table_names_by_another_scheme_stays(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     table.append()
     [path] = table.live()
@@ -95,7 +95,7 @@ def test_a_file_that_another_table_names_by_another_scheme_stays(world: World) -
 
 
 @pytest.mark.parametrize("other", ["data/%78.parquet", "Data/x.parquet", "data/x.parquet.crc"])
-def test_names_that_look_alike_are_other_objects(world: World, other: str) -> None:
+def test_names_that_look_alike_are_other_objects(world: ExpiringTables, other: str) -> None:
     """S3 and Iceberg's readers decode and fold nothing here."""
     table = StoryTable.create(world.lake)
     gone, stays = (world.lake.put(f"{table.folder}/{name}") for name in ("data/x.parquet", other))
@@ -108,7 +108,7 @@ def test_names_that_look_alike_are_other_objects(world: World, other: str) -> No
 
 
 @pytest.mark.parametrize("other", ["data//x.parquet", "data/./x.parquet", "data/y/../x.parquet", "/data/x.parquet"])
-def test_the_object_stays_that_hadoop_reads_for_a_path_which_it_folds(world: World, other: str) -> None:
+def test_the_object_stays_that_hadoop_reads_for_a_path_which_it_folds(world: ExpiringTables, other: str) -> None:
     """For S3 and S3FileIO it is another object; Hadoop's Path makes it this one."""
     table = StoryTable.create(world.lake)
     folded = world.lake.put(f"{table.folder}/data/x.parquet")
@@ -120,7 +120,7 @@ def test_the_object_stays_that_hadoop_reads_for_a_path_which_it_folds(world: Wor
     assert folded in world.lake.uris()
 
 
-def test_the_object_stays_that_hadoop_reads_for_another_tables_path(world: World) -> None:
+def test_the_object_stays_that_hadoop_reads_for_another_tables_path(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     folded = world.lake.put(f"{table.folder}/data/x.parquet")
     table.append(paths=[folded])
@@ -133,7 +133,7 @@ def test_the_object_stays_that_hadoop_reads_for_another_tables_path(world: World
 
 
 @pytest.mark.parametrize("mark", ["#", "?"])
-def test_the_object_stays_that_iceberg_reads_for_a_path_which_it_cuts_off(world: World, mark: str) -> None:
+def test_the_object_stays_that_iceberg_reads_for_a_path_which_it_cuts_off(world: ExpiringTables, mark: str) -> None:
     """Iceberg's S3URI cuts a path off at # and ?: its S3FileIO reads x for x#1, whatever the expired snapshot names."""
     table = StoryTable.create(world.lake)
     cut = world.lake.put(f"{table.folder}/data/x.parquet")
@@ -145,7 +145,7 @@ def test_the_object_stays_that_iceberg_reads_for_a_path_which_it_cuts_off(world:
     assert cut in world.lake.uris()
 
 
-def test_a_file_that_is_a_manifest_list_of_the_table_and_data_of_an_expired_snapshot(world: World) -> None:
+def test_a_file_that_is_a_manifest_list_of_the_table_and_data_of_an_expired_snapshot(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake)
     table.append()
     table.append()
@@ -160,7 +160,7 @@ def test_a_file_that_is_a_manifest_list_of_the_table_and_data_of_an_expired_snap
     assert world.lake.readable() == {"t": set()}
 
 
-def test_files_that_a_writer_names_but_that_are_another_tables(world: World) -> None:
+def test_files_that_a_writer_names_but_that_are_another_tables(world: ExpiringTables) -> None:
     """Of the other table: what it references now, and what it has not committed yet."""
     other = StoryTable.create(world.lake, "other")
     other.append(2)
@@ -177,7 +177,7 @@ def test_files_that_a_writer_names_but_that_are_another_tables(world: World) -> 
     assert set(theirs) <= world.lake.uris()
 
 
-def test_a_file_that_is_written_anew_under_its_name_between_two_attempts_stays(world: World) -> None:
+def test_a_file_that_is_written_anew_under_its_name_between_two_attempts_stays(world: ExpiringTables) -> None:
     """The first attempt deletes one of two data files; a writer then adds a file under the deleted name."""
     table = StoryTable.create(world.lake)
     table.append(3)
@@ -210,7 +210,7 @@ def inline(table: StoryTable, snapshot_id: int) -> None:
     table._write(document)
 
 
-def test_manifests_that_snapshots_of_version_1_list_inline(world: World) -> None:
+def test_manifests_that_snapshots_of_version_1_list_inline(world: ExpiringTables) -> None:
     table = StoryTable.create(world.lake, version=1)
     first = table.append(2)
     gone, stays = table.live()

@@ -4,27 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.orchestration.steps import Steps
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status
-from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
-from tests.unit.operations.orphans.behavior.world import SweepingWorld
-from tests.unit.operations.purge.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.expiring import ExpiringWorld
+from tests.kit.worlds.sweeping import SweepingWorld
 
 
 class UpkeepWorld(ExpiringWorld, SweepingWorld):
     """The service with expiries and removals of orphan files."""
-
-    def become(self, behavior: PurgeBehavior, properties: Mapping[str, str] = {}) -> None:
-        super().become(behavior, properties)
-        indexing = behavior.reference_task()
-        more = [] if indexing is None else [FunctionBehavior(self.tasks, indexing)]
-        upkeep = [one for one in (self.expiry, self.orphans) if one is not None]
-        behaviors = Behaviors([behavior, *upkeep, *more])
-        self.kinds = frozenset(behaviors)
-        self.steps = Steps(self.tasks, self.kinds, behaviors=behaviors)
 
 
 def test_a_removal_of_orphan_files_deletes_what_an_expiry_left_that_could_not_compare_the_refs() -> None:
@@ -59,4 +47,4 @@ def test_a_removal_of_orphan_files_deletes_what_an_expiry_left_that_could_not_co
     # A removal of orphan files does.
     assert world.ask().status is Status.SUCCESS
     assert planned & set(world.lake.uris()) == set()
-    assert world.needed(world.lake, "t") <= set(world.lake.uris())
+    assert world.lake.needed("t") <= set(world.lake.uris())

@@ -12,10 +12,10 @@ from delegation.keeping.lost import LostRefsKeeper
 from delegation.polaris.model import LoadedTable
 from delegation.references.lost import KEPT_FOR, MOST_OF_TABLE, LostRefs, restore_statement
 from delegation.tasks.life.model import Status, Task
-from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
-from tests.unit.operations.orphans.behavior.world import SweepingWorld
-from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.expiring import ExpiringWorld
+from tests.kit.worlds.indexed import IndexedWorld
+from tests.kit.worlds.sweeping import SweepingWorld
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def restore(world: ExpiringWorld, metadata_file: str) -> set[str]:
     """Register the file under another name, as the message says; return what is missing of it then."""
     world.other.pointers["t_restored"] = metadata_file
     try:
-        return world.needed(world.other, "t_restored") - set(world.lake.uris())
+        return world.other.needed("t_restored") - set(world.lake.uris())
     except FileNotFoundError as error:
         return {str(error)}
 
@@ -152,7 +152,7 @@ def test_a_clone_that_goes_takes_nothing_of_it_along(world: ExpiringWorld, how: 
 
 def test_a_purge_of_the_table_itself_deletes_its_lost_refs_with_it(world: ExpiringWorld) -> None:
     lose_a_tag(world)
-    reached = world.needed(world.lake, "t")
+    reached = world.lake.needed("t")
 
     assert world.purge("t").status is Status.SUCCESS
 
@@ -181,7 +181,7 @@ def test_a_removal_of_orphan_files_leaves_them_and_removes_others() -> None:
     world = SweepingWorld()
     busy_table(world.lake, "t")
     table = world.lake.table("t")
-    needs, metadata_file = world.needed(), world.lake.pointers["t"]
+    needs, metadata_file = world.lake.needed("t", named=True), world.lake.pointers["t"]
     keeper = LostRefsKeeper(
         world.index,
         world.plans,
@@ -204,9 +204,9 @@ def test_a_removal_of_orphan_files_leaves_them_and_removes_others() -> None:
     task = world.ask()
 
     assert task.status is Status.SUCCESS, task.result_summary
-    assert needs - world.uris() == set()
-    assert planted & world.uris() == set()
+    assert needs - world.files() == set()
+    assert planted & world.files() == set()
 
     world.index.remove_lost_refs(held(world))
     assert world.ask().status is Status.SUCCESS
-    assert needs - world.uris() != set()
+    assert needs - world.files() != set()

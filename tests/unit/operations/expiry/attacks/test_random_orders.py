@@ -16,9 +16,9 @@ from delegation.operations.expiry.retention import Retention
 from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
-from tests.unit.operations.expiry.tables import MINUTE, StoryTable
+from tests.kit.stories.expiries import ExpiringTables
+from tests.kit.stories.tables import MINUTE, StoryTable
 from tests.unit.operations.expiry.test_random_histories import written
-from tests.unit.operations.expiry.world import World
 
 _ATTEMPTS = 5
 _LAST_CALL = 9
@@ -33,7 +33,7 @@ class Stage:
     """
 
     seed: int
-    world: World = field(default_factory=World)
+    world: ExpiringTables = field(default_factory=ExpiringTables)
     late: list[Callable[[], object]] = field(default_factory=list)
     tags: dict[str, set[str]] = field(default_factory=dict)
     asked: bool = False
@@ -155,7 +155,7 @@ def metadata_only_with_its_tags(stage: Stage) -> None:
 def second_expiry(stage: Stage) -> None:
     stage.others_deleted = True
     with suppress(DelegationError):
-        World(lake=stage.world.lake).expire(stage.table, retention(stage), task_id="second")
+        ExpiringTables(lake=stage.world.lake).expire(stage.table, retention(stage), task_id="second")
 
 
 def late_commit(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.retention import Retention
 from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown
 from delegation.polaris.model import LoadedTable
-from tests.unit.operations.expiry.tables import StoryTable
+from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.expiry.test_orders import (
     COMMIT,
     COMPARE_REFS,

@@ -21,7 +21,8 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import planned_paths
 from tests.kit.errors import coded
-from tests.unit.operations.expiry.tables import identifier
+from tests.kit.stories.expiries import EVERYTHING
+from tests.kit.stories.tables import identifier
 from tests.unit.operations.expiry.test_orders import (
     COMMIT,
     COMPARE_REFS,
@@ -33,7 +34,6 @@ from tests.unit.operations.expiry.test_orders import (
     until_it_ends,
 )
 from tests.unit.operations.expiry.test_orders import replace as replace_table
-from tests.unit.operations.expiry.world import EVERYTHING
 
 COMMITS_LOAD = COMMIT - 1
 REFS_TOO = replace(EVERYTHING, max_ref_age_ms=1)

@@ -18,7 +18,8 @@ from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import PlanTampered
 from tests.kit.errors import coded
-from tests.unit.operations.expiry.tables import StoryTable
+from tests.kit.stories.expiries import ExpiringTables
+from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.expiry.test_orders import (
     COMMIT,
     COMPARE_REFS,
@@ -36,7 +37,6 @@ from tests.unit.operations.expiry.test_orders import (
     second_expiry,
     until_it_ends,
 )
-from tests.unit.operations.expiry.world import World
 
 KEEPS = {"write.metadata.previous-versions-max": "2", "write.metadata.delete-after-commit.enabled": "true"}
 
@@ -93,7 +93,7 @@ def test_a_table_and_its_clone_that_swap_their_names_keep_their_files(at: int) -
     assert story.promised <= story.lake.uris()
 
 
-def plan_objects(world: World, part: str) -> list[str]:
+def plan_objects(world: ExpiringTables, part: str) -> list[str]:
     return sorted(key for key in world.plans.objects if part in key)
 
 

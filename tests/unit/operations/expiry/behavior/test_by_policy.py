@@ -15,7 +15,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.wire.requests import TableState
 from delegation.wiring.types import TYPES
-from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
+from tests.kit.worlds.expiring import ExpiringWorld
 
 STATE = TableState(metadata_location="s3://b/t/m.json", location="s3://b/t", table_uuid="u-1", format_version=2)
 POLICY = "lake.gov.keep-a-week"

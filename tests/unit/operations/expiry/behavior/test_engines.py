@@ -1,6 +1,5 @@
 """Which engine deletes the files of an expiry, and how one attempt hands them over to a Spark job."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,87 +9,28 @@ import pytest
 from delegation.operations.behaviors.engines import engine_of, spark_above
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpirySettings
-from delegation.operations.expiry.engines.inline import InlineExpiry
+from delegation.operations.expiry.context import ExpirySettings
 from delegation.operations.expiry.phases import ExpiryRun
-from delegation.orchestration.step_input import Step
 from delegation.polaris.errors import PolarisForbidden
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.wiring.types import TYPES
-from delegation.worksets.engines.choice import EngineChoice, HandedToSpark, engine_for
-from tests.unit.operations.expiry.behavior.test_run import ExpiringWorld
+from delegation.worksets.engines.choice import HandedToSpark, engine_for
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.tasks.builders import submitted
+from tests.kit.worlds.expiring import ExpiriesInJob, SparkExpiries
 from tests.unit.operations.expiry.test_orders import COMPARE_REFS, Story
-from tests.unit.operations.expiry.world import SMALL
-from tests.unit.operations.purge.lake import busy_table, rows
-from tests.unit.orchestration.driven import Jobs
-from tests.unit.tasks.builders import submitted
 
 SETTINGS = ExpirySettings(inline_max_files=100)
 
 
-class InJob(InlineExpiry):
-    """The deletes of a job, in this process."""
-
-    name: EngineChoice = "spark"
-
-
-class NotedJobs(Jobs):
-    """Jobs that note to which folders each may write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folders: list[tuple[str, ...]] = []
-
-    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
-        self.folders.append(tuple(folders))
-        return super().start(name, arguments, folders)
-
-
-class SparkWorld(ExpiringWorld):
-    """The service with Spark jobs, which run in this process; `before_job` is called while the job waits to start.
-
-    Without `has_jobs` the process that is to start the job runs the attempt inline, as a worker without Spark does.
-    """
-
-    has_jobs = True
-
-    def __init__(self, inline_max_files: int = 1, *, has_spark: bool = True) -> None:
-        super().__init__()
-        self.jobs: NotedJobs = NotedJobs()
-        self.before_job: Callable[[], object] = lambda: None
-        self.engines: list[str] = []
-        assert self.expiry is not None
-        settings = replace(SMALL, inline_max_files=inline_max_files, has_spark=has_spark)
-        self.expiry = replace(self.expiry, settings=settings)
-        self.become(self.behavior)
-
-    def run_spark(self, step: Step) -> dict[str, Any]:
-        assert self.expiry is not None
-        if not self.has_jobs:
-            self.expiry.run(self.tasks.reads.get(step.task_id), hand_over_at=None)
-            return step.to("complete")
-        answer = self.steps.start_job(step)
-        assert answer["next"] == "heartbeat"
-        self.before_job()
-        self.expiry.run_job(self.in_job, step.task_id, step.attempt)
-        self.jobs.become(step.job, "SUCCESS")
-        return step.to("complete")
-
-    def in_job(self, ctx: ExpiryContext) -> ExpiryResult:
-        return ExpiryRun(ctx, InJob()).run()
-
-    def files(self) -> set[str]:
-        return set(self.lake.uris())
-
-
 @pytest.fixture
-def world() -> SparkWorld:
-    return with_table(SparkWorld())
+def world() -> SparkExpiries:
+    return with_table(SparkExpiries())
 
 
-def with_table(world: SparkWorld) -> SparkWorld:
+def with_table(world: SparkExpiries) -> SparkExpiries:
     busy_table(world.lake, "t")
     world.lake.table("t").overwrite(rows(9))
     return world
@@ -147,10 +87,10 @@ def test_no_limit_of_the_operator_means_that_of_purges() -> None:
         assert getattr(ExpirySettings(), name) == getattr(PurgeSettings(), name)
 
 
-def test_a_plan_above_the_limit_is_committed_inline_before_its_job_begins(world: SparkWorld) -> None:
+def test_a_plan_above_the_limit_is_committed_inline_before_its_job_begins(world: SparkExpiries) -> None:
     ids = {one.snapshot_id for one in world.lake.table("t").snapshots()}
     seen: list[int] = []
-    world.before_job = lambda: seen.append(world.commits.made)
+    world.jobs.before = lambda: seen.append(world.commits.made)
     task = world.expire("t")
     assert (task.status, seen, world.commits.made) == (Status.SUCCESS, [1], 1), task.result_summary
     assert ExpiryDetails.of(task).snapshots_expired == len(ids) - len(world.lake.table("t").snapshots())
@@ -165,12 +105,10 @@ def test_what_a_function_cannot_plan_is_planned_compared_and_deleted_by_jobs(
     limit: dict[str, Any], *, has_spark: bool
 ) -> None:
     """The files to delete are few: an attempt that the platform ends for its memory would be repeated as it was."""
-    world = with_table(SparkWorld(1_000, has_spark=has_spark))
-    assert world.expiry is not None
-    world.expiry = replace(world.expiry, settings=replace(world.expiry.settings, **limit))
-    world.become(world.behavior)
+    world = with_table(SparkExpiries(1_000, has_spark=has_spark))
+    world.deploy(expiry=replace(world.expiry, settings=replace(world.expiry.settings, **limit)))
     seen: list[tuple[int, bool]] = []
-    world.before_job = lambda: seen.append((world.commits.made, bool(before - world.files())))
+    world.jobs.before = lambda: seen.append((world.commits.made, bool(before - world.files())))
     before = world.files()
     dry = world.expire("t", **{"dry-run": "true"})
     assert dry.status is Status.SUCCESS, dry.result_summary
@@ -187,7 +125,7 @@ def test_what_a_function_cannot_plan_is_planned_compared_and_deleted_by_jobs(
     assert (task.status, task.engine) == (Status.SUCCESS, "spark" if has_spark else "inline"), task.result_summary
     assert seen == ([(0, False), (0, False)] if has_spark else [])
     assert (world.commits.made, bool(before - world.files())) == (1, True)
-    assert world.needed(world.lake, "t") <= world.files()
+    assert world.lake.needed("t") <= world.files()
 
 
 def test_the_plan_of_a_job_that_waits_for_the_references_is_deleted_by_a_job_however_small_it_is() -> None:
@@ -195,14 +133,14 @@ def test_the_plan_of_a_job_that_waits_for_the_references_is_deleted_by_a_job_how
     ctx = replace(story.world.context(story.table), spark_above=1_000)
     story.world.catalogs[-1].before[COMPARE_REFS] = lambda: kill("load")
     with pytest.raises(Killed):
-        ExpiryRun(replace(ctx, spark_above=None), InJob()).run()
+        ExpiryRun(replace(ctx, spark_above=None), ExpiriesInJob()).run()
     before = story.lake.uris()
 
     with pytest.raises(HandedToSpark):
         ExpiryRun(replace(story.world.context(story.table), spark_above=1_000)).run()
 
     assert (before - story.lake.uris(), story.world.commits()) == (set(), 1)
-    assert ExpiryRun(story.world.context(story.table), InJob()).run().status == "EXPIRED"
+    assert ExpiryRun(story.world.context(story.table), ExpiriesInJob()).run().status == "EXPIRED"
     assert before - story.lake.uris()
 
 
@@ -210,7 +148,7 @@ def kill(call: str) -> None:
     raise Killed(call)
 
 
-def test_a_file_that_is_added_again_while_the_job_starts_stays(world: SparkWorld) -> None:
+def test_a_file_that_is_added_again_while_the_job_starts_stays(world: SparkExpiries) -> None:
     again: list[str] = []
 
     def add() -> None:
@@ -219,33 +157,33 @@ def test_a_file_that_is_added_again_while_the_job_starts_stays(world: SparkWorld
         again.append(min(one for one in planned if one.endswith(".parquet")))
         world.lake.table("t").add_files(again)
 
-    world.before_job = add
+    world.jobs.before = add
     task = world.expire("t")
 
     assert again
     assert (task.status, len(world.jobs.started)) == (Status.SUCCESS, 1)
     assert set(again) <= world.files()
     assert "STILL_REACHABLE" in [finding.code for finding in ExpiryDetails.of(task).findings]
-    assert world.needed(world.lake, "t") <= world.files()
+    assert world.lake.needed("t") <= world.files()
 
 
-def test_a_clone_that_is_registered_while_a_job_is_queued_for_long_keeps_its_files(world: SparkWorld) -> None:
+def test_a_clone_that_is_registered_while_a_job_is_queued_for_long_keeps_its_files(world: SparkExpiries) -> None:
     former, held = world.lake.pointers["t"], set[str]()
 
     def wait_and_clone() -> None:
         if not held:
             world.clock.advance(timedelta(minutes=16))
             world.other.pointers["clone"] = former
-            held.update(world.needed(world.other, "clone"))
+            held.update(world.other.needed("clone"))
 
-    world.before_job = wait_and_clone
+    world.jobs.before = wait_and_clone
     task = world.expire("t")
     assert task.status is Status.SUCCESS, task.result_summary
     assert held
     assert held <= world.files()
 
 
-def test_no_job_is_started_while_another_table_cannot_be_read(world: SparkWorld) -> None:
+def test_no_job_is_started_while_another_table_cannot_be_read(world: SparkExpiries) -> None:
     world.other.create("unread", location="s3://other/unread").append(rows(1))
     world.listing.not_vended.add("unread")
     world.listing.broken["unread"] = PolarisForbidden("no", status=403)
@@ -263,7 +201,7 @@ def test_no_job_is_started_while_another_table_cannot_be_read(world: SparkWorld)
     assert world.commits.made == 1
 
 
-def retried_while_unreadable(world: SparkWorld) -> Task:
+def retried_while_unreadable(world: SparkExpiries) -> Task:
     """Return the expiry of a table after three attempts that another one held back, none of which started a job."""
     task, held = world.expire("t"), set[int]()
     for _ in range(12):
@@ -275,7 +213,7 @@ def retried_while_unreadable(world: SparkWorld) -> Task:
     return task
 
 
-def test_no_job_is_started_while_the_manifest_list_of_another_table_is_damaged(world: SparkWorld) -> None:
+def test_no_job_is_started_while_the_manifest_list_of_another_table_is_damaged(world: SparkExpiries) -> None:
     inside = world.other.create("inside", location=f"{world.lake.table('t').location()}/inside")
     inside.append(rows(1))
     snapshot = world.other.table("inside").current_snapshot()
@@ -293,11 +231,11 @@ def test_no_job_is_started_while_the_manifest_list_of_another_table_is_damaged(w
         world.later(1)
     task = world.tasks.reads.get(task.task_id)
     assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
-    assert world.needed(world.other, "inside") <= world.files()
+    assert world.other.needed("inside") <= world.files()
     assert before - world.files()
 
 
-def test_after_a_failed_job_the_references_are_asked_for_anew_before_the_next_one(world: SparkWorld) -> None:
+def test_after_a_failed_job_the_references_are_asked_for_anew_before_the_next_one(world: SparkExpiries) -> None:
     """The first job deletes data and fails at metadata; a clone is registered before the next one."""
     former, began, held = world.lake.pointers["t"], set[int](), set[str]()
 
@@ -306,7 +244,7 @@ def test_after_a_failed_job_the_references_are_asked_for_anew_before_the_next_on
             return None
         if not began:
             world.other.pointers["clone"] = former
-            held.update(world.needed(world.other, "clone") & world.files())
+            held.update(world.other.needed("clone") & world.files())
         began.add(len(world.jobs.started))
         return "InternalError" if len(world.jobs.started) == 1 else None
 

@@ -1,149 +1,23 @@
 """Expiries as tasks, with a reference index over two namespaces and tables that pyiceberg writes."""
 
 import json
-import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from delegation.edge.outlook import estimate_of
-from delegation.identifiers import TableIdentifier
 from delegation.operations.behaviors.forecasts import forecast_of
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.kinds import KIND
-from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.orchestration.job_runs import JobService
-from delegation.orchestration.steps import Steps
-from delegation.orchestration.sweep import sweep
-from delegation.persistence.errors import IcebergConflict
-from delegation.persistence.iceberg.updates.tables import updated_table
-from delegation.polaris.errors import CommitConflict, PolarisForbidden
+from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
-from delegation.tasks.life.model import Status, Task
-from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
+from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from delegation.wiring.types import forecast_of as deployed_forecast
-from delegation.worksets.chunks import Phase
-from delegation.worksets.index import load_index, planned_paths
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.stories.expiries import SMALL
+from tests.kit.worlds.expiring import ExpiringWorld
 from tests.unit.edge.api.test_openapi import errors_of
-from tests.unit.edge.world import REALM
-from tests.unit.operations.expiry.world import SMALL
-from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import Lake, LakeSource, busy_table, rows
-
-
-@dataclass
-class LakeCommits:
-    """Commits to the tables of a lake, as a catalog makes them; `refused` is raised instead."""
-
-    lake: Lake
-    clock_ms: int
-    refused: Exception | None = None
-    made: int = 0
-
-    def commit_table(
-        self,
-        identifier: TableIdentifier,
-        requirements: Sequence[Mapping[str, Any]],
-        updates: Sequence[Mapping[str, Any]],
-    ) -> LoadedTable:
-        if self.refused is not None:
-            raise self.refused
-        name, before = identifier.name, self.lake.pointers[identifier.name]
-        try:
-            document = updated_table(
-                self.lake.metadata(name), requirements, updates, now_ms=self.clock_ms, previous_file=before
-            )
-        except IcebergConflict as error:
-            raise CommitConflict(str(error), status=409) from error
-        self.made += 1
-        folder, _, file = before.rpartition("/")
-        pointer = f"{folder}/{int(file.partition('-')[0]) + 1:05d}-{uuid.uuid4()}.metadata.json"
-        bucket, _, key = pointer.removeprefix("s3://").partition("/")
-        self.lake.objects[bucket, key] = json.dumps(document).encode()
-        self.lake.pointers[name] = pointer
-        return LakeSource(self.lake, name).load()
-
-
-class ExpiringWorld(IndexedWorld):
-    """The service with purges, an index and expiries."""
-
-    jobs: JobService | None = None
-    pause = timedelta(days=365 * 60)
-    """Between requests: pyiceberg dates snapshots by the machine's clock."""
-
-    def __init__(self) -> None:
-        self.expiry: ExpiryBehavior | None = None
-        super().__init__()
-        # pyiceberg's snapshots are as old as this test's process.
-        self.commits = LakeCommits(self.lake, 4_000_000_000_000)
-        self.expiry = ExpiryBehavior(
-            tasks=self.tasks,
-            commits=self.commits,
-            open_table=lambda identifier: (LakeSource(self.lake, identifier.name), self.objects),
-            plans=self.plans,
-            search=self.behavior.search,
-            hold=self.behavior.hold,
-            lost_refs=self.index,
-            settings=SMALL,
-            monotonic=self.seconds,
-            sleep=self.sleep,
-        )
-        self.become(self.behavior)
-
-    def become(self, behavior: PurgeBehavior, properties: Mapping[str, str] = {}) -> None:
-        super().become(behavior, properties)
-        indexing = behavior.reference_task()
-        more = [] if indexing is None else [FunctionBehavior(self.tasks, indexing)]
-        behaviors = Behaviors([behavior, *([] if self.expiry is None else [self.expiry]), *more])
-        self.kinds = frozenset(behaviors)
-        self.steps = Steps(self.tasks, self.kinds, behaviors=behaviors, jobs=self.jobs)
-
-    def later(self, hours: int) -> None:
-        """Let time pass, and the sweeper dispatch what is due."""
-        self.clock.advance(timedelta(hours=hours))
-        for swept in sweep(self.tasks, self.kinds, deadline=self.deadline(), clock=self.clock):
-            assert swept.error is None, swept.error
-        self.drive()
-
-    def expire(self, name: str, **properties: str) -> Task:
-        """Have a request for an expiry run until it ends or waits."""
-        self.clock.advance(self.pause)
-        body = {
-            "common_payload": {"operation_type": "TABLE_EXPIRE_SNAPSHOTS", "realm_identifier": REALM},
-            "operation_parameters": {
-                "table_identity": {"catalog_name": "cat", "namespace_levels": ["ns"], "table_name": name},
-                "properties": {"older-than": "now", **properties},
-            },
-        }
-        task_id = self.submit(body).task_id
-        self.drive()
-        return self.tasks.reads.get(task_id)
-
-    def planned(self, task: Task) -> set[str]:
-        """Return the files of a task's plan."""
-        indexes = [load_index(self.plans, segment) for segment in ExpiryDetails.of(task).plan_segments]
-        return set(planned_paths(self.plans, indexes, (Phase.DATA, Phase.META)))
-
-    def receipt(self, task: Task) -> dict[str, Any]:
-        """Return the receipt of the plan that a task executed last."""
-        found: dict[str, Any] = json.loads(self.plans.get(str(TYPES.of(task).receipt_key(task))))
-        return found
-
-    def needed(self, lake: Lake, name: str) -> set[str]:
-        """Return every file that the snapshots of a table read, as pyiceberg finds them."""
-        table = lake.table(name)
-        found = {lake.pointers[name]}
-        for snapshot in table.snapshots():
-            found.add(snapshot.manifest_list)
-            for manifest in snapshot.manifests(lake.io):
-                found.add(manifest.manifest_path)
-                found |= {one.data_file.file_path for one in manifest.fetch_manifest_entry(lake.io)}
-        return found
 
 
 @pytest.fixture
@@ -162,7 +36,7 @@ def test_an_expiry_keeps_what_is_retained_and_leaves_a_receipt(world: ExpiringWo
     assert task.status is Status.SUCCESS
     left = {one.snapshot_id for one in world.lake.table("t").snapshots()}
     assert left < ids
-    assert world.needed(world.lake, "t") <= set(world.lake.uris())
+    assert world.lake.needed("t") <= set(world.lake.uris())
     details = ExpiryDetails.of(task)
     assert details.files_deleted == len(before - set(world.lake.uris())) > 0
     assert details.snapshots_expired == len(ids - left)
@@ -179,7 +53,7 @@ def test_a_clone_that_was_registered_after_the_last_pass_and_before_the_commit_r
     busy_table(world.lake, "first")
     assert world.expire("first").status is Status.SUCCESS
     world.other.pointers["clone"] = world.lake.pointers["t"]
-    needed = world.needed(world.other, "clone")
+    needed = world.other.needed("clone")
 
     task = world.expire("t")
 
@@ -310,7 +184,7 @@ def test_a_later_attempt_asks_for_the_references_anew_before_it_deletes(world: E
         [attempt] = [one.attempt_count for one in world.store.heads().tasks if one.task_type == KIND]
         if not began:
             world.other.pointers["clone"] = former
-            held.update(world.needed(world.other, "clone") & set(world.lake.uris()))
+            held.update(world.other.needed("clone") & set(world.lake.uris()))
         began.add(attempt)
         return "InternalError" if attempt == min(began) else None
 

@@ -28,9 +28,11 @@ from delegation.worksets.chunks import DeleteStep, Phase
 from delegation.worksets.errors import PlanLost, PlanTampered
 from delegation.worksets.index import segment_of
 from tests.actions.lake import SparkLake
+from tests.kit.lakes.lake import LakeSource
+from tests.kit.stories.expiries import EVERYTHING, SMALL, ExpiringTables
+from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.expiry.oracle.test_spark_tables import FAR_MS, RETENTIONS, tables
 from tests.unit.operations.expiry.spark.executors_here import ExecutorsHere, StoresOfNeighbours
-from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.expiry.test_orders import (
     CASES,
     COMPARE_REFS,
@@ -42,8 +44,6 @@ from tests.unit.operations.expiry.test_orders import (
     until_it_ends,
 )
 from tests.unit.operations.expiry.test_random_histories import _retention, written
-from tests.unit.operations.expiry.world import EVERYTHING, SMALL, World
-from tests.unit.operations.purge.lake import LakeSource
 from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, planned
 
 
@@ -81,7 +81,7 @@ def reduced_by(engine: ExpiryEngine, ctx: ExpiryContext, index: ExpiryIndex, *, 
 
 @given(st.integers(min_value=0, max_value=2**32))
 def test_both_engines_make_the_same_plan_of_any_table_and_reduce_it_to_the_same(seed: int) -> None:
-    choose, world = random.Random(seed), World()
+    choose, world = random.Random(seed), ExpiringTables()
     table = written(world, choose)
     ctx = world.context(table, _retention(choose, table))
     both = plans_of_both(ctx, seed)
@@ -118,7 +118,7 @@ def test_both_engines_make_the_same_plan_of_a_table_that_spark_wrote(scenario: s
     store.objects = lake.objects
     for retention in RETENTIONS.values():
         ctx = replace(
-            World().context(StoryTable.create(World().lake), retention, settings=SMALL),
+            ExpiringTables().context(StoryTable.create(ExpiringTables().lake), retention, settings=SMALL),
             identifier=LakeSource(lake, name).load().identifier,
             table_uuid=str(lake.metadata(name)["table-uuid"]),
             tables=LakeSource(lake, name, prefixes=("s3://lake/",)),
@@ -147,7 +147,7 @@ def test_nothing_that_anyone_can_read_is_deleted(event: Event, at: int) -> None:
 def test_what_readers_open_instead_of_the_path_that_is_named_stays(
     engine_of: Callable[[ExpiryContext], ExpiryEngine],
 ) -> None:
-    world = World()
+    world = ExpiringTables()
     table = StoryTable.create(world.lake)
     ours, theirs, third = table.data(3)
     table.append(paths=[ours, theirs, third])
@@ -167,7 +167,7 @@ def test_what_readers_open_instead_of_the_path_that_is_named_stays(
     assert world.planned(index) - world.planned(rest) == {theirs}
 
 
-def damage(change: str, world: World, uri: str) -> None:
+def damage(change: str, world: ExpiringTables, uri: str) -> None:
     """Delete or change a manifest."""
     where = parse(uri)
     data = world.lake.objects.pop((where.bucket, where.key))
@@ -186,7 +186,7 @@ ERRORS = {"missing": ManifestMissing, "corrupt": CorruptManifestError, "encrypte
 def test_executors_raise_what_one_process_raises(
     engine_of: Callable[[ExpiryContext], ExpiryEngine], change: str, kept: bool
 ) -> None:
-    world = World()
+    world = ExpiringTables()
     table = StoryTable.create(world.lake)
     table.append()
     table.rewrite_manifests()
@@ -308,7 +308,7 @@ def test_below_the_last_known_areas_of_an_exempt_table_whose_manifests_are_denie
 
 
 def test_little_work_starts_few_tasks_and_has_one_part() -> None:
-    world = World()
+    world = ExpiringTables()
     table = StoryTable.create(world.lake)
     for _ in range(30):
         table.append()

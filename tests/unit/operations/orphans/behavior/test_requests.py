@@ -31,8 +31,8 @@ from delegation.wiring.types import TYPES, policies_of
 from delegation.worksets.index import PlanIndex
 from infra import api_schemas
 from tests.kit.errors import coded
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 
 ROLES = "delegation.orphan-files.roles"
 INVENTORIES = "delegation.orphan-files.inventories"

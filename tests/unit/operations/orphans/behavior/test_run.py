@@ -20,9 +20,9 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
-from tests.unit.operations.orphans.behavior.world import AT_ONCE, SweepingWorld
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.sweeping import AT_ONCE, SweepingWorld
 from tests.unit.operations.orphans.inventory.reports import COLUMNS, manifest_text, md5_of, packed, row
-from tests.unit.operations.purge.lake import busy_table, rows
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def careful() -> SweepingWorld:
 
 def test_orphan_files_are_removed_and_nothing_that_the_table_needs(world: SweepingWorld) -> None:
     planted = world.plant("data/a.parquet", "metadata/b.avro", "c")
-    young, before = world.plant("data/young.parquet", days=2), world.needed()
+    young, before = world.plant("data/young.parquet", days=2), world.lake.needed("t", named=True)
 
     task = world.ask()
 
     assert task.status is Status.SUCCESS, task.result_summary
-    assert not planted & world.uris()
-    assert young | before <= world.uris()
+    assert not planted & world.files()
+    assert young | before <= world.files()
     details = OrphanDetails.of(task)
     assert details.files_deleted == len(world.planned(task)) >= 3
     assert task.result_summary.startswith(f"deleted {details.files_deleted} orphan files, ")
@@ -63,9 +63,7 @@ def test_a_request_may_name_an_inventory_report_that_the_operator_allows() -> No
     world = SweepingWorld(properties)
     busy_table(world.lake, "t")
     planted = world.plant("data/a.parquet", "metadata/b.avro")
-    assert world.orphans is not None
-    world.orphans = replace(world.orphans, reports=world.objects)
-    world.become(world.behavior, properties)
+    world.deploy(orphans=replace(world.orphans, reports=world.objects))
     keys = [key for bucket, key in world.lake.objects if bucket == "lake"]
     written = [row(key, world.lake.objects["lake", key], 0) for key in keys]
     data, folder = packed(written, COLUMNS), "lake/daily/2026-11-24T01-00Z"
@@ -79,8 +77,8 @@ def test_a_request_may_name_an_inventory_report_that_the_operator_allows() -> No
 
     assert task.status is Status.SUCCESS, task.result_summary
     assert "in the inventory report of 20" in task.result_summary
-    assert not planted & world.uris()
-    assert world.needed() <= world.uris()
+    assert not planted & world.files()
+    assert world.lake.needed("t", named=True) <= world.files()
     assert world.receipt(task)["inventory"].endswith("/manifest.json")
 
 
@@ -94,20 +92,18 @@ def test_orphan_files_are_tagged_with_the_operators_role_and_kept() -> None:
         opened.append(named[:2])
         return world.objects
 
-    assert world.orphans is not None
-    world.orphans = replace(world.orphans, tags=tags)
-    world.become(world.behavior, {**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
-    before = world.uris()
+    world.deploy(orphans=replace(world.orphans, tags=tags))
+    before = world.files()
 
     task = world.ask(quarantine="tag")
 
     assert task.status is Status.SUCCESS, task.result_summary
     assert task.result_summary.startswith("tagged "), task.result_summary
     assert "(delegation-quarantine=orphan)" in task.result_summary
-    assert world.uris() == before
+    assert world.files() == before
     found = {f"s3://lake/{one.key}" for (_, one), held in world.objects.tags.items() if held}
     assert planted <= found
-    assert not found & world.needed()
+    assert not found & world.lake.needed("t", named=True)
     assert set(opened) == {(arn, "s3://lake/wh/t/")}
     details = OrphanDetails.of(task)
     assert (details.files_quarantined, details.files_deleted) == (len(found), 0)
@@ -121,13 +117,11 @@ def test_without_a_role_for_the_bucket_a_quarantine_that_was_accepted_ends_and_c
     world = SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
     busy_table(world.lake, "t")
     world.plant("data/a.parquet")
-    before = world.uris()
-    assert world.orphans is not None
-    world.orphans = replace(world.orphans, limits=OrphanLimits.from_properties(AT_ONCE))
-    world.become(world.behavior, {**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
+    before = world.files()
+    world.deploy(orphans=replace(world.orphans, limits=OrphanLimits.from_properties(AT_ONCE)))
     task = world.ask(quarantine="tag")
     assert (task.status, task.error_code) == (Status.FAILURE, "OPERATOR_ROLE_REQUIRED")
-    assert world.uris() == before
+    assert world.files() == before
 
 
 def test_a_clone_that_was_registered_after_the_last_pass_refuses(world: SweepingWorld) -> None:
@@ -137,7 +131,7 @@ def test_a_clone_that_was_registered_after_the_last_pass_refuses(world: Sweeping
     world.other.pointers["clone"] = world.lake.pointers["t"]
     task = world.ask()
     assert (task.status, task.error_code) == (Status.FAILURE, "LOCATION_SHARED")
-    assert planted <= world.uris()
+    assert planted <= world.files()
 
 
 def test_a_table_that_took_a_file_after_the_last_pass_keeps_it(world: SweepingWorld) -> None:
@@ -150,8 +144,8 @@ def test_a_table_that_took_a_file_after_the_last_pass_keeps_it(world: SweepingWo
     world.other.table("far").add_files([copy], check_duplicate_files=False)
     task = world.ask()
     assert task.status is Status.SUCCESS, task.result_summary
-    assert copy in world.uris()
-    assert not planted & world.uris()
+    assert copy in world.files()
+    assert not planted & world.files()
 
 
 def test_the_first_plan_waits_for_a_person_who_approves_it_by_its_id(careful: SweepingWorld) -> None:
@@ -160,14 +154,14 @@ def test_the_first_plan_waits_for_a_person_who_approves_it_by_its_id(careful: Sw
     assert (waits.status, OrphanDetails.of(waits).waits) == (Status.SUCCESS, "first-run")
     plan = world.waiting(waits)
     assert f"delegation orphans approve {plan}" in waits.result_summary
-    assert planted <= world.uris()
+    assert planted <= world.files()
 
     committed = world.plant("data/later.parquet")
     done = world.ask(plan=plan)
     assert (done.task_id, done.status) == (waits.task_id, Status.SUCCESS), done.result_summary
-    assert not planted & world.uris()
+    assert not planted & world.files()
     # Only what the plan has was approved.
-    assert committed <= world.uris()
+    assert committed <= world.files()
     assert OrphanDetails.of(done).waiting_plan is None
 
 
@@ -190,18 +184,16 @@ def test_a_plan_that_waits_outlasts_an_approval_that_failed_and_a_later_plan_rep
     assert (failed.status, failed.error_code) == (Status.FAILURE, "LOCATION_SHARED")
     assert world.waiting(failed) == plan
     world.places.clear()
-    world.orphans = replace(
-        world.orphans, limits=OrphanLimits.from_properties({"delegation.orphan-files.max-files": "0"})
-    )
-    world.become(world.behavior)
+    none = OrphanLimits.from_properties({"delegation.orphan-files.max-files": "0"})
+    world.deploy({}, orphans=replace(world.orphans, limits=none))
     later = world.ask()
     assert OrphanDetails.of(later).waits == "max-files"
     assert world.waiting(later) != plan
     former = world.ask(plan=plan)
     assert (former.status, former.error_code) == (Status.FAILURE, "PLAN_NOT_FOUND")
-    assert planted <= world.uris()
+    assert planted <= world.files()
     assert world.ask(plan=world.waiting(later)).status is Status.SUCCESS
-    assert not planted & world.uris()
+    assert not planted & world.files()
 
 
 def test_an_unlikely_share_waits(careful: SweepingWorld) -> None:
@@ -218,9 +210,9 @@ def test_a_dry_runs_plan_is_executed_by_its_id(careful: SweepingWorld) -> None:
     dry = world.ask(dry_run="true")
     [segment] = OrphanDetails.of(dry).plan_segments
     assert planted <= world.planned(dry)
-    assert planted <= world.uris()
+    assert planted <= world.files()
     assert world.ask(plan=segment.id).status is Status.SUCCESS
-    assert not planted & world.uris()
+    assert not planted & world.files()
 
 
 @pytest.mark.parametrize("allowed", ["error", "ignore"])
@@ -234,21 +226,18 @@ def test_an_approved_plan_does_not_delete_what_the_operator_forbade_since(allowe
     world.lake.objects["other", "wh/t/data/b.parquet"] = world.lake.objects["lake", taken.removeprefix("s3://lake/")]
     world.lake.table("t").add_files(["s3://other/wh/t/data/b.parquet"], check_duplicate_files=False)
     plan = world.waiting(world.ask(prefix_mismatch_mode="delete"))
-    world.orphans = replace(
-        world.orphans,
-        limits=OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": allowed}),
-    )
-    world.become(world.behavior)
+    limits = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": allowed})
+    world.deploy({}, orphans=replace(world.orphans, limits=limits))
 
     done = world.ask(plan=plan)
 
-    assert mismatched in world.uris()
+    assert mismatched in world.files()
     if allowed == "error":
         assert (done.status, done.error_code) == (Status.FAILURE, "PREFIX_MISMATCH")
-        assert other <= world.uris()
+        assert other <= world.files()
     else:
         assert done.status is Status.SUCCESS, done.result_summary
-        assert not other & world.uris()
+        assert not other & world.files()
 
 
 @pytest.mark.parametrize("loads", [0, 1, 2, 3])
@@ -266,16 +255,15 @@ def test_a_removal_whose_policy_is_withdrawn_stops_and_says_so(world: SweepingWo
 
         return permitted
 
-    world.orphans = replace(world.orphans, permissions=permissions)
-    world.become(world.behavior, AT_ONCE)
+    world.deploy(orphans=replace(world.orphans, permissions=permissions))
     task = world.ask(upkeep_policy="cat.gov.sweep")
     assert task.status is Status.SUCCESS, task.result_summary
     assert "the policy cat.gov.sweep asks for nothing any more" in task.result_summary
     assert [one.code for one in OrphanDetails.of(task).findings] == ["POLICY_WITHDRAWN"]
-    assert planted <= world.uris()
+    assert planted <= world.files()
     # A caller's own removal continues.
     assert world.ask().status is Status.SUCCESS
-    assert not planted & world.uris()
+    assert not planted & world.files()
 
 
 def test_a_plan_of_another_operation_is_not_found(careful: SweepingWorld) -> None:
@@ -288,11 +276,10 @@ def test_a_plan_of_another_operation_is_not_found(careful: SweepingWorld) -> Non
 
 def test_without_an_index_nothing_is_removed(world: SweepingWorld) -> None:
     planted = world.plant("data/a.parquet")
-    world.orphans = replace(world.orphans, search=replace(world.behavior, references=None).search)
-    world.become(world.behavior)
+    world.deploy({}, orphans=replace(world.orphans, search=replace(world.behavior, references=None).search))
     task = world.ask()
     assert (task.status, task.error_code) == (Status.FAILURE, "REFERENCES_NOT_INDEXED")
-    assert planted <= world.uris()
+    assert planted <= world.files()
 
 
 def test_a_table_that_cannot_be_read_holds_it_back_until_it_can(world: SweepingWorld) -> None:
@@ -302,14 +289,14 @@ def test_a_table_that_cannot_be_read_holds_it_back_until_it_can(world: SweepingW
     planted = world.plant("data/a.parquet")
     task = world.ask()
     assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
-    assert planted <= world.uris()
+    assert planted <= world.files()
     world.listing.broken.clear()
     world.listing.not_vended.clear()
     # The recurring pass over the catalog finds it readable.
     world.later(2)
     world.later(1)
     assert world.tasks.reads.get(task.task_id).status is Status.SUCCESS
-    assert not planted & world.uris()
+    assert not planted & world.files()
 
 
 def test_an_unfinished_purge_claims_what_it_plans_and_the_location_of_its_table(world: SweepingWorld) -> None:
@@ -326,20 +313,20 @@ def test_an_unfinished_purge_claims_what_it_plans_and_the_location_of_its_table(
     task = world.ask()
     assert (task.status, task.error_code) == (Status.FAILURE, "LOCATION_SHARED")
     assert submitted.task_id in (task.result_extended or "") + task.result_summary
-    assert planted <= world.uris()
+    assert planted <= world.files()
 
 
 def test_finished_tasks_and_other_removals_claim_nothing(world: SweepingWorld) -> None:
     busy_table(world.lake, "u")
     world.purge("u", **{"dry-run": "true"})
     world.ask()
-    world.submit(world.request("u"))
+    world.submit(world.removal("u"))
     assert [one for one in claims_of(world.tasks, lambda: None) if one.segment] == []
     assert {one.location for one in claims_of(world.tasks, lambda: None)} <= {""}
 
 
 def test_it_runs_in_the_background(world: SweepingWorld) -> None:
-    task = world.tasks.reads.get(world.submit(world.request()).task_id)
+    task = world.tasks.reads.get(world.submit(world.removal()).task_id)
     traits = ORPHANS.traits(task.task_payload)
     assert traits == Traits(tenant="cat", bucket="lake", is_background=True)
     assert Lane.of("TABLE_PURGE", Traits(priority=0)).text < Lane.of(KIND, traits).text
@@ -351,7 +338,7 @@ def killed(at: int, *, after: bool) -> tuple[SweepingWorld, bool]:
     busy_table(world.lake, "t")
     world.plant(*(f"data/p={number}/a.parquet" for number in range(4)), "b")
     world.clock.advance(timedelta(hours=1))
-    world.submit(world.request())
+    world.submit(world.removal())
     faults = Faults(kill_at=at, after=after)
     world.faults = world.objects.faults = world.plans.faults = faults
 
@@ -381,13 +368,13 @@ def test_a_removal_can_be_killed_at_every_call(after: bool) -> None:
     kills, needed = 0, frozenset[str]()
     for at in range(2 if after else 1, 600, 3):
         world, was_killed = killed(at, after=after)
-        needed = needed or frozenset(world.needed())
+        needed = needed or frozenset(world.lake.needed("t", named=True))
         for _ in range(3):
             world.later(1)
         [task] = [one for one in world.store.heads().tasks if one.task_type == KIND]
         assert task.status is Status.SUCCESS, (at, task.result_summary)
-        assert needed <= world.uris(), at
-        assert not [uri for uri in world.uris() if "/data/p=" in uri], at
+        assert needed <= world.files(), at
+        assert not [uri for uri in world.files() if "/data/p=" in uri], at
         kills += was_killed
         if not was_killed:
             break

@@ -23,10 +23,10 @@ from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.wire.requests import TableState
+from tests.kit.lakes.lake import Lake, rows
+from tests.kit.stories.orphans import SMALL
+from tests.kit.worlds.sweeping import AT_ONCE
 from tests.unit.gateway.drop.world import ORDERS, REALM, DropWorld
-from tests.unit.operations.orphans.behavior.world import AT_ONCE
-from tests.unit.operations.orphans.world import SMALL
-from tests.unit.operations.purge.lake import Lake, rows
 
 AGAIN = TableIdentifier("lake", ("ns",), "again")
 MOMENTS = ("listed", "look 1", "look 2", "deleting")

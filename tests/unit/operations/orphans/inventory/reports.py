@@ -15,8 +15,8 @@ from delegation.operations.orphans.context import OrphanContext, OrphanResult
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.storage.memory import MemoryObjectStore
 from delegation.worksets.attempt import PlanHead
-from tests.unit.operations.expiry.tables import StoryTable
-from tests.unit.operations.orphans.world import Beach
+from tests.kit.stories.orphans import SweptTables
+from tests.kit.stories.tables import StoryTable
 
 COLUMNS = ("Bucket", "Key", "Size", "LastModifiedDate", "ETag", "StorageClass")
 VERSIONS = ("Bucket", "Key", "VersionId", "IsLatest", "IsDeleteMarker", "Size", "LastModifiedDate", "ETag")
@@ -71,7 +71,7 @@ def manifest_text(files: Sequence[Mapping[str, Any]], at_ms: int, /, **more: Any
 
 
 @dataclass
-class Depot(Beach):
+class Depot(SweptTables):
     """A beach whose bucket S3 Inventory lists, in files of `per_file` rows, the last keys first.
 
     `rows` changes the rows, `manifest` the manifest and `files` the files after their MD5s were taken.

@@ -13,7 +13,7 @@ from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead
 from tests.kit.errors import coded
-from tests.unit.operations.expiry.tables import StoryTable
+from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.orphans.inventory.reports import COLUMNS, PLACE, VERSIONS, Depot, row
 from tests.unit.operations.orphans.test_orders import before_deleting, during_listing
 

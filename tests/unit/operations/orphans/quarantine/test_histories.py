@@ -9,7 +9,7 @@ import pytest
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.quarantine import released
 from tests.faults.orphans.history import _ACTS, STEPS, History, needed_and_gone
-from tests.unit.operations.expiry.tables import StoryTable
+from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.orphans.inventory.reports import PLACE, Depot
 from tests.unit.operations.orphans.quarantine.world import Lagoon
 

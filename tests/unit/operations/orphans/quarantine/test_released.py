@@ -20,8 +20,8 @@ from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.quarantine.released import RELEASED
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead
+from tests.kit.stories.tables import StoryTable
 from tests.paths import ROOT
-from tests.unit.operations.expiry.tables import StoryTable
 from tests.unit.operations.orphans.quarantine.world import Lagoon
 from tests.unit.operations.orphans.test_orders import before_deleting
 

@@ -20,9 +20,9 @@ from delegation.worksets.attempt import PlanHead
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered
-from tests.unit.operations.expiry.tables import StoryTable
+from tests.kit.stories.orphans import SweptTables
+from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.orphans.quarantine.world import NAMES, Lagoon, restored_files
-from tests.unit.operations.orphans.world import Beach
 
 
 def test_orphan_files_are_tagged_and_stay_and_the_receipt_says_so() -> None:
@@ -126,7 +126,7 @@ def test_an_object_with_ten_tags_of_others_stays_and_is_listed() -> None:
 
 
 def test_without_a_role_for_the_bucket_nothing_is_listed() -> None:
-    world = Beach()
+    world = SweptTables()
     table = world.table()
     world.orphan("s3://lake/wh/t/data/a.parquet")
     world.lake.pass_days(4)

@@ -10,13 +10,13 @@ from delegation.operations.orphans.quarantine.tagging import UntagRun
 from delegation.operations.orphans.restoring import Restoration
 from delegation.storage.listing.tags import TAG
 from delegation.storage.memory import MemoryObjectStore
-from tests.unit.operations.expiry.tables import StoryTable
-from tests.unit.operations.orphans.world import Beach
+from tests.kit.stories.orphans import SweptTables
+from tests.kit.stories.tables import StoryTable
 
 NAMES = ("a.parquet", "b.parquet", "p=1/c c%.parquet", "p=2/ü\u2028.parquet", "e.parquet")
 
 
-class Lagoon(Beach):
+class Lagoon(SweptTables):
     """A beach of which an operator's role may tag the objects."""
 
     role = "s3://lake/wh/t/"

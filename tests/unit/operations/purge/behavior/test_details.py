@@ -12,8 +12,8 @@ from delegation.tasks.errors import LeaseLost, MalformedRecord
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 from delegation.worksets.attempt import PlanSegment
-from tests.unit.tasks.builders import MINUTE, NOW, in_status, submitted
-from tests.unit.tasks.work.harness import Harness
+from tests.kit.tasks.builders import MINUTE, NOW, in_status, submitted
+from tests.kit.tasks.harness import RacedService
 
 ONE, OTHER = PlanSegment(id="1/0", sha256="aa"), PlanSegment(id="1/1", sha256="bb")
 PROGRESS: dict[str, Any] = {
@@ -35,7 +35,7 @@ def publish(service: Any, task_id: str, segment: PlanSegment, *, seen: int, file
 
 
 def test_the_first_plan_wins() -> None:
-    harness = Harness()
+    harness = RacedService()
     task_id = harness.running()
     harness.race(lambda: publish(harness.rival, task_id, ONE, seen=0, files_planned=10))
     seen = publish(harness.service, task_id, OTHER, seen=0, files_planned=99)

@@ -13,9 +13,8 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.service import TaskService
-from tests.unit.tasks.builders import HOUR, SECOND, Clock, submitted
+from tests.kit.tasks.builders import HOUR, SECOND, Clock, submitted
+from tests.kit.tasks.services import task_service
 
 
 class Job:
@@ -23,9 +22,8 @@ class Job:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        policies = Policies(RetryPolicy(), {}, lease=LeasePolicy(HOUR))
         store = MemoryTaskStore()
-        self.tasks = TaskService(store, policies, NoDispatchQueue(), clock=self.clock)
+        self.tasks = task_service(store, Policies(RetryPolicy(), {}, lease=LeasePolicy(HOUR)), clock=self.clock)
         self.task_id = store.apply(Create(submitted())).task_id
         self.acquire()
 

@@ -9,8 +9,8 @@ import pytest
 from delegation.operations.purge.behavior.traits import labels_of
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.stores.base import Received
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 
 
 def found(world: World, **labels: str) -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status
-from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.indexed import IndexedWorld
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 
 from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
 from delegation.tasks.life.model import Status
-from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import Lake, busy_table, rows
+from tests.kit.lakes.lake import Lake, busy_table, rows
+from tests.kit.worlds.indexed import IndexedWorld
 
 LOADS = 8
 Event = Callable[[dict[str, str]], None]

@@ -1,7 +1,6 @@
 """By default a purge keeps every file that a live table references, wherever that table is registered."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,59 +12,14 @@ from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.orchestration.steps import Steps
 from delegation.polaris.errors import PolarisForbidden
 from delegation.references.kinds import REFERENCE_INDEX
 from delegation.references.model import SERVES_FOR, CatalogPass
-from delegation.references.store import MemoryReferenceStore
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import Lake, busy_table, rows
-from tests.unit.references.catalogs import LakeListing
-from tests.unit.references.together import drive_together
-
-
-class IndexedWorld(World):
-    """A service with a reference index, and a second namespace over the same objects."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.other = Lake()
-        self.other.objects = self.other.io.objects = self.lake.objects
-        self.listing = LakeListing({("ns",): self.lake, ("other",): self.other})
-        self.index = MemoryReferenceStore()
-        self.become(replace(self.behavior, catalog=self.listing, references=self.index))
-
-    def become(self, behavior: PurgeBehavior, properties: Mapping[str, str] = {}) -> None:
-        super().become(behavior, properties)
-        indexing = behavior.reference_task()
-        behaviors = Behaviors([behavior, *([] if indexing is None else [FunctionBehavior(self.tasks, indexing)])])
-        self.steps = Steps(self.tasks, frozenset(behaviors), behaviors=behaviors)
-
-    def purge(self, name: str, **properties: str) -> Task:
-        task_id = self.submit(self.body(name, **properties)).task_id
-        self.drive()
-        return self.tasks.reads.get(task_id)
-
-    def reached(self, name: str) -> list[str]:
-        """Return every file of the current state of a table in the other namespace."""
-        table = self.other.table(name)
-        manifests = table.current_snapshot().manifests(self.other.io)
-        data = [entry.data_file.file_path for m in manifests for entry in m.fetch_manifest_entry(self.other.io)]
-        lists = [snapshot.manifest_list for snapshot in table.snapshots()]
-        former = [one.metadata_file for one in table.metadata.metadata_log]
-        return [*data, *lists, *former, *(m.manifest_path for m in manifests), self.other.pointers[name]]
-
-    def readable(self, name: str) -> bool:
-        """Return whether all of them exist."""
-        return all(self.other.io.new_input(path).exists() for path in self.reached(name))
-
-    def receipt(self, task: Task) -> dict:
-        (key,) = [key for key in self.plans.keys(task.task_id) if key.endswith("receipt.json")]
-        return json.loads(self.plans.get(key))
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.worlds.indexed import IndexedWorld
+from tests.kit.worlds.together import drive_together
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from delegation.operations.purge.behavior.traits import traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wire.requests import files_of
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 
 
 def payload(**properties: str) -> str:

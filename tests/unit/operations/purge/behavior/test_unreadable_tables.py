@@ -17,9 +17,9 @@ from delegation.polaris.model import GenericTable
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import Exemption, blocking_of
 from delegation.tasks.life.model import Status, Task
-from tests.unit.operations.purge.behavior.test_references import IndexedWorld
-from tests.unit.operations.purge.lake import busy_table, rows
-from tests.unit.tasks.builders import NOW, submitted
+from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.tasks.builders import NOW, submitted
+from tests.kit.worlds.indexed import IndexedWorld
 
 
 @pytest.fixture

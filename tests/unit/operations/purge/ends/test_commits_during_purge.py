@@ -9,24 +9,24 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PurgeError
 from delegation.operations.purge.inline import purge_table
 from tests.kit.errors import coded
-from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
 
 EPOCH_1970 = 1
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     bench.uuid("t")
     return bench
 
 
-def ours(bench: Bench) -> set[str]:
+def ours(bench: PurgedTables) -> set[str]:
     return bench.lake.below("s3://lake/wh/t/")
 
 
-def commit(bench: Bench, *, updated_ms: int | None = None, rows_too: bool = True) -> None:
+def commit(bench: PurgedTables, *, updated_ms: int | None = None, rows_too: bool = True) -> None:
     """Commit rows, or only a property, which reads no manifest: during the last phases there are none."""
     if rows_too:
         bench.lake.table("t").append(rows(9))
@@ -37,14 +37,16 @@ def commit(bench: Bench, *, updated_ms: int | None = None, rows_too: bool = True
 
 
 @pytest.mark.parametrize(("load", "rows_too"), [(2, True), (3, True), (3, False), (4, False)])
-def test_a_commit_by_a_node_whose_clock_is_behind_is_purged_too(bench: Bench, load: int, *, rows_too: bool) -> None:
+def test_a_commit_by_a_node_whose_clock_is_behind_is_purged_too(
+    bench: PurgedTables, load: int, *, rows_too: bool
+) -> None:
     ctx = bench.context("t")
     bench.on_load(ctx, load, lambda: commit(bench, updated_ms=EPOCH_1970, rows_too=rows_too))
     assert purge_table(ctx).status == "PURGED"
     assert ours(bench) == set()
 
 
-def test_older_metadata_is_refused_although_its_clock_was_ahead(bench: Bench) -> None:
+def test_older_metadata_is_refused_although_its_clock_was_ahead(bench: PurgedTables) -> None:
     older = bench.lake.metadata("t")["metadata-log"][-1]["metadata-file"]
     bench.lake.rewrite_metadata("t", {"last-updated-ms": EPOCH_1970})
     published(bench)
@@ -55,7 +57,7 @@ def test_older_metadata_is_refused_although_its_clock_was_ahead(bench: Bench) ->
     assert set(bench.lake.uris()) == before
 
 
-def test_a_commit_on_top_of_older_metadata_is_refused(bench: Bench) -> None:
+def test_a_commit_on_top_of_older_metadata_is_refused(bench: PurgedTables) -> None:
     """The catalog was rolled back to a former metadata file, and then somebody wrote: the table is in use again."""
     older = bench.lake.metadata("t")["metadata-log"][-1]["metadata-file"]
     published(bench)
@@ -67,20 +69,20 @@ def test_a_commit_on_top_of_older_metadata_is_refused(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_a_commit_that_no_metadata_log_relates_to_the_plan_is_ordered_by_its_time(bench: Bench) -> None:
+def test_a_commit_that_no_metadata_log_relates_to_the_plan_is_ordered_by_its_time(bench: PurgedTables) -> None:
     """`write.metadata.previous-versions-max` may be 1: after two commits the log has lost the planned file."""
     ctx = bench.context("t")
     bench.on_load(ctx, 3, lambda: (commit(bench), bench.lake.rewrite_metadata("t", {"metadata-log": []})))
     assert purge_table(ctx).status == "PURGED"
 
 
-def published(bench: Bench) -> None:
+def published(bench: PurgedTables) -> None:
     """Stop an attempt after publishing its plan and before the first delete."""
     with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")):
         purge_table(bench.context("t", denied=["s3://lake/"]))
 
 
-def committing(bench: Bench, commits: int) -> PurgeContext:
+def committing(bench: PurgedTables, commits: int) -> PurgeContext:
     """Return the context of a purge with a writer that commits before each of this many loads."""
     ctx = bench.context("t")
     for load in range(2, 2 + commits):
@@ -88,7 +90,7 @@ def committing(bench: Bench, commits: int) -> PurgeContext:
     return ctx
 
 
-def test_a_purge_of_a_table_that_is_written_to_all_the_time_ends(bench: Bench) -> None:
+def test_a_purge_of_a_table_that_is_written_to_all_the_time_ends(bench: PurgedTables) -> None:
     ctx = committing(bench, 40)
     with pytest.raises(DelegationError) as ended:
         purge_table(ctx)
@@ -97,24 +99,24 @@ def test_a_purge_of_a_table_that_is_written_to_all_the_time_ends(bench: Bench) -
     assert "stop" in str(ended.value)
 
 
-def test_such_a_purge_is_finished_once_its_writers_have_stopped(bench: Bench) -> None:
+def test_such_a_purge_is_finished_once_its_writers_have_stopped(bench: PurgedTables) -> None:
     with pytest.raises(DelegationError, match="commit"):
         purge_table(committing(bench, 40))
     assert purge_table(bench.context("t")).status == "PURGED"
     assert ours(bench) == set()
 
 
-def test_a_few_commits_are_purged_in_one_attempt(bench: Bench) -> None:
+def test_a_few_commits_are_purged_in_one_attempt(bench: PurgedTables) -> None:
     assert purge_table(committing(bench, 5)).status == "PURGED"
     assert ours(bench) == set()
 
 
-def drop(bench: Bench) -> Callable[[], object]:
+def drop(bench: PurgedTables) -> Callable[[], object]:
     return lambda: bench.lake.pointers.pop("t")
 
 
 @pytest.mark.parametrize("load", [2, 3, 4])
-def test_a_dropped_tables_error_has_its_metadata_file_and_the_next_step(bench: Bench, load: int) -> None:
+def test_a_dropped_tables_error_has_its_metadata_file_and_the_next_step(bench: PurgedTables, load: int) -> None:
     root = bench.lake.pointers["t"]
     ctx = bench.context("t")
     bench.on_load(ctx, load, drop(bench))
@@ -123,7 +125,7 @@ def test_a_dropped_tables_error_has_its_metadata_file_and_the_next_step(bench: B
     assert f"delegation purge {root}" in str(gone.value)
 
 
-def test_a_table_whose_metadata_file_somebody_deleted_names_it_and_the_plan(bench: Bench) -> None:
+def test_a_table_whose_metadata_file_somebody_deleted_names_it_and_the_plan(bench: PurgedTables) -> None:
     root = bench.lake.pointers["t"]
     ctx = bench.context("t")
     bench.on_load(ctx, 3, lambda: bench.lake.objects.pop(("lake", root.removeprefix("s3://lake/"))))

@@ -11,19 +11,19 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults, MemoryObjectStore
-from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
 
 ALL = ("s3://lake/",)
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     return bench
 
 
-def beside(bench: Bench, clone: str, **options: Any) -> PurgeContext:
+def beside(bench: PurgedTables, clone: str, **options: Any) -> PurgeContext:
     """Return the context of a purge of `t` beside a live table."""
     store = MemoryObjectStore()
     store.objects = bench.lake.objects
@@ -31,12 +31,12 @@ def beside(bench: Bench, clone: str, **options: Any) -> PurgeContext:
     return dataclasses.replace(bench.context("t", **options), neighbours=lambda _roots: [near])
 
 
-def moved_without_history(bench: Bench) -> None:
+def moved_without_history(bench: PurgedTables) -> None:
     """The table's location was changed, and no former metadata file tells where its files were."""
     bench.lake.rewrite_metadata("t", {"location": "s3://lake/new/t", "metadata-log": []})
 
 
-def test_a_table_that_keeps_every_file_is_refused_with_the_reason(bench: Bench) -> None:
+def test_a_table_that_keeps_every_file_is_refused_with_the_reason(bench: PurgedTables) -> None:
     moved_without_history(bench)
     before = set(bench.lake.uris())
     with pytest.raises(GuardRefused) as refused:
@@ -46,7 +46,7 @@ def test_a_table_that_keeps_every_file_is_refused_with_the_reason(bench: Bench) 
     assert set(bench.lake.uris()) == before
 
 
-def test_a_table_whose_metadata_file_is_not_covered_is_refused_before_the_first_delete(bench: Bench) -> None:
+def test_a_table_whose_metadata_file_is_not_covered_is_refused_before_the_first_delete(bench: PurgedTables) -> None:
     before = set(bench.lake.uris())
     bench.lake.rewrite_metadata("t", {"location": "s3://lake/wh/t/data"})
     ctx = bench.context(
@@ -59,13 +59,13 @@ def test_a_table_whose_metadata_file_is_not_covered_is_refused_before_the_first_
     assert not ctx.attempt.deleting
 
 
-def test_a_dry_run_of_such_a_table_is_refused_too(bench: Bench) -> None:
+def test_a_dry_run_of_such_a_table_is_refused_too(bench: PurgedTables) -> None:
     moved_without_history(bench)
     with pytest.raises(GuardRefused, match="outside"):
         purge_table(bench.context("t", options=PurgeOptions(outside="keep", dry_run=True), prefixes=ALL))
 
 
-def test_a_commit_that_moves_the_table_during_its_purge_is_no_success(bench: Bench) -> None:
+def test_a_commit_that_moves_the_table_during_its_purge_is_no_success(bench: PurgedTables) -> None:
     ctx = bench.context("t", options=PurgeOptions(outside="keep"), prefixes=ALL)
     bench.on_load(ctx, 3, lambda: (bench.lake.table("t").append(rows(8)), elsewhere(bench)))
     with pytest.raises(DelegationError) as refused:
@@ -74,7 +74,7 @@ def test_a_commit_that_moves_the_table_during_its_purge_is_no_success(bench: Ben
     assert bench.lake.pointers["t"] in set(bench.lake.uris())
 
 
-def elsewhere(bench: Bench) -> None:
+def elsewhere(bench: PurgedTables) -> None:
     """The current metadata file is at a place that no location of the table contains."""
     metadata = bench.lake.metadata("t")
     bench.lake.pointers["t"] = "s3://lake/else/00009-x.metadata.json"
@@ -82,7 +82,7 @@ def elsewhere(bench: Bench) -> None:
     bench.lake.rewrite_metadata("t", metadata)
 
 
-def test_a_table_that_keeps_every_file_for_a_live_clone_is_purged(bench: Bench) -> None:
+def test_a_table_that_keeps_every_file_for_a_live_clone_is_purged(bench: PurgedTables) -> None:
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     before = set(bench.lake.uris())
     result = purge_table(beside(bench, "clone"))

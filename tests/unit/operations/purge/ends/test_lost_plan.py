@@ -20,7 +20,7 @@ from delegation.worksets import writing
 from delegation.worksets.chunks import DeleteStep, step_of
 from delegation.worksets.errors import PlanTampered
 from tests.kit.errors import coded
-from tests.unit.operations.purge.lake import Bench, Lake, busy_table, rows
+from tests.kit.lakes.lake import Lake, PurgedTables, busy_table, rows
 
 TABLE = "s3://lake/wh/doomed/"
 FORMER_LOCATION = "s3://lake/former/doomed/"
@@ -42,14 +42,14 @@ def world() -> Lake:
     return lake
 
 
-class Covered(Bench):
+class Covered(PurgedTables):
     """A bench whose credentials cover the former location too."""
 
     def context(self, name: str, **more: Any) -> PurgeContext:
         return super().context(name, prefixes=("s3://lake/",), **more)
 
 
-def fresh(world: Lake) -> Bench:
+def fresh(world: Lake) -> PurgedTables:
     bench = Covered(lake=world.copy())
     bench.uuid("doomed")
     return bench
@@ -59,7 +59,7 @@ def sibling(world: Lake) -> set[str]:
     return world.below("s3://lake/wh/sibling/")
 
 
-def killed(bench: Bench, number: int) -> bool:
+def killed(bench: PurgedTables, number: int) -> bool:
     """Kill a purge after a call; return whether it has a published plan and did not end."""
     try:
         purge_table(bench.context("doomed", options=STRICT, faults=Faults(kill_at=number, after=True)))
@@ -183,7 +183,7 @@ def test_a_plan_and_a_metadata_file_that_are_lost_before_anything_was_deleted(wo
     assert "whose metadata file was" not in str(unknown.value)
 
 
-def deleting(bench: Bench, step: DeleteStep, options: PurgeOptions = STRICT) -> PurgeContext:
+def deleting(bench: PurgedTables, step: DeleteStep, options: PurgeOptions = STRICT) -> PurgeContext:
     """Kill a purge at the first delete of a step; return the context of the next attempt."""
     paths: list[str] = []
     ctx = bench.context("doomed", options=options)
@@ -284,7 +284,7 @@ def test_a_plan_that_the_request_names_is_not_made_again(world: Lake) -> None:
         purge_table(ctx)
 
 
-def deleting_named(bench: Bench, plan: PurgeResult) -> PurgeContext:
+def deleting_named(bench: PurgedTables, plan: PurgeResult) -> PurgeContext:
     options = dataclasses.replace(STRICT, execute_plan=plan.plan_ids[0])
     faults = Faults()
     first = fresh(bench.lake)

@@ -9,26 +9,26 @@ from delegation.operations.purge.errors import PlanNotAllowed
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.worksets.attempt import MemoryAttempt
-from tests.unit.operations.purge.lake import Bench, busy_table
+from tests.kit.lakes.lake import PurgedTables, busy_table
 
 STRANGER = "s3://lake/elsewhere/stats.puffin"
 ALL = ("s3://lake/",)
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     bench.lake.objects["lake", STRANGER.removeprefix("s3://lake/")] = b"x"
     bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": STRANGER, "file-size-in-bytes": 1}]})
     return bench
 
 
-def context(bench: Bench, options: PurgeOptions) -> PurgeContext:
+def context(bench: PurgedTables, options: PurgeOptions) -> PurgeContext:
     return bench.context("t", options=options, prefixes=ALL)
 
 
-def planned(bench: Bench, options: PurgeOptions) -> str:
+def planned(bench: PurgedTables, options: PurgeOptions) -> str:
     dry = dataclasses.replace(context(bench, dataclasses.replace(options, dry_run=True)), attempt=MemoryAttempt("dry"))
     return purge_table(dry).plan_ids[0]
 
@@ -41,7 +41,9 @@ def planned(bench: Bench, options: PurgeOptions) -> str:
         (PurgeOptions(outside="delete"), PurgeOptions(outside="delete", remove_directory_markers=True)),
     ],
 )
-def test_a_plan_that_deletes_less_than_asked_is_refused(bench: Bench, made: PurgeOptions, asked: PurgeOptions) -> None:
+def test_a_plan_that_deletes_less_than_asked_is_refused(
+    bench: PurgedTables, made: PurgeOptions, asked: PurgeOptions
+) -> None:
     plan = planned(bench, made)
     before = set(bench.lake.uris())
     with pytest.raises(PlanNotAllowed, match="make a new plan"):
@@ -49,7 +51,7 @@ def test_a_plan_that_deletes_less_than_asked_is_refused(bench: Bench, made: Purg
     assert set(bench.lake.uris()) == before
 
 
-def test_a_plan_that_is_the_same_under_both_options_is_executed(bench: Bench) -> None:
+def test_a_plan_that_is_the_same_under_both_options_is_executed(bench: PurgedTables) -> None:
     bench.lake.rewrite_metadata("t", {"statistics": []})
     plan = planned(bench, PurgeOptions(outside="refuse", uncovered="refuse", shared="refuse"))
     asked = PurgeOptions(outside="keep", uncovered="keep", execute_plan=plan)

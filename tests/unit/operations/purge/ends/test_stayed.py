@@ -18,27 +18,27 @@ from delegation.storage.locations import Root
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.storage.s3 import S3ObjectStore
 from tests.counts.works import answering
-from tests.unit.operations.purge.lake import Bench, busy_table
+from tests.kit.lakes.lake import PurgedTables, busy_table
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     return bench
 
 
-def stayed(bench: Bench, result: PurgeResult) -> Any:
+def stayed(bench: PurgedTables, result: PurgeResult) -> Any:
     assert result.receipt is not None
     return json.loads(bench.plans.objects[result.receipt]).get("stayed")
 
 
-def test_a_location_that_is_empty_is_said_to_be(bench: Bench) -> None:
+def test_a_location_that_is_empty_is_said_to_be(bench: PurgedTables) -> None:
     result = purge_table(bench.context("t"))
     assert stayed(bench, result) == {"location": "s3://lake/wh/t/", "objects": 0, "bytes": 0, "is_whole": True}
 
 
-def test_what_no_table_named_is_counted_with_the_command_that_shows_it(bench: Bench) -> None:
+def test_what_no_table_named_is_counted_with_the_command_that_shows_it(bench: PurgedTables) -> None:
     bench.lake.objects["lake", "wh/t/data/orphan.parquet"] = b"12345"
     bench.lake.objects["lake", "wh/t/_temporary/0/x"] = b"1"
     bench.lake.objects["lake", "wh/t2/data/x.parquet"] = b"of another table"
@@ -80,7 +80,7 @@ class Unlistable(MemoryObjectStore):
     "error",
     [ObjectStoreDenied("no s3:ListBucket"), ObjectStoreUnavailable("SlowDown"), NoSuchTable("no table t", status=404)],
 )
-def test_a_purge_succeeds_where_nothing_may_be_listed(bench: Bench, error: Any) -> None:
+def test_a_purge_succeeds_where_nothing_may_be_listed(bench: PurgedTables, error: Any) -> None:
     ctx = bench.context("t")
     store = Unlistable()
     store.objects, store.error = bench.lake.objects, error
@@ -91,10 +91,10 @@ def test_a_purge_succeeds_where_nothing_may_be_listed(bench: Bench, error: Any) 
     assert stayed(bench, result) == {"location": "s3://lake/wh/t/", "problem": error.code}
 
 
-def test_a_purge_that_dies_while_it_counts_ends_in_the_next_attempt_without_a_count(bench: Bench) -> None:
+def test_a_purge_that_dies_while_it_counts_ends_in_the_next_attempt_without_a_count(bench: PurgedTables) -> None:
     calls = Faults()
     purge_table(bench.context("t", faults=calls))
-    again = Bench()
+    again = PurgedTables()
     busy_table(again.lake, "t")
     with pytest.raises(Killed):
         purge_table(again.context("t", faults=Faults(kill_at=calls.names.index("list") + 1)))
@@ -125,7 +125,7 @@ def test_a_listing_that_makes_no_sense_is_a_problem_and_no_failure(body: bytes) 
     assert count_stayed(store, Root("lake", "wh/t")).problem is not None
 
 
-def test_a_dry_run_lists_nothing(bench: Bench) -> None:
+def test_a_dry_run_lists_nothing(bench: PurgedTables) -> None:
     faults = Faults()
     purge_table(bench.context("t", faults=faults, options=PurgeOptions(dry_run=True)))
     assert "list" not in faults.names

@@ -21,7 +21,7 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.index import PlanIndex, planned_paths, read_index
 from tests.fixtures import corpus
 from tests.fixtures.corpus import FixtureTable, plain
-from tests.unit.operations.purge.lake import FAST, Bench, Lake, LakeSource
+from tests.kit.lakes.lake import FAST, Lake, LakeSource, PurgedTables
 
 DELETED = (Phase.DATA, Phase.META, Phase.ROOT)
 WRITE_PATHS = ("write.data.path", "write.metadata.path")
@@ -62,7 +62,7 @@ class Purge:
         self.scenario = corpus.load(scenario)
         self.tables = {one.name: one for one in self.scenario.tables}
         self.table = self.tables[table]
-        self.bench = Bench(lake=Lake())
+        self.bench = PurgedTables(lake=Lake())
         self.bench.lake.objects.update(everything())
         self.bench.lake.pointers.update({one.name: one.metadata_location for one in self.scenario.tables if one.live})
         self.before = self.left()

@@ -8,7 +8,7 @@ import pytest
 from delegation.keeping.model import Neighbour
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
-from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, rows
+from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, rows
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 
 
@@ -24,9 +24,9 @@ class Counting(MemoryObjectStore):
 
 def reads_beside(
     world: Lake, clones: int, engine: str, *, own: bool
-) -> tuple[Counter[str], Bench, dict[str, set[str]]]:
+) -> tuple[Counter[str], PurgedTables, dict[str, set[str]]]:
     """Purge a table beside clones, with a commit of their own or none; return the reads, and the clones' own files."""
-    bench = Bench(lake=world.copy())
+    bench = PurgedTables(lake=world.copy())
     lake, counted = bench.lake, Counter[str]()
     files: dict[str, set[str]] = {}
     for number in range(clones):

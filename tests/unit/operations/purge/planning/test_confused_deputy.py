@@ -12,7 +12,7 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults
-from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 from tests.unit.operations.purge.test_hostile import entries, meta
 
@@ -28,8 +28,8 @@ CLAIMS = [
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     busy_table(bench.lake, "victim")
     bench.uuid("t")
@@ -37,7 +37,7 @@ def bench() -> Bench:
     return bench
 
 
-def beside(bench: Bench, name: str, neighbour: str, **options: Any) -> PurgeContext:
+def beside(bench: PurgedTables, name: str, neighbour: str, **options: Any) -> PurgeContext:
     """Return a purge of a table with one neighbour; the credentials cover the whole bucket."""
     ctx = bench.context(name, prefixes=("s3://lake/",), **options)
     return dataclasses.replace(
@@ -45,7 +45,7 @@ def beside(bench: Bench, name: str, neighbour: str, **options: Any) -> PurgeCont
     )
 
 
-def name_the_files_of_the_victim(bench: Bench) -> set[str]:
+def name_the_files_of_the_victim(bench: PurgedTables) -> set[str]:
     """Have the attacker's manifest name the victim's files, the one that is not committed too; return them all."""
     victims = bench.lake.below(f"{VICTIM}/")
     named = iter([UNCOMMITTED, *sorted(path for path in victims - {UNCOMMITTED} if path.endswith(".parquet"))])
@@ -58,7 +58,7 @@ def name_the_files_of_the_victim(bench: Bench) -> set[str]:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: " ".join(*claim.items()))
 def test_a_table_whose_write_path_is_another_tables_location_deletes_none_of_its_files(
-    bench: Bench, claim: dict[str, str], engine: str
+    bench: PurgedTables, claim: dict[str, str], engine: str
 ) -> None:
     victims = name_the_files_of_the_victim(bench)
     meta(properties=claim)(bench.lake)
@@ -76,7 +76,7 @@ def test_a_table_whose_write_path_is_another_tables_location_deletes_none_of_its
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_forged_former_location_claims_nothing_at_another_tables_location(bench: Bench, engine: str) -> None:
+def test_a_forged_former_location_claims_nothing_at_another_tables_location(bench: PurgedTables, engine: str) -> None:
     forged = {**bench.lake.metadata("t"), "location": VICTIM, "metadata-log": []}
     victims = name_the_files_of_the_victim(bench)
     bench.lake.objects["lake", "wh/t/metadata/forged.json"] = json.dumps(forged).encode()
@@ -85,7 +85,7 @@ def test_a_forged_former_location_claims_nothing_at_another_tables_location(benc
     assert victims <= set(bench.lake.uris())
 
 
-def test_shared_refuse_refuses_files_at_another_tables_location(bench: Bench) -> None:
+def test_shared_refuse_refuses_files_at_another_tables_location(bench: PurgedTables) -> None:
     meta(properties={"write.data.path": VICTIM})(bench.lake)
     meta(statistics=[{"statistics-path": UNCOMMITTED, "file-size-in-bytes": 1}])(bench.lake)
     before = set(bench.lake.uris())
@@ -96,7 +96,7 @@ def test_shared_refuse_refuses_files_at_another_tables_location(bench: Bench) ->
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_two_tables_with_one_data_path_keep_each_its_own_files(bench: Bench, engine: str) -> None:
+def test_two_tables_with_one_data_path_keep_each_its_own_files(bench: PurgedTables, engine: str) -> None:
     """Neither has its location there, so what a table reaches decides."""
     bench.lake.create("one", **{"write.data.path": "s3://lake/pool"}).append(rows(1))
     mine = bench.lake.below("s3://lake/pool/")
@@ -109,7 +109,7 @@ def test_two_tables_with_one_data_path_keep_each_its_own_files(bench: Bench, eng
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("location", ["s3://lake/wh/outer", "s3://lake/wh/outer/inner"])
 def test_below_its_own_location_a_table_keeps_deciding_by_what_it_reaches(
-    bench: Bench, location: str, engine: str
+    bench: PurgedTables, location: str, engine: str
 ) -> None:
     busy_table(bench.lake, "outer", location="s3://lake/wh/outer")
     ours = bench.lake.below("s3://lake/wh/outer/")

@@ -24,7 +24,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, parse
 from delegation.storage.memory import Faults, MemoryObjectStore
-from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, identifier
+from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, identifier
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 from tests.unit.operations.purge.test_hostile import (
     Spoil,
@@ -43,7 +43,7 @@ ALL: Final = ("s3://lake/",)
 OURS: Final = "s3://lake/wh/t/"
 
 
-Beside = Callable[[Bench, PurgeContext], tuple[PurgeContext, set[str]]]
+Beside = Callable[[PurgedTables, PurgeContext], tuple[PurgeContext, set[str]]]
 
 
 class Maps:
@@ -79,25 +79,25 @@ class Case(NamedTuple):
 
     code: str
     setting: str
-    spoil: Callable[[Bench], tuple[set[str], set[str]]]
+    spoil: Callable[[PurgedTables], tuple[set[str], set[str]]]
 
 
-def lost_manifest(bench: Bench) -> tuple[set[str], set[str]]:
+def lost_manifest(bench: PurgedTables) -> tuple[set[str], set[str]]:
     maps = Maps(bench.lake)
     path = maps.dearest()
     del bench.lake.objects[where(path)]
     return maps.only_by(path), {path}
 
 
-def lost_list(bench: Bench) -> tuple[set[str], set[str]]:
+def lost_list(bench: PurgedTables) -> tuple[set[str], set[str]]:
     maps = Maps(bench.lake)
     path = max(maps.lists, key=lambda one: len(maps.only_by(one)))
     del bench.lake.objects[where(path)]
     return maps.only_by(path), {path}
 
 
-def manifest_is(change: Callable[[bytes], bytes]) -> Callable[[Bench], tuple[set[str], set[str]]]:
-    def spoil(bench: Bench) -> tuple[set[str], set[str]]:
+def manifest_is(change: Callable[[bytes], bytes]) -> Callable[[PurgedTables], tuple[set[str], set[str]]]:
+    def spoil(bench: PurgedTables) -> tuple[set[str], set[str]]:
         maps = Maps(bench.lake)
         path = maps.dearest()
         bench.lake.objects[where(path)] = change(bench.lake.objects[where(path)])
@@ -106,8 +106,8 @@ def manifest_is(change: Callable[[bytes], bytes]) -> Callable[[Bench], tuple[set
     return spoil
 
 
-def first_list_is(change: Spoil) -> Callable[[Bench], tuple[set[str], set[str]]]:
-    def spoil(bench: Bench) -> tuple[set[str], set[str]]:
+def first_list_is(change: Spoil) -> Callable[[PurgedTables], tuple[set[str], set[str]]]:
+    def spoil(bench: PurgedTables) -> tuple[set[str], set[str]]:
         maps = Maps(bench.lake)
         path = bench.lake.metadata("t")["snapshots"][0]["manifest-list"]
         change(bench.lake)
@@ -116,20 +116,20 @@ def first_list_is(change: Spoil) -> Callable[[Bench], tuple[set[str], set[str]]]
     return spoil
 
 
-def named(path: str, change: Spoil) -> Callable[[Bench], tuple[set[str], set[str]]]:
+def named(path: str, change: Spoil) -> Callable[[PurgedTables], tuple[set[str], set[str]]]:
     """One path that names no object of this storage; nothing of the table stays."""
 
-    def spoil(bench: Bench) -> tuple[set[str], set[str]]:
+    def spoil(bench: PurgedTables) -> tuple[set[str], set[str]]:
         change(bench.lake)
         return set(), {path}
 
     return spoil
 
 
-def renamed_data_file(path: str) -> Callable[[Bench], tuple[set[str], set[str]]]:
+def renamed_data_file(path: str) -> Callable[[PurgedTables], tuple[set[str], set[str]]]:
     """A path instead of the first data file's in the manifests: that file is not reached any more."""
 
-    def spoil(bench: Bench) -> tuple[set[str], set[str]]:
+    def spoil(bench: PurgedTables) -> tuple[set[str], set[str]]:
         before = set().union(*Maps(bench.lake).manifests.values())
         file_path(path)(bench.lake)
         return before - set().union(*Maps(bench.lake).manifests.values()), {path}
@@ -137,8 +137,8 @@ def renamed_data_file(path: str) -> Callable[[Bench], tuple[set[str], set[str]]]
     return spoil
 
 
-def list_elsewhere(path: str) -> Callable[[Bench], tuple[set[str], set[str]]]:
-    def spoil(bench: Bench) -> tuple[set[str], set[str]]:
+def list_elsewhere(path: str) -> Callable[[PurgedTables], tuple[set[str], set[str]]]:
+    def spoil(bench: PurgedTables) -> tuple[set[str], set[str]]:
         maps = Maps(bench.lake)
         ours = bench.lake.metadata("t")["snapshots"][0]["manifest-list"]
         snapshot(manifest_list=path)(bench.lake)
@@ -147,7 +147,7 @@ def list_elsewhere(path: str) -> Callable[[Bench], tuple[set[str], set[str]]]:
     return spoil
 
 
-def encrypted(bench: Bench) -> tuple[set[str], set[str]]:
+def encrypted(bench: PurgedTables) -> tuple[set[str], set[str]]:
     return first_list_is(snapshot(key_id="key-1"))(bench)
 
 
@@ -192,8 +192,8 @@ def world() -> Lake:
 
 
 @pytest.fixture
-def bench(world: Lake) -> Bench:
-    bench = Bench(lake=world.copy())
+def bench(world: Lake) -> PurgedTables:
+    bench = PurgedTables(lake=world.copy())
     bench.uuid("t")
     return bench
 
@@ -207,18 +207,18 @@ def parts(setting: str) -> tuple[str, str, str]:
     return setting.partition("=")
 
 
-def receipt(bench: Bench, plan_id: str) -> dict[str, Any]:
+def receipt(bench: PurgedTables, plan_id: str) -> dict[str, Any]:
     return dict(json.loads(bench.plans.objects[f"{plan_id}/receipt.json"]))
 
 
-def kept(bench: Bench, plan_id: str) -> dict[str, str]:
+def kept(bench: PurgedTables, plan_id: str) -> dict[str, str]:
     """Return the reason for each path that the plan keeps."""
     chunks = [data for key, data in sorted(bench.plans.objects.items()) if key.startswith(f"{plan_id}/KEPT-")]
     lines = b"".join(gzip.decompress(data) for data in chunks).decode().splitlines()
     return {one["path"]: one["kept"] for one in map(json.loads, lines)}
 
 
-def refused(bench: Bench, ctx: PurgeContext, engine: str) -> DelegationError:
+def refused(bench: PurgedTables, ctx: PurgeContext, engine: str) -> DelegationError:
     before = dict(bench.lake.objects)
     with pytest.raises(DelegationError) as raised:
         ENGINES[engine](ctx)
@@ -230,7 +230,7 @@ def refused(bench: Bench, ctx: PurgeContext, engine: str) -> DelegationError:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", CASES)
 def test_a_damaged_table_is_refused_by_default_and_finished_with_the_operators_setting(
-    bench: Bench, name: str, engine: str
+    bench: PurgedTables, name: str, engine: str
 ) -> None:
     code, setting, spoil = CASES[name]
     others = bench.lake.below("s3://lake/wh/victim/")
@@ -261,7 +261,7 @@ FORMER: Final = f"{OURS}metadata/former.metadata.json"
     [b"", b"{", b"[]", gzip.compress(b"{}")[:-6], b"{}"],
     ids=["empty", "no JSON", "a list", "cut off", "no location"],
 )
-def test_former_metadata_that_cannot_be_read_is_a_finding(bench: Bench, data: bytes, engine: str) -> None:
+def test_former_metadata_that_cannot_be_read_is_a_finding(bench: PurgedTables, data: bytes, engine: str) -> None:
     others = bench.lake.below("s3://lake/wh/victim/")
     former(data)(bench.lake)
     result = ENGINES[engine](bench.context("t"))
@@ -277,7 +277,7 @@ class Unreadable(MemoryObjectStore):
         raise ObjectStoreDenied("denied")
 
 
-def a_denied_clone(bench: Bench, ctx: PurgeContext) -> tuple[PurgeContext, set[str]]:
+def a_denied_clone(bench: PurgedTables, ctx: PurgeContext) -> tuple[PurgeContext, set[str]]:
     """What its metadata names is known, and what its lists name, which the purged table has too."""
     table = _clone(bench)
     store = Unreadable()
@@ -288,7 +288,7 @@ def a_denied_clone(bench: Bench, ctx: PurgeContext) -> tuple[PurgeContext, set[s
     return dataclasses.replace(ctx, neighbours=lambda _roots: [Neighbour(table, store)]), known
 
 
-def a_clone_without_a_list(bench: Bench, ctx: PurgeContext) -> tuple[PurgeContext, set[str]]:
+def a_clone_without_a_list(bench: PurgedTables, ctx: PurgeContext) -> tuple[PurgeContext, set[str]]:
     """What its other lists name is known."""
     table, maps, before = _clone(bench), Maps(bench.lake), bench.lake.below(OURS)
     path = table.metadata["snapshots"][-1]["manifest-list"]
@@ -298,7 +298,7 @@ def a_clone_without_a_list(bench: Bench, ctx: PurgeContext) -> tuple[PurgeContex
     return beside, before - maps.only_by(path) - {path}
 
 
-def _clone(bench: Bench) -> LoadedTable:
+def _clone(bench: PurgedTables) -> LoadedTable:
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     return LakeSource(bench.lake, "clone", Faults()).load()
 
@@ -312,7 +312,7 @@ BESIDE = [
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("beside", "by_default", "why"), BESIDE)
 def test_a_neighbour_that_cannot_be_read_refuses_by_default_and_is_reported_with_the_operators_setting(
-    bench: Bench, beside: Beside, by_default: str, why: str, engine: str
+    bench: PurgedTables, beside: Beside, by_default: str, why: str, engine: str
 ) -> None:
     others = bench.lake.below("s3://lake/wh/victim/")
     assert refused(bench, beside(bench, bench.context("t"))[0], engine).code == by_default
@@ -328,7 +328,7 @@ def test_a_neighbour_that_cannot_be_read_refuses_by_default_and_is_reported_with
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_neighbour_that_may_not_be_loaded_is_reported_and_the_next_one_is_still_read(
-    bench: Bench, engine: str
+    bench: PurgedTables, engine: str
 ) -> None:
     class Catalog:
         def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> list[TableIdentifier]:
@@ -356,7 +356,7 @@ def test_a_neighbour_that_may_not_be_loaded_is_reported_and_the_next_one_is_stil
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_neighbour_that_commits_while_it_is_read_is_not_reported_but_read_again_later(
-    bench: Bench, engine: str
+    bench: PurgedTables, engine: str
 ) -> None:
     """Its lost manifest list was expired, and its new metadata protects what it needs."""
     ctx, _ = a_clone_without_a_list(bench, bench.context("t", options=operators("neighbour=report")))
@@ -373,7 +373,7 @@ def test_a_neighbour_that_commits_while_it_is_read_is_not_reported_but_read_agai
     [("gs://lake/d", "UNSUPPORTED_LOCATION", "unsupported"), ("s3://lake/wh/t/a#b", "AMBIGUOUS_PATH", "ambiguous")],
 )
 def test_a_write_path_that_names_no_location_is_left_out_with_the_operators_setting(
-    bench: Bench, path: str, code: str, setting: str, engine: str
+    bench: PurgedTables, path: str, code: str, setting: str, engine: str
 ) -> None:
     others = bench.lake.below("s3://lake/wh/victim/")
     meta(properties={"write.data.path": path})(bench.lake)
@@ -385,7 +385,7 @@ def test_a_write_path_that_names_no_location_is_left_out_with_the_operators_sett
 
 @pytest.mark.parametrize("setting", ["damaged=keep", "unsupported=keep", "ambiguous=keep"])
 def test_a_plan_made_under_a_looser_setting_is_not_executed_after_it_became_stricter(
-    bench: Bench, setting: str
+    bench: PurgedTables, setting: str
 ) -> None:
     name = {"damaged": "a lost manifest", "unsupported": "statistics on a disk", "ambiguous": "statistics with #"}
     CASES[name[parts(setting)[0]]].spoil(bench)

@@ -8,7 +8,7 @@ from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.worksets.index import read_index
-from tests.unit.operations.purge.lake import Bench, Lake, busy_table, rows
+from tests.kit.lakes.lake import Lake, PurgedTables, busy_table, rows
 from tests.unit.operations.purge.planning.test_neighbours import beside
 
 MARKERS = PurgeOptions(remove_directory_markers=True)
@@ -46,29 +46,29 @@ def world() -> Lake:
 
 
 @pytest.fixture
-def bench(world: Lake) -> Bench:
-    bench = Bench(lake=world.copy())
+def bench(world: Lake) -> PurgedTables:
+    bench = PurgedTables(lake=world.copy())
     bench.uuid("t")
     return bench
 
 
-def left(bench: Bench) -> set[str]:
+def left(bench: PurgedTables) -> set[str]:
     return {key for _, key in bench.lake.objects if not key.startswith("wh/sibling/m") and "/sibling/data" not in key}
 
 
-def test_only_directory_markers_of_the_table_are_deleted(bench: Bench) -> None:
+def test_only_directory_markers_of_the_table_are_deleted(bench: PurgedTables) -> None:
     result = purge_table(bench.context("t", options=MARKERS))
     assert left(bench) == set(STRANGERS)
     index = read_index(bench.plans, result.plan_ids[0])
     assert index.counts["directory-marker"].model_dump() == {"files": len(EMPTY), "bytes": 0}
 
 
-def test_without_the_property_directory_markers_are_kept(bench: Bench) -> None:
+def test_without_the_property_directory_markers_are_kept(bench: PurgedTables) -> None:
     purge_table(bench.context("t"))
     assert left(bench) == {*STRANGERS, *EMPTY}
 
 
-def test_an_extended_plan_adds_directory_markers_of_new_directories_only(bench: Bench) -> None:
+def test_an_extended_plan_adds_directory_markers_of_new_directories_only(bench: PurgedTables) -> None:
     ctx = bench.context("t", options=MARKERS)
     bench.lake.objects["lake", "wh/t/data/part=new/"] = b""
     writer = bench.lake.table("t")
@@ -79,7 +79,7 @@ def test_an_extended_plan_adds_directory_markers_of_new_directories_only(bench: 
     assert [one["directory-marker"].files for one in counts] == [len(EMPTY), 1]
 
 
-def test_no_directory_marker_is_deleted_beside_an_overlapping_table(bench: Bench) -> None:
+def test_no_directory_marker_is_deleted_beside_an_overlapping_table(bench: PurgedTables) -> None:
     busy_table(bench.lake, "nested", location="s3://lake/wh/t/data/nested")
     nested = bench.lake.below("s3://lake/wh/t/data/nested/")
     result = purge_table(beside(bench, "nested", options=MARKERS))
@@ -90,7 +90,7 @@ def test_no_directory_marker_is_deleted_beside_an_overlapping_table(bench: Bench
     ]
 
 
-def test_directory_markers_that_the_credentials_do_not_cover_are_kept(bench: Bench) -> None:
+def test_directory_markers_that_the_credentials_do_not_cover_are_kept(bench: PurgedTables) -> None:
     options = dataclasses.replace(MARKERS, uncovered="keep")
     bench.lake.rewrite_metadata("t", {"location": "s3://lake/wh/new"})
     reached = ("s3://lake/wh/new", "s3://lake/wh/t/metadata", "s3://lake/wh/t/data/part=a")
@@ -100,7 +100,7 @@ def test_directory_markers_that_the_credentials_do_not_cover_are_kept(bench: Ben
 
 
 def test_a_bucket_has_no_directory_marker() -> None:
-    bench = Bench()
+    bench = PurgedTables()
     bench.lake.create("t", location="s3://lake").append(rows(1))
     bench.lake.objects["lake", "data/"] = b""
     settings = PurgeSettings(vended=False, read_threads=2)

@@ -11,20 +11,20 @@ from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults
 from delegation.worksets.attempt import MemoryAttempt
-from tests.unit.operations.purge.lake import Bench, LakeSource, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, rows
 
 POOL = "s3://lake/pool"
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     bench.lake.create("t", **{"write.data.path": POOL}).append(rows(1, 2))
     bench.uuid("t")
     return bench
 
 
-def context(bench: Bench, options: PurgeOptions) -> PurgeContext:
+def context(bench: PurgedTables, options: PurgeOptions) -> PurgeContext:
     """Return a purge whose neighbours are all other tables of the lake at the time they are asked for."""
     ctx = bench.context("t", options=options, prefixes=("s3://lake/",))
     return dataclasses.replace(
@@ -37,12 +37,12 @@ def context(bench: Bench, options: PurgeOptions) -> PurgeContext:
     )
 
 
-def approved(bench: Bench) -> PurgeOptions:
+def approved(bench: PurgedTables) -> PurgeOptions:
     dry = dataclasses.replace(context(bench, PurgeOptions(dry_run=True)), attempt=MemoryAttempt("dry"))
     return PurgeOptions(execute_plan=purge_table(dry).plan_ids[0])
 
 
-def test_files_at_the_location_of_a_table_created_after_the_plan_are_not_deleted(bench: Bench) -> None:
+def test_files_at_the_location_of_a_table_created_after_the_plan_are_not_deleted(bench: PurgedTables) -> None:
     """What is below a table's location is that table's, also a file that it has not committed yet."""
     options = approved(bench)
     bench.lake.create("later", location=POOL)
@@ -53,7 +53,7 @@ def test_files_at_the_location_of_a_table_created_after_the_plan_are_not_deleted
     assert set(bench.lake.uris()) == before
 
 
-def test_an_attempt_that_resumes_before_its_first_delete_looks_at_the_locations_too(bench: Bench) -> None:
+def test_an_attempt_that_resumes_before_its_first_delete_looks_at_the_locations_too(bench: PurgedTables) -> None:
     with pytest.raises(KeyboardInterrupt):
         purge_table(interrupted(context(bench, PurgeOptions())))
     bench.lake.create("later", location=POOL)
@@ -74,7 +74,7 @@ def interrupted(ctx: PurgeContext) -> PurgeContext:
     return ctx
 
 
-def test_a_table_created_elsewhere_or_below_the_tables_own_location_stops_nothing(bench: Bench) -> None:
+def test_a_table_created_elsewhere_or_below_the_tables_own_location_stops_nothing(bench: PurgedTables) -> None:
     options = approved(bench)
     bench.lake.create("elsewhere", location="s3://lake/elsewhere")
     bench.lake.create("nested", location="s3://lake/wh/t/nested")
@@ -83,7 +83,7 @@ def test_a_table_created_elsewhere_or_below_the_tables_own_location_stops_nothin
     assert set(bench.lake.uris()) == theirs
 
 
-def test_a_table_that_moved_to_the_files_after_the_plan_keeps_them(bench: Bench) -> None:
+def test_a_table_that_moved_to_the_files_after_the_plan_keeps_them(bench: PurgedTables) -> None:
     bench.lake.create("mover", location="s3://lake/elsewhere")
     options = approved(bench)
     with bench.lake.table("mover").transaction() as change:

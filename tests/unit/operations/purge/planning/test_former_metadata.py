@@ -14,7 +14,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BatchResult, BucketNotFound, KeyFailure
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
-from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 
 GONE = "s3://gone/metadata/00000-former.metadata.json"
@@ -36,31 +36,33 @@ class WithoutABucket(MemoryObjectStore):
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     return bench
 
 
-def log_names_the_gone_bucket(bench: Bench, name: str) -> None:
+def log_names_the_gone_bucket(bench: PurgedTables, name: str) -> None:
     log = bench.lake.metadata(name)["metadata-log"]
     bench.lake.rewrite_metadata(name, {"metadata-log": [{"metadata-file": GONE, "timestamp-ms": 1}, *log]})
 
 
-def context(bench: Bench, options: PurgeOptions) -> PurgeContext:
+def context(bench: PurgedTables, options: PurgeOptions) -> PurgeContext:
     store = WithoutABucket()
     store.objects = bench.lake.objects
     return dataclasses.replace(bench.context("t", options=options, prefixes=ALL), store=store)
 
 
-def findings(bench: Bench, plan: str) -> dict[str, Any]:
+def findings(bench: PurgedTables, plan: str) -> dict[str, Any]:
     found = json.loads(bench.plans.objects[f"{plan}/receipt.json"])["findings"]
     return {one["code"]: one for one in found}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("outside", ["keep", "refuse", "delete"])
-def test_a_former_metadata_file_in_a_bucket_that_is_gone_is_a_finding(bench: Bench, outside: Any, engine: str) -> None:
+def test_a_former_metadata_file_in_a_bucket_that_is_gone_is_a_finding(
+    bench: PurgedTables, outside: Any, engine: str
+) -> None:
     log_names_the_gone_bucket(bench, "t")
     result = ENGINES[engine](context(bench, PurgeOptions(outside=outside)))
     assert (result.status, set(bench.lake.uris())) == ("PURGED", set())
@@ -69,7 +71,7 @@ def test_a_former_metadata_file_in_a_bucket_that_is_gone_is_a_finding(bench: Ben
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_neighbours_former_metadata_in_a_bucket_that_is_gone_is_a_finding(bench: Bench, engine: str) -> None:
+def test_a_neighbours_former_metadata_in_a_bucket_that_is_gone_is_a_finding(bench: PurgedTables, engine: str) -> None:
     busy_table(bench.lake, "near", location="s3://lake/wh/t/near")
     theirs = bench.lake.below("s3://lake/wh/t/near/")
     log_names_the_gone_bucket(bench, "near")
@@ -82,7 +84,7 @@ def test_a_neighbours_former_metadata_in_a_bucket_that_is_gone_is_a_finding(benc
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_neighbours_manifest_list_in_a_bucket_that_is_gone_is_up_to_the_operators_setting(
-    bench: Bench, engine: str
+    bench: PurgedTables, engine: str
 ) -> None:
     """What it names is unknown, unlike that of former metadata."""
     busy_table(bench.lake, "near", location="s3://lake/wh/t/near")

@@ -20,12 +20,12 @@ from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
 from delegation.worksets.index import read_index
-from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
 
 
 @pytest.fixture
-def bench() -> Bench:
-    bench = Bench()
+def bench() -> PurgedTables:
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     return bench
 
@@ -39,7 +39,7 @@ class Unreadable(MemoryObjectStore):
         raise self.trouble
 
 
-def beside(bench: Bench, *names: str, store: MemoryObjectStore | None = None, **options: Any) -> PurgeContext:
+def beside(bench: PurgedTables, *names: str, store: MemoryObjectStore | None = None, **options: Any) -> PurgeContext:
     """Return the context of a purge of `t` with neighbours."""
     ctx = bench.context("t", **options)
     reads = store or MemoryObjectStore()
@@ -51,7 +51,7 @@ def beside(bench: Bench, *names: str, store: MemoryObjectStore | None = None, **
 
 
 @pytest.mark.parametrize("trouble", [ObjectStoreDenied("no"), PolarisForbidden("no"), CredentialVendingFailed("none")])
-def test_an_overlapping_table_with_access_denied_refuses_the_purge(bench: Bench, trouble: Exception) -> None:
+def test_an_overlapping_table_with_access_denied_refuses_the_purge(bench: PurgedTables, trouble: Exception) -> None:
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     before = set(bench.lake.uris())
     store = Unreadable()
@@ -62,7 +62,7 @@ def test_an_overlapping_table_with_access_denied_refuses_the_purge(bench: Bench,
     assert set(bench.lake.uris()) == before
 
 
-def test_a_table_without_overlap_is_never_read(bench: Bench) -> None:
+def test_a_table_without_overlap_is_never_read(bench: PurgedTables) -> None:
     busy_table(bench.lake, "far")
     rest = bench.lake.below("s3://lake/wh/far/")
     result = purge_table(beside(bench, "far", store=Unreadable()))
@@ -71,7 +71,7 @@ def test_a_table_without_overlap_is_never_read(bench: Bench) -> None:
     assert (checked.identifier, checked.overlaps) == ("cat.ns.far", False)
 
 
-def test_a_corrupt_overlapping_table_refuses_the_purge(bench: Bench) -> None:
+def test_a_corrupt_overlapping_table_refuses_the_purge(bench: PurgedTables) -> None:
     busy_table(bench.lake, "nested", location="s3://lake/wh/t/nested")
     lists = [where for where in bench.lake.objects if "/nested/" in where[1] and "snap-" in where[1]]
     bench.lake.objects[lists[0]] = b"x" * 100
@@ -83,7 +83,7 @@ def test_a_corrupt_overlapping_table_refuses_the_purge(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["snap-", "-m0.avro"])
-def test_a_missing_manifest_of_an_overlapping_table_is_a_retryable_error(bench: Bench, kind: str) -> None:
+def test_a_missing_manifest_of_an_overlapping_table_is_a_retryable_error(bench: PurgedTables, kind: str) -> None:
     busy_table(bench.lake, "nested", location="s3://lake/wh/t/nested")
     missing = next(where for where in bench.lake.objects if "/nested/" in where[1] and kind in where[1])
     del bench.lake.objects[missing]
@@ -96,7 +96,7 @@ def test_a_missing_manifest_of_an_overlapping_table_is_a_retryable_error(bench: 
 
 @pytest.mark.parametrize("trouble", [TableMetadataMissing("purged"), NoSuchTable("dropped"), NoSuchNamespace("too")])
 def test_a_table_that_is_purged_or_dropped_while_it_is_read_is_a_retryable_error(
-    bench: Bench, trouble: Exception
+    bench: PurgedTables, trouble: Exception
 ) -> None:
     """Its credentials are vended at the first read: by then a purge of its own may have ended, as of a tombstone."""
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
@@ -109,14 +109,14 @@ def test_a_table_that_is_purged_or_dropped_while_it_is_read_is_a_retryable_error
     assert set(bench.lake.uris()) == before
 
 
-def test_a_nested_table_survives_the_purge_of_the_outer_one(bench: Bench) -> None:
+def test_a_nested_table_survives_the_purge_of_the_outer_one(bench: PurgedTables) -> None:
     busy_table(bench.lake, "nested", location="s3://lake/wh/t/data/nested")
     theirs = bench.lake.below("s3://lake/wh/t/data/nested/")
     purge_table(beside(bench, "nested"))
     assert set(bench.lake.uris()) == theirs
 
 
-def test_a_clone_with_a_new_location_still_protects_the_files_it_reaches(bench: Bench) -> None:
+def test_a_clone_with_a_new_location_still_protects_the_files_it_reaches(bench: PurgedTables) -> None:
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     shared = set(bench.lake.uris())
     moved = f"s3://lake/elsewhere/{bench.uuid('t')}.metadata.json"
@@ -131,7 +131,7 @@ def test_a_clone_with_a_new_location_still_protects_the_files_it_reaches(bench: 
 
 
 @pytest.mark.parametrize("location", ["abfss://fs@account.dfs.core.windows.net/t", "s3://lake/wh/t#x", "file:///tmp/t"])
-def test_a_table_in_another_storage_does_not_overlap(bench: Bench, location: str) -> None:
+def test_a_table_in_another_storage_does_not_overlap(bench: PurgedTables, location: str) -> None:
     bench.lake.create("other", location="s3://lake/wh/other")
     bench.lake.rewrite_metadata("other", {"location": location})
     purge_table(beside(bench, "other", store=Unreadable()))

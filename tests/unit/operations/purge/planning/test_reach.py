@@ -17,21 +17,21 @@ from delegation.storage.locations import AmbiguousPath, UnsupportedLocation, par
 from delegation.storage.memory import Faults, MemoryObjectStore
 from delegation.worksets.attempt import MemoryAttempt
 from tests.kit.errors import coded
-from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> PurgedTables:
+    return PurgedTables()
 
 
-def put(bench: Bench, uri: str, data: bytes = b"x") -> str:
+def put(bench: PurgedTables, uri: str, data: bytes = b"x") -> str:
     found = parse(uri)
     bench.lake.objects[found.bucket, found.key] = data
     return uri
 
 
-def test_every_object_of_a_busy_table_and_nothing_else(bench: Bench) -> None:
+def test_every_object_of_a_busy_table_and_nothing_else(bench: PurgedTables) -> None:
     busy_table(bench.lake, "t")
     busy_table(bench.lake, "t2")
     stranger = put(bench, "s3://lake/wh/t/data/not-in-any-manifest.parquet")
@@ -42,13 +42,13 @@ def test_every_object_of_a_busy_table_and_nothing_else(bench: Bench) -> None:
     assert result.files_kept == 0
 
 
-def test_a_table_without_snapshots(bench: Bench) -> None:
+def test_a_table_without_snapshots(bench: PurgedTables) -> None:
     bench.lake.create("t")
     assert purge_table(bench.context("t")).files_deleted == 1
     assert set(bench.lake.uris()) == set()
 
 
-def test_files_named_only_by_deleted_entries(bench: Bench) -> None:
+def test_files_named_only_by_deleted_entries(bench: PurgedTables) -> None:
     """After an expiry of snapshots alone, only an entry with status DELETED names the old data file."""
     table = bench.lake.create("t")
     table.append(rows(1, 2))
@@ -62,7 +62,7 @@ def test_files_named_only_by_deleted_entries(bench: Bench) -> None:
     assert not [uri for uri in bench.lake.uris() if uri.endswith(".parquet")]
 
 
-def test_statistics_partition_statistics_and_gzipped_former_metadata(bench: Bench) -> None:
+def test_statistics_partition_statistics_and_gzipped_former_metadata(bench: PurgedTables) -> None:
     busy_table(bench.lake, "t")
     metadata = bench.lake.metadata("t")
     named = {
@@ -76,7 +76,7 @@ def test_statistics_partition_statistics_and_gzipped_former_metadata(bench: Benc
     assert bench.lake.below("s3://lake/wh/t/") == set()
 
 
-def test_metadata_that_only_the_log_of_former_metadata_lists(bench: Bench) -> None:
+def test_metadata_that_only_the_log_of_former_metadata_lists(bench: PurgedTables) -> None:
     """Each former metadata file is read once, so cycles end, and missing ones are skipped."""
     busy_table(bench.lake, "t")
     metadata = bench.lake.metadata("t")
@@ -97,7 +97,7 @@ def test_metadata_that_only_the_log_of_former_metadata_lists(bench: Bench) -> No
     assert not {oldest, between} & set(bench.lake.uris())
 
 
-def test_inline_manifests_of_version_1(bench: Bench) -> None:
+def test_inline_manifests_of_version_1(bench: PurgedTables) -> None:
     table = bench.lake.create("t")
     table.append(rows(1))
     metadata = bench.lake.metadata("t")
@@ -109,7 +109,7 @@ def test_inline_manifests_of_version_1(bench: Bench) -> None:
     assert bench.lake.below("s3://lake/wh/t/") == set()
 
 
-def test_former_locations_and_write_paths(bench: Bench) -> None:
+def test_former_locations_and_write_paths(bench: PurgedTables) -> None:
     """After SET LOCATION older files are at former locations, which former metadata files name."""
     table = bench.lake.create("t", **{"write.data.path": "s3://lake/data-a"})
     table.append(rows(1))
@@ -124,7 +124,7 @@ def test_former_locations_and_write_paths(bench: Bench) -> None:
     assert result.files_kept == 0
 
 
-def test_former_locations_that_the_credentials_do_not_cover(bench: Bench) -> None:
+def test_former_locations_that_the_credentials_do_not_cover(bench: PurgedTables) -> None:
     table = bench.lake.create("t", **{"write.data.path": "s3://lake/data-a"})
     table.append(rows(1))
     with bench.lake.table("t").transaction() as change:
@@ -141,21 +141,21 @@ def test_former_locations_that_the_credentials_do_not_cover(bench: Bench) -> Non
     assert [(finding.code, finding.count) for finding in result.findings] == [("CREDENTIALS_DO_NOT_COVER", 1)]
 
 
-def test_the_current_write_path_is_covered_without_a_vended_prefix(bench: Bench) -> None:
+def test_the_current_write_path_is_covered_without_a_vended_prefix(bench: PurgedTables) -> None:
     table = bench.lake.create("t", **{"write.data.path": "s3://lake/data-a"})
     table.append(rows(1))
     purge_table(bench.context("t"))
     assert set(bench.lake.uris()) == set()
 
 
-def with_stranger(bench: Bench) -> str:
+def with_stranger(bench: PurgedTables) -> str:
     busy_table(bench.lake, "t")
     stranger = put(bench, "s3://lake/wh/t2/stats.puffin")
     bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": stranger, "file-size-in-bytes": 1}]})
     return stranger
 
 
-def test_files_outside_are_kept_counted_and_listed(bench: Bench) -> None:
+def test_files_outside_are_kept_counted_and_listed(bench: PurgedTables) -> None:
     stranger = with_stranger(bench)
     result = purge_table(bench.context("t"))
     assert set(bench.lake.uris()) == {stranger}
@@ -165,7 +165,7 @@ def test_files_outside_are_kept_counted_and_listed(bench: Bench) -> None:
     assert json.loads(listed) == {"path": stranger, "type": "statistics", "size": 1, "kept": "outside"}
 
 
-def test_files_outside_can_refuse_the_purge(bench: Bench) -> None:
+def test_files_outside_can_refuse_the_purge(bench: PurgedTables) -> None:
     stranger = with_stranger(bench)
     before = set(bench.lake.uris())
     with pytest.raises(PathsOutsideTable) as refused:
@@ -174,7 +174,7 @@ def test_files_outside_can_refuse_the_purge(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_files_outside_are_deleted_with_outside_delete_if_covered(bench: Bench) -> None:
+def test_files_outside_are_deleted_with_outside_delete_if_covered(bench: PurgedTables) -> None:
     with_stranger(bench)
     options = PurgeOptions(outside="delete")
     with pytest.raises(CredentialsDoNotCover):
@@ -183,7 +183,7 @@ def test_files_outside_are_deleted_with_outside_delete_if_covered(bench: Bench) 
     assert set(bench.lake.uris()) == set()
 
 
-def test_a_former_metadata_file_of_another_table_adds_no_location(bench: Bench) -> None:
+def test_a_former_metadata_file_of_another_table_adds_no_location(bench: PurgedTables) -> None:
     busy_table(bench.lake, "t")
     busy_table(bench.lake, "other")
     metadata = bench.lake.metadata("t")
@@ -204,7 +204,7 @@ def test_a_former_metadata_file_of_another_table_adds_no_location(bench: Bench) 
     assert {one.code for one in result.findings} == {"FOREIGN_METADATA", "PATHS_OUTSIDE_TABLE"}
 
 
-def test_a_file_of_two_types_is_deleted_in_the_later_phase(bench: Bench) -> None:
+def test_a_file_of_two_types_is_deleted_in_the_later_phase(bench: PurgedTables) -> None:
     """So the metadata of a purge that crashed is never lost early."""
     busy_table(bench.lake, "t")
     root = bench.lake.pointers["t"]
@@ -218,18 +218,18 @@ def test_a_file_of_two_types_is_deleted_in_the_later_phase(bench: Bench) -> None
     assert ctx.store.deleted[-1] == root
 
 
-def neighbour(bench: Bench, name: str) -> Neighbour:
+def neighbour(bench: PurgedTables, name: str) -> Neighbour:
     store = MemoryObjectStore()
     store.objects = bench.lake.objects
     return Neighbour(LakeSource(bench.lake, name, Faults()).load(), store)
 
 
-def with_neighbours(bench: Bench, name: str, *others: str, **options: Any) -> Any:
+def with_neighbours(bench: PurgedTables, name: str, *others: str, **options: Any) -> Any:
     ctx = bench.context(name, **options)
     return dataclasses.replace(ctx, neighbours=lambda _roots: [neighbour(bench, other) for other in (name, *others)])
 
 
-def test_files_of_a_live_clone_are_kept_and_deleted_with_the_clone(bench: Bench) -> None:
+def test_files_of_a_live_clone_are_kept_and_deleted_with_the_clone(bench: PurgedTables) -> None:
     """A registered clone shares files and uuid; a purge of one must keep the other complete."""
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
@@ -241,12 +241,12 @@ def test_files_of_a_live_clone_are_kept_and_deleted_with_the_clone(bench: Bench)
     assert {one.code: one.count for one in result.findings} == {"FILES_SHARED": len(shared)}
     checked = json.loads(bench.plans.objects[f"{result.plan_ids[0]}/receipt.json"])["neighbours"]
     assert [(one["identifier"], one["overlaps"]) for one in checked] == [("cat.ns.clone", True)]
-    last = Bench(lake=bench.lake)
+    last = PurgedTables(lake=bench.lake)
     purge_table(last.context("clone"))
     assert set(bench.lake.uris()) == set()
 
 
-def test_a_clone_registered_between_plan_and_execution_refuses_the_purge(bench: Bench) -> None:
+def test_a_clone_registered_between_plan_and_execution_refuses_the_purge(bench: PurgedTables) -> None:
     busy_table(bench.lake, "t")
     bench.lake.create("harmless", location="s3://lake/wh/t/nested")
     with pytest.raises(GuardRefused, check=coded("CREDENTIALS_CANNOT_DELETE")):
@@ -262,7 +262,7 @@ def test_a_clone_registered_between_plan_and_execution_refuses_the_purge(bench: 
     assert set(bench.lake.uris()) == {bench.lake.pointers["harmless"]}
 
 
-def test_shared_files_can_refuse_the_purge(bench: Bench) -> None:
+def test_shared_files_can_refuse_the_purge(bench: PurgedTables) -> None:
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     before = set(bench.lake.uris())
@@ -271,7 +271,7 @@ def test_shared_files_can_refuse_the_purge(bench: Bench) -> None:
     assert set(bench.lake.uris()) == before
 
 
-def test_a_table_recreated_at_the_same_location_keeps_its_files(bench: Bench) -> None:
+def test_a_table_recreated_at_the_same_location_keeps_its_files(bench: PurgedTables) -> None:
     busy_table(bench.lake, "tomb", location="s3://lake/wh/t")
     theirs = set(bench.lake.uris())
     busy_table(bench.lake, "t", location="s3://lake/wh/t")
@@ -281,7 +281,7 @@ def test_a_table_recreated_at_the_same_location_keeps_its_files(bench: Bench) ->
 
 
 @pytest.mark.parametrize("by_id", [False, True], ids=["planned", "by a dry run's plan"])
-def test_the_original_is_purged_after_an_unknown_clone_was_purged(bench: Bench, by_id: bool) -> None:
+def test_the_original_is_purged_after_an_unknown_clone_was_purged(bench: PurgedTables, by_id: bool) -> None:
     """The clone had older metadata, in an unchecked namespace: its plan explains the missing manifests."""
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
@@ -292,13 +292,13 @@ def test_the_original_is_purged_after_an_unknown_clone_was_purged(bench: Bench, 
         (plan_id,) = purge_table(dataclasses.replace(dry, attempt=MemoryAttempt("dry"))).plan_ids
     purge_table(bench.context("clone", options=PurgeOptions(execute_plan=plan_id)))
     assert bench.lake.below("s3://lake/wh/t/")
-    second = Bench(lake=bench.lake, plans=bench.plans, attempts=bench.attempts)
+    second = PurgedTables(lake=bench.lake, plans=bench.plans, attempts=bench.attempts)
     purge_table(second.context("t"))
     assert set(bench.lake.uris()) == set()
 
 
 @pytest.mark.parametrize("kind", ["snap-", "-m0.avro"])
-def test_an_unexplained_missing_manifest_refuses_the_purge(bench: Bench, kind: str) -> None:
+def test_an_unexplained_missing_manifest_refuses_the_purge(bench: PurgedTables, kind: str) -> None:
     busy_table(bench.lake, "t")
     del bench.lake.objects[next(where for where in bench.lake.objects if kind in where[1])]
     before = set(bench.lake.uris())
@@ -307,7 +307,7 @@ def test_an_unexplained_missing_manifest_refuses_the_purge(bench: Bench, kind: s
     assert set(bench.lake.uris()) == before
 
 
-def test_missing_data_files_count_as_deleted(bench: Bench) -> None:
+def test_missing_data_files_count_as_deleted(bench: PurgedTables) -> None:
     busy_table(bench.lake, "t")
     for where in [where for where in bench.lake.objects if where[1].endswith(".parquet")]:
         del bench.lake.objects[where]
@@ -315,7 +315,7 @@ def test_missing_data_files_count_as_deleted(bench: Bench) -> None:
     assert set(bench.lake.uris()) == set()
 
 
-def damage(bench: Bench, part: str, change: Any) -> None:
+def damage(bench: PurgedTables, part: str, change: Any) -> None:
     where = next(where for where in sorted(bench.lake.objects) if part in where[1])
     bench.lake.objects[where] = change(bench.lake.objects[where])
 
@@ -331,7 +331,7 @@ def damage(bench: Bench, part: str, change: Any) -> None:
         ("snap-", lambda _data: b"", CorruptManifestError),
     ],
 )
-def test_a_corrupt_table_stays_complete(bench: Bench, part: str, change: Any, error: type[Exception]) -> None:
+def test_a_corrupt_table_stays_complete(bench: PurgedTables, part: str, change: Any, error: type[Exception]) -> None:
     busy_table(bench.lake, "t")
     damage(bench, part, change)
     before = dict(bench.lake.objects)
@@ -354,7 +354,7 @@ def test_a_corrupt_table_stays_complete(bench: Bench, part: str, change: Any, er
         ("/etc/passwd", UnsupportedLocation),
     ],
 )
-def test_one_ambiguous_path_refuses_the_whole_purge(bench: Bench, path: str, error: type[Exception]) -> None:
+def test_one_ambiguous_path_refuses_the_whole_purge(bench: PurgedTables, path: str, error: type[Exception]) -> None:
     busy_table(bench.lake, "t")
     bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": path, "file-size-in-bytes": 1}]})
     before = set(bench.lake.uris())
@@ -363,7 +363,7 @@ def test_one_ambiguous_path_refuses_the_whole_purge(bench: Bench, path: str, err
     assert set(bench.lake.uris()) == before
 
 
-def test_an_ambiguous_table_location_refuses_the_purge(bench: Bench) -> None:
+def test_an_ambiguous_table_location_refuses_the_purge(bench: PurgedTables) -> None:
     bench.lake.create("t")
     bench.lake.rewrite_metadata("t", {"location": "s3://lake/wh/t#1"})
     with pytest.raises(AmbiguousPath):

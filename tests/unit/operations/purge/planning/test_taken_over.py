@@ -14,7 +14,7 @@ from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.errors import PlanTampered
-from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, rows
+from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, rows
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 
 STRICT = PurgeOptions(outside="refuse")
@@ -53,11 +53,11 @@ class Purges:
 
     def __init__(self, world: Lake) -> None:
         self.lake = world.copy()
-        self.benches: dict[str, Bench] = {}
-        self.plans = Bench().plans
+        self.benches: dict[str, PurgedTables] = {}
+        self.plans = PurgedTables().plans
 
     def context(self, name: str, *, covered: Sequence[str] | None = None, faults: Faults | None = None) -> PurgeContext:
-        bench = self.benches.setdefault(name, Bench(lake=self.lake, plans=self.plans))
+        bench = self.benches.setdefault(name, PurgedTables(lake=self.lake, plans=self.plans))
         prefixes = None if covered is None else tuple(covered)
         ctx = bench.context(name, options=STRICT, prefixes=prefixes, faults=faults, task_id=f"task-{name}")
 
@@ -158,7 +158,7 @@ def test_a_purge_killed_at_any_call_leaves_the_record(world: Lake) -> None:
     ENGINES["inline"](Purges(world).context("a", faults=counted))
     for number in range(1, counted.calls + 1):
         purges = Purges(world)
-        purges.benches["a"] = Bench(lake=purges.lake, plans=purges.plans)
+        purges.benches["a"] = PurgedTables(lake=purges.lake, plans=purges.plans)
         purges.benches["a"].uuid("a")
         with contextlib.suppress(Killed):
             ENGINES["inline"](purges.context("a", faults=Faults(kill_at=number, after=True)))

@@ -28,9 +28,9 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.index import read_index
 from tests.kit.errors import coded
+from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, identifier, rows
 from tests.spark_sessions import spark_session
 from tests.unit.cli.test_purge_files import Disk
-from tests.unit.operations.purge.lake import Bench, Lake, LakeSource, busy_table, identifier, rows
 
 pytestmark = [
     pytest.mark.spark,
@@ -74,7 +74,7 @@ class S3Source(LakeSource):
         return table
 
 
-class S3Bench(Bench):
+class S3Bench(PurgedTables):
     """A bench whose objects are in S3."""
 
     def on_s3(self, s3: Any, name: str, task_id: str, **options: Any) -> tuple[PurgeContext, DirectResources]:

@@ -9,9 +9,9 @@ import pytest
 
 from delegation.orchestration.step_input import Step
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from tests.kit.lakes.lake import busy_table
+from tests.kit.worlds.service import World
 from tests.paths import ROOT
-from tests.unit.edge.world import World
-from tests.unit.operations.purge.lake import busy_table
 
 
 @pytest.fixture

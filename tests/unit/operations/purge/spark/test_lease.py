@@ -9,8 +9,8 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.storage.base import BatchResult
 from delegation.tasks.errors import LeaseLost
 from tests.faults.crashes.switch import EXECUTOR, StoreServer, Switch
+from tests.kit.lakes.lake import PurgedTables, busy_table
 from tests.spark_sessions import spark_session
-from tests.unit.operations.purge.lake import Bench, busy_table
 
 pytestmark = [
     pytest.mark.spark,
@@ -53,7 +53,7 @@ def test_executors_that_lost_their_lease_stop_before_the_next_batch(
 
     # The driver must not stop them here, because it may be dead or hang.
     monkeypatch.setattr(spark_engine, "POLL_SECONDS", 3_600.0)
-    bench, switch = Bench(), Switch()
+    bench, switch = PurgedTables(), Switch()
     busy_table(bench.lake, "doomed")
     ctx = bench.context("doomed", faults=switch)
     whole = len(bench.lake.objects)

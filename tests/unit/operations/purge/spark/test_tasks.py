@@ -25,7 +25,7 @@ from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.spark import SparkJobs
 from delegation.worksets.engines.spark_tasks import decode_error
 from delegation.worksets.index import PlanIndex
-from tests.unit.operations.purge.lake import Bench, LakeSource, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
 
 Task = Callable[[Iterable[Any]], Iterator[Any]]
 
@@ -101,7 +101,7 @@ def planned(plans: MemoryPlanStore, index: PlanIndex) -> dict[str, set[tuple[str
 
 
 def both(
-    bench: Bench, ctx: PurgeContext, seed: int, earlier: tuple[PlanIndex, ...] = ()
+    bench: PurgedTables, ctx: PurgeContext, seed: int, earlier: tuple[PlanIndex, ...] = ()
 ) -> tuple[PlanIndex, PlanIndex]:
     """Return the table's plans by the inline engine and by the Spark engine with several parts."""
     spark = SparklessEngine(ThisProcess(ctx.store, bench.plans), seed)
@@ -109,7 +109,7 @@ def both(
     return [engine.plan(ctx, ctx.tables.load(), earlier)[0] for engine in (InlineEngine(), spark)]
 
 
-def with_clone(bench: Bench, ctx: PurgeContext) -> PurgeContext:
+def with_clone(bench: PurgedTables, ctx: PurgeContext) -> PurgeContext:
     """Return the context with a live clone as a neighbour, which shares the table's files."""
     table = LakeSource(bench.lake, "clone").load()
     return replace(ctx, neighbours=lambda _roots: [Neighbour(table, ctx.store)])
@@ -117,7 +117,7 @@ def with_clone(bench: Bench, ctx: PurgeContext) -> PurgeContext:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_both_engines_make_the_same_plan_beside_a_clone_and_after_a_commit(seed: int) -> None:
-    bench = Bench()
+    bench = PurgedTables()
     table = busy_table(bench.lake, "t")
     first = bench.context("t")
     inline_index, spark_index = both(bench, first, seed)
@@ -140,7 +140,7 @@ def test_both_engines_make_the_same_plan_beside_a_clone_and_after_a_commit(seed:
 
 def test_executors_report_missing_and_corrupt_manifests() -> None:
     for change, error in (("missing", ManifestMissing), ("corrupt", CorruptManifestError)):
-        bench = Bench()
+        bench = PurgedTables()
         busy_table(bench.lake, "t")
         manifest = next(where for where in bench.lake.objects if where[1].endswith("-m0.avro"))
         if change == "missing":
@@ -154,7 +154,7 @@ def test_executors_report_missing_and_corrupt_manifests() -> None:
 
 @pytest.mark.parametrize(("change", "error"), [("missing", NeighbourChanged), ("corrupt", NeighbourUnreadable)])
 def test_executors_report_errors_in_a_neighbours_files_as_the_neighbours(change: str, error: type[Exception]) -> None:
-    bench = Bench()
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     ours = set(bench.lake.objects)
@@ -172,7 +172,7 @@ def test_executors_report_errors_in_a_neighbours_files_as_the_neighbours(change:
 @pytest.mark.parametrize("engine_of", [lambda _resources, _seed: InlineEngine(), SparklessEngine])
 def test_both_engines_keep_what_is_known_of_an_exempt_table(engine_of: Callable[..., Any]) -> None:
     """Its torn manifest is accepted, what the others name is kept, and so is what is at its last known area."""
-    bench = Bench()
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     ours = set(bench.lake.objects)
@@ -204,7 +204,7 @@ def test_both_engines_report_damage_of_a_former_state_unless_a_live_table_has_it
     engine_of: Callable[..., Any], change: str
 ) -> None:
     """Another program deleted or tore what no table names; what a live table names has to be read."""
-    bench = Bench()
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     ours = set(bench.lake.objects)
@@ -228,7 +228,7 @@ def test_both_engines_report_damage_of_a_former_state_unless_a_live_table_has_it
 
 
 def test_a_wrong_count_in_a_manifest_list_makes_at_most_the_largest_number_of_parts() -> None:
-    bench = Bench()
+    bench = PurgedTables()
     busy_table(bench.lake, "t")
     ctx = bench.context("t")
     found = survey(ctx, ctx.tables.load())

@@ -11,7 +11,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.notifications.owed import NotificationState, joined, owed_by
 from delegation.tasks.life.notifications.policy import NotificationPolicy
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, in_status, submitted, succeeded, touched
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, in_status, submitted, succeeded, touched
 
 BOTH = ("event", "callback:catalog")
 POLICY = NotificationPolicy()

@@ -16,7 +16,7 @@ from delegation.tasks.life.notifications.receivers import (
     claimed,
     proof,
 )
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW
 
 QUICK = timedelta(milliseconds=50)
 NAME = "callback:catalog"

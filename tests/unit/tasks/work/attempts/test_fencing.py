@@ -15,14 +15,14 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.work.service import TaskService
-from tests.unit.tasks.builders import HOUR, MINUTE, submitted
-from tests.unit.tasks.work.harness import Harness, an_hour
-from tests.unit.tasks.work.site import ONE, Site, Sum, Total, identity
+from tests.kit.tasks.builders import HOUR, MINUTE, submitted
+from tests.kit.tasks.harness import RacedService, an_hour
+from tests.kit.tasks.sites import ONE, Site, Sum, Total, identity
 
 BROKEN = AttemptError("BROKEN", "it broke", ErrorClass.TRANSIENT)
 
 
-def lives_again(harness: Harness, owner: str, *, after: timedelta = HOUR) -> tuple[Task, Task]:
+def lives_again(harness: RacedService, owner: str, *, after: timedelta = HOUR) -> tuple[Task, Task]:
     """Return a lease of a task's first life and one of its second, both of attempt 1."""
     task_id = harness.submit()
     former = harness.acquire(task_id, "worker-a")
@@ -34,7 +34,7 @@ def lives_again(harness: Harness, owner: str, *, after: timedelta = HOUR) -> tup
     return former, harness.service.leases.acquire(task_id, owner, an_hour)
 
 
-def submitted_again(harness: Harness, task_id: str) -> object:
+def submitted_again(harness: RacedService, task_id: str) -> object:
 
     return Create(submitted(task_id, next_scheduled_run_ts=harness.clock()))
 
@@ -52,7 +52,7 @@ WRITES: dict[str, Callable[[TaskService, Task], object]] = {
 @pytest.mark.parametrize(("owner", "after"), [("worker-b", timedelta(0)), ("worker-a", HOUR)])
 @pytest.mark.parametrize("write", WRITES)
 def test_an_attempt_of_a_former_life_writes_nothing(write: str, owner: str, after: timedelta) -> None:
-    harness = Harness()
+    harness = RacedService()
     former, present = lives_again(harness, owner, after=after)
     assert (former.attempt_count, present.attempt_count) == (1, 1)
     with pytest.raises(LeaseLost, match="attempt 1 of worker-a"):
@@ -63,7 +63,7 @@ def test_an_attempt_of_a_former_life_writes_nothing(write: str, owner: str, afte
 
 
 def test_an_attempt_of_a_former_life_does_not_take_the_present_outcome_for_its_own() -> None:
-    harness = Harness()
+    harness = RacedService()
     former, present = lives_again(harness, "worker-b")
     harness.service.leases.succeed(present.task_id, 1, "done by worker-b")
     with pytest.raises(LeaseLost):
@@ -73,7 +73,7 @@ def test_an_attempt_of_a_former_life_does_not_take_the_present_outcome_for_its_o
 
 
 def test_work_of_a_former_life_stops_at_its_next_checkpoint() -> None:
-    harness = Harness()
+    harness = RacedService()
     seconds = iter(range(1000))
     task_id = harness.submit()
     former = harness.acquire(task_id, "worker-a")
@@ -108,7 +108,7 @@ def test_a_function_of_a_former_life_records_no_outcome() -> None:
 
 
 def test_the_steps_of_an_execution_do_nothing_for_an_attempt_of_another_holder() -> None:
-    harness = Harness()
+    harness = RacedService()
     former, present = lives_again(harness, "worker-b")
     steps = Steps(harness.service, frozenset({present.task_type}))
     step = Step(former.task_id, 1, attempt=1)
@@ -121,7 +121,7 @@ def test_the_steps_of_an_execution_do_nothing_for_an_attempt_of_another_holder()
 
 def test_the_execution_that_continues_an_attempt_has_the_same_lease() -> None:
     """The driver of its job run does not learn which execution watches it."""
-    harness = Harness()
+    harness = RacedService()
     task_id = harness.submit()
     first = harness.acquire(task_id, f"{task_id}-0")
     harness.service.leases.hand_to_next_execution(task_id, 1, f"{task_id}-0", lambda n: f"{task_id}-{n}")

@@ -13,8 +13,8 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.claim import DueHints, LeftAlone, lease_next_available_task
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW, submitted
-from tests.unit.tasks.work.site import ADD, ONE, Site, Sum, Total, add, identity
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, submitted
+from tests.kit.tasks.sites import ADD, ONE, Site, Sum, Total, add, identity
 
 ADD_2 = replace(ADD, version=2)
 

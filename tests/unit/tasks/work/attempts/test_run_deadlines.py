@@ -10,8 +10,8 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, Run
-from tests.unit.tasks.builders import HOUR, MINUTE, submitted
-from tests.unit.tasks.work.site import ONE, Site, Sum, Total, identity
+from tests.kit.tasks.builders import HOUR, MINUTE, submitted
+from tests.kit.tasks.sites import ONE, Site, Sum, Total, identity
 
 
 @pytest.fixture

@@ -10,33 +10,33 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Adopt, Create
 from delegation.tasks.work.submit import Parent, Tasks
 from tests.kit.errors import coded
-from tests.unit.tasks.builders import HOUR, submitted
-from tests.unit.tasks.work.harness import TRANSIENT, Harness
-from tests.unit.tasks.work.site import ADD, ONE
+from tests.kit.tasks.builders import HOUR, submitted
+from tests.kit.tasks.harness import TRANSIENT, RacedService
+from tests.kit.tasks.sites import ADD, ONE
 
 
 @pytest.fixture
-def harness() -> Harness:
-    return Harness()
+def harness() -> RacedService:
+    return RacedService()
 
 
 def a_child() -> Task:
     return submitted(task_type="CHILD")
 
 
-def reassigned(harness: Harness, task_id: str) -> None:
+def reassigned(harness: RacedService, task_id: str) -> None:
     harness.clock.advance(HOUR)
     harness.acquire(task_id, "run-2")
 
 
-def handed_back(harness: Harness, task_id: str) -> None:
+def handed_back(harness: RacedService, task_id: str) -> None:
     harness.service.leases.end_attempt(task_id, 1, TRANSIENT)
 
 
 @pytest.mark.parametrize("nameless", [False, True])
 @pytest.mark.parametrize("end", [reassigned, handed_back])
 def test_an_attempt_that_no_longer_holds_the_parent_adopts_nothing(
-    harness: Harness, end: Callable[[Harness, str], None], nameless: bool
+    harness: RacedService, end: Callable[[RacedService, str], None], nameless: bool
 ) -> None:
     task_id = harness.running()
     end(harness, task_id)
@@ -47,7 +47,7 @@ def test_an_attempt_that_no_longer_holds_the_parent_adopts_nothing(
     assert harness.service.reads.adopted_by(task_id) == ()
 
 
-def test_a_task_does_not_adopt_itself(harness: Harness) -> None:
+def test_a_task_does_not_adopt_itself(harness: RacedService) -> None:
     task_id = harness.running()
     with pytest.raises(DelegationError, check=coded("WAITS_FOR_ITSELF"), match=task_id):
         harness.service.leases.adopt(task_id, 1, submitted(task_id))
@@ -55,7 +55,7 @@ def test_a_task_does_not_adopt_itself(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("nameless", [False, True])
-def test_an_attempt_that_loses_the_parent_while_it_writes_adopts_nothing(harness: Harness, nameless: bool) -> None:
+def test_an_attempt_that_loses_the_parent_while_it_writes_adopts_nothing(harness: RacedService, nameless: bool) -> None:
     """Also where the head need not change: the write checks that the head is still of the version that was read."""
     task_id = harness.running()
     harness.service.leases.adopt(task_id, 1, a_child())
@@ -66,7 +66,7 @@ def test_an_attempt_that_loses_the_parent_while_it_writes_adopts_nothing(harness
     assert harness.service.reads.adopted_by(task_id) == before
 
 
-def test_a_heartbeat_meanwhile_does_not_keep_a_child_from_being_adopted(harness: Harness) -> None:
+def test_a_heartbeat_meanwhile_does_not_keep_a_child_from_being_adopted(harness: RacedService) -> None:
     task_id = harness.running()
     for nameless in (False, True):
         harness.race(lambda: harness.rival.leases.note(task_id, 1, details={"files_deleted": 1}))
@@ -75,7 +75,7 @@ def test_a_heartbeat_meanwhile_does_not_keep_a_child_from_being_adopted(harness:
     assert harness.service.reads.get(task_id).details == {"files_deleted": 1}
 
 
-def test_a_parent_that_keeps_changing_or_is_gone_adopts_nothing(harness: Harness) -> None:
+def test_a_parent_that_keeps_changing_or_is_gone_adopts_nothing(harness: RacedService) -> None:
     task_id = harness.running()
     harness.race(*[lambda: harness.rival.leases.note(task_id, 1, details={"files_deleted": 1})] * 1000)
     with pytest.raises(StoreUnavailable, match="kept changing"):
@@ -84,7 +84,7 @@ def test_a_parent_that_keeps_changing_or_is_gone_adopts_nothing(harness: Harness
         harness.service.leases.adopt("x", 1, a_child())
 
 
-def test_a_child_is_noted_before_it_is_stored(harness: Harness) -> None:
+def test_a_child_is_noted_before_it_is_stored(harness: RacedService) -> None:
     """A crash in between leaves a parent that knows of a child, never a child that no parent awaits."""
     task_id = harness.running()
     harness.store.applied.clear()
@@ -92,7 +92,7 @@ def test_a_child_is_noted_before_it_is_stored(harness: Harness) -> None:
     assert [type(change) for change in harness.store.applied] == [Adopt, Create]
 
 
-def test_the_ordinals_of_nameless_children_begin_anew_with_each_attempt(harness: Harness) -> None:
+def test_the_ordinals_of_nameless_children_begin_anew_with_each_attempt(harness: RacedService) -> None:
     task_id = harness.running()
     first = [harness.service.leases.adopt(task_id, 1, a_child(), nameless=True).task_id for _ in range(3)]
     assert len(set(first)) == 3

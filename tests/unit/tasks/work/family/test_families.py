@@ -17,8 +17,8 @@ from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, store_maintenance
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
-from tests.unit.tasks.builders import MINUTE
-from tests.unit.tasks.work.site import ONE, Site, Sum, Total, Transient, add, identity
+from tests.kit.tasks.builders import MINUTE
+from tests.kit.tasks.sites import ONE, Site, Sum, Total, Transient, add, identity
 
 
 class Named(BaseModel):

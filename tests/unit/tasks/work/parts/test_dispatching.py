@@ -5,19 +5,20 @@ import pytest
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Dispatches, Status
-from tests.unit.tasks.builders import HOUR, MINUTE, NOW
-from tests.unit.tasks.work.harness import TRANSIENT, Harness, an_hour
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW
+from tests.kit.tasks.harness import TRANSIENT, RacedService, an_hour
+from tests.kit.tasks.queues import REFUSED
 
 
 @pytest.fixture
-def harness() -> Harness:
-    return Harness()
+def harness() -> RacedService:
+    return RacedService()
 
 
 # ---- dispatching
 
 
-def test_a_dispatch_is_counted_before_it_is_sent(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dispatch_is_counted_before_it_is_sent(harness: RacedService, monkeypatch: pytest.MonkeyPatch) -> None:
     task_id = harness.submit()
     stored: list[int] = []
     send = harness.queue.send
@@ -36,7 +37,7 @@ def test_a_dispatch_is_counted_before_it_is_sent(harness: Harness, monkeypatch: 
 
 
 def test_the_first_dispatch_is_counted_in_the_write_that_creates_the_task(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+    harness: RacedService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored: list[int] = []
     monkeypatch.setattr(
@@ -47,14 +48,14 @@ def test_the_first_dispatch_is_counted_in_the_write_that_creates_the_task(
     assert stored == [1]
 
 
-def test_the_sweeper_repeats_a_dispatch_that_the_queue_refused(harness: Harness) -> None:
+def test_the_sweeper_repeats_a_dispatch_that_the_queue_refused(harness: RacedService) -> None:
     task_id = harness.submit()
-    harness.queue.down = True
+    harness.queue.trouble = REFUSED
     with pytest.raises(StoreUnavailable):
         harness.service.dispatching.dispatch(task_id)
     counted = harness.service.reads.get(task_id)
     assert (counted.dispatches.count, counted.due_at) == (1, NOW + MINUTE)
-    harness.queue.down = False
+    harness.queue.trouble = None
     assert harness.service.dispatching.reconcile(task_id) == counted
     harness.clock.advance(MINUTE)
     assert [entry.task_id for entry in harness.store.due(harness.clock())] == [task_id]
@@ -63,7 +64,7 @@ def test_the_sweeper_repeats_a_dispatch_that_the_queue_refused(harness: Harness)
     assert harness.queue.sent == [(task_id, 2)]
 
 
-def test_a_held_or_terminal_task_is_not_dispatched(harness: Harness) -> None:
+def test_a_held_or_terminal_task_is_not_dispatched(harness: RacedService) -> None:
     task_id = harness.running()
     assert harness.service.dispatching.dispatch(task_id).dispatches.count == 0
     harness.service.leases.succeed(task_id, 1, "done")
@@ -71,14 +72,14 @@ def test_a_held_or_terminal_task_is_not_dispatched(harness: Harness) -> None:
     assert harness.queue.sent == []
 
 
-def test_a_task_acquired_while_it_is_dispatched_is_not_sent(harness: Harness) -> None:
+def test_a_task_acquired_while_it_is_dispatched_is_not_sent(harness: RacedService) -> None:
     task_id = harness.submit()
     harness.race(lambda: harness.rival.leases.acquire(task_id, "run-2", an_hour))
     assert harness.service.dispatching.dispatch(task_id).dispatches.count == 0
     assert harness.queue.sent == []
 
 
-def test_two_sweepers_send_one_message(harness: Harness) -> None:
+def test_two_sweepers_send_one_message(harness: RacedService) -> None:
     task_id = harness.submit()
     harness.clock.advance(MINUTE)
     harness.race(lambda: harness.rival.dispatching.reconcile(task_id))
@@ -87,7 +88,7 @@ def test_two_sweepers_send_one_message(harness: Harness) -> None:
     assert harness.queue.sent == []
 
 
-def test_loss_and_dispatch_are_one_write(harness: Harness) -> None:
+def test_loss_and_dispatch_are_one_write(harness: RacedService) -> None:
     task_id = harness.running()
     harness.clock.advance(HOUR)
     found = harness.service.dispatching.reconcile(task_id)
@@ -96,7 +97,7 @@ def test_loss_and_dispatch_are_one_write(harness: Harness) -> None:
     assert harness.queue.sent == [(task_id, 1)]
 
 
-def test_a_retry_that_is_due_is_dispatched_by_the_sweeper(harness: Harness) -> None:
+def test_a_retry_that_is_due_is_dispatched_by_the_sweeper(harness: RacedService) -> None:
     task_id = harness.running()
     waiting = harness.service.leases.end_attempt(task_id, 1, TRANSIENT)
     harness.clock.now = waiting.next_scheduled_run_ts
@@ -106,7 +107,7 @@ def test_a_retry_that_is_due_is_dispatched_by_the_sweeper(harness: Harness) -> N
     assert harness.queue.sent == [(task_id, 1)]
 
 
-def test_a_task_whose_dispatches_start_no_attempt_fails(harness: Harness) -> None:
+def test_a_task_whose_dispatches_start_no_attempt_fails(harness: RacedService) -> None:
     task_id = harness.submit()
     looks = []
     while not (task := harness.service.reads.get(task_id)).is_terminal:
@@ -118,7 +119,7 @@ def test_a_task_whose_dispatches_start_no_attempt_fails(harness: Harness) -> Non
     assert [look / MINUTE for look in looks] == [1, 1, 2, 4, 8, 16, 32, *[60] * 14]
 
 
-def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: Harness) -> None:
+def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: RacedService) -> None:
     task_id = harness.submit(dispatches=Dispatches(count=20))
     harness.clock.advance(MINUTE)
     assert harness.service.dispatching.reconcile(task_id).error_code == "DISPATCH_FAILED"
@@ -134,7 +135,7 @@ def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: Harness) ->
 # ---- long runs continue in a new execution
 
 
-def test_a_long_run_is_handed_to_the_next_execution(harness: Harness) -> None:
+def test_a_long_run_is_handed_to_the_next_execution(harness: RacedService) -> None:
     task_id = harness.running(dispatches=Dispatches(count=1))
     handed = harness.service.leases.hand_to_next_execution(task_id, 1, "run-1", lambda n: f"{task_id}-{n}")
     assert (handed.lease.owner, handed.dispatches.count, handed.status) == (f"{task_id}-2", 2, Status.RUNNING)
@@ -146,7 +147,7 @@ def test_a_long_run_is_handed_to_the_next_execution(harness: Harness) -> None:
     assert harness.queue.sent == [(task_id, 2)] * 2
 
 
-def test_a_run_of_many_executions_that_is_lost_is_dispatched_again(harness: Harness) -> None:
+def test_a_run_of_many_executions_that_is_lost_is_dispatched_again(harness: RacedService) -> None:
     """Hand-overs to executions are no failed dispatches: they do not count towards the 20 of a waiting task."""
     task_id = harness.running(dispatches=Dispatches(count=1))
     owner = "run-1"

@@ -4,18 +4,15 @@ import inspect
 from itertools import combinations
 from typing import Any
 
-from delegation.tasks.life.policy import Policies
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
-from tests.unit.tasks.work.harness import Clock
+from tests.kit.tasks.services import task_service
 
 PARTS = ("reads", "writes", "submission", "messages", "dispatching", "leases", "operators")
 MOST = 16
 
 
 def service() -> TaskService:
-    return TaskService(MemoryTaskStore(), Policies.from_properties({}), NoDispatchQueue(), clock=Clock())
+    return task_service()
 
 
 def members(value: Any) -> set[str]:

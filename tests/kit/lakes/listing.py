@@ -9,7 +9,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults
-from tests.unit.operations.purge.lake import Lake, LakeSource
+from tests.kit.lakes.lake import Lake, LakeSource
 
 
 @dataclass

@@ -1,21 +1,20 @@
 """One store and clock for services, clients and workers of behaviors, and behaviors that tests share."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import BaseModel
 
 from delegation.errors import DelegationError
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.results import ResultStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from tests.unit.tasks.builders import Clock
+from tests.kit.clocks import Clock
+from tests.kit.tasks.services import task_service
 
 
 class Sum(BaseModel):
@@ -57,15 +56,13 @@ class Site:
     results: ResultStore | None = None
 
     def service(self) -> TaskService:
-        policies = Policies.from_properties({"delegation.retry.default.max-attempts": "3"})
-        return TaskService(
-            self.store, policies, NoDispatchQueue(), clock=self.clock, hooks=TaskHooks(results=self.results)
-        )
+        retries = {"delegation.retry.default.max-attempts": "3"}
+        return task_service(self.store, retries, clock=self.clock, results=self.results)
 
     def client(self) -> Tasks:
         return Tasks(self.service())
 
-    def worker(self, name: str, *behaviors: Behavior) -> Worker:
+    def worker(self, name: str, *behaviors: Behavior[Any, Any]) -> Worker:
         service = self.service()
         runnable = [FunctionBehavior(service, behavior, monotonic=self.seconds) for behavior in behaviors]
         return Worker(service, Behaviors(runnable), WorkerSettings(owner=name))

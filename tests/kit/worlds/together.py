@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from delegation.orchestration.step_input import Step
-from tests.unit.edge.world import World
+from tests.kit.worlds.service import World
 
 _ENDED = frozenset({"succeeded", "failed", "stop", "due"})
 PREPARE = timedelta(seconds=60)

@@ -14,8 +14,8 @@ from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import planned_paths
-from tests.unit.operations.expiry.tables import StandInCatalog, StoryTable, Warehouse, identifier
-from tests.unit.operations.purge.lake import FAST, MortalAttempt
+from tests.kit.lakes.lake import FAST, MortalAttempt
+from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier
 
 SMALL = ExpirySettings(chunk_paths=3, run_records=5, read_threads=1, delete=FAST)
 EVERYTHING = Retention(older_than_ms=2**62, retain_last=1)
@@ -23,7 +23,7 @@ EVERYTHING = Retention(older_than_ms=2**62, retain_last=1)
 
 
 @dataclass
-class World:
+class ExpiringTables:
     """`neighbours_before` runs before the neighbours are looked up."""
 
     lake: Warehouse = field(default_factory=Warehouse)

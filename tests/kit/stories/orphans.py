@@ -23,8 +23,8 @@ from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import planned_paths
-from tests.unit.operations.expiry.tables import StandInCatalog, StoryTable, Warehouse, identifier
-from tests.unit.operations.purge.lake import FAST, MortalAttempt
+from tests.kit.lakes.lake import FAST, MortalAttempt
+from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier
 
 SMALL = OrphanSettings(
     chunk_paths=3,
@@ -91,7 +91,7 @@ class Passes:
 
 
 @dataclass
-class Beach:
+class SweptTables:
     """A warehouse and the removals of its orphan files. `unreadable` are yielded beside the tables.
 
     Tables that are `dying` are tombstones: they are in the catalog, and purged.
@@ -113,7 +113,7 @@ class Beach:
     def __post_init__(self) -> None:
         self.passes = Passes(self.lake)
 
-    def table(self, name: str = "t", **properties: str) -> StoryTable:
+    def table(self, name: str = "t", **properties: Any) -> StoryTable:
         """Create a table and append to it twice."""
         table = StoryTable.create(self.lake, name, **properties)
         table.append(2)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -107,7 +107,9 @@ class LakeCatalog(NoopCatalog):
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         name = table.name()[-1]
         current = table if table.metadata_location == self.lake.pointers[name] else self.lake.table(name)
-        staged = MetastoreCatalog._update_and_stage_table(self, current, table.name(), requirements, updates)
+        staged = MetastoreCatalog._update_and_stage_table(
+            cast("MetastoreCatalog", self), current, table.name(), requirements, updates
+        )
         MetastoreCatalog._write_metadata(staged.metadata, staged.io, staged.metadata_location)
         self.lake.pointers[name] = staged.metadata_location
         return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
@@ -158,6 +160,22 @@ class Lake:
         found = parse(self.pointers[name])
         self.objects[found.bucket, found.key] = json.dumps({**self.metadata(name), **changes}).encode()
 
+    def needed(self, name: str, *, named: bool = False) -> set[str]:
+        """Return every file that the snapshots of a table read, as pyiceberg finds them.
+
+        With `named`, also the files of entries DELETED, and the former metadata files.
+        """
+        table = self.table(name)
+        found = {self.pointers[name]}
+        if named:
+            found |= {one.metadata_file for one in table.metadata.metadata_log}
+        for snapshot in table.snapshots():
+            found.add(snapshot.manifest_list)
+            for manifest in snapshot.manifests(self.io):
+                entries = manifest.fetch_manifest_entry(self.io, discard_deleted=not named)
+                found |= {manifest.manifest_path, *(one.data_file.file_path for one in entries)}
+        return found
+
     def below(self, prefix: str) -> set[str]:
         return {uri for uri in self.uris() if uri.startswith(prefix)}
 
@@ -195,7 +213,9 @@ def _write_busy_table(lake: Lake, name: str, options: dict[str, Any]) -> Table:
     table.append(pa.concat_tables([rows(1, 2), rows(3, part="b")]))
     table.append(rows(4, 5, part="c"))
     table = lake.table(name)
-    table.manage_snapshots().create_tag(table.current_snapshot().snapshot_id, "kept").commit()
+    current = table.current_snapshot()
+    assert current is not None
+    table.manage_snapshots().create_tag(current.snapshot_id, "kept").commit()
     lake.table(name).overwrite(rows(6), overwrite_filter="part = 'a'")
     lake.table(name).delete("id = 4")
     return lake.table(name)
@@ -262,7 +282,7 @@ FAST = DeletePolicy(batch=3, threads=1, pause=0.0, longest_pause=0.0)
 
 
 @dataclass
-class Bench:
+class PurgedTables:
     """A lake and what a purge of its tables needs; `context` returns a new attempt over the same state."""
 
     lake: Lake = field(default_factory=Lake)

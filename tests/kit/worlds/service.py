@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from delegation.edge.requests import read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer, Submissions
@@ -12,7 +12,7 @@ from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.kinds import KINDS
+from delegation.keeping.catalog import Catalog
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.settings import PurgeSettings
@@ -22,23 +22,23 @@ from delegation.orchestration.sweep import sweep
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.submission.form import RequestSources
-from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior, TaskBehavior
 from delegation.wiring.types import TYPES, default_properties
-from tests.unit.operations.purge.lake import FAST, Lake, LakeSource
-from tests.unit.tasks.builders import Clock
+from tests.kit.clocks import Clock
+from tests.kit.lakes.lake import FAST, Lake, LakeSource
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
+from tests.kit.worlds.jobs import JobsHere
 
 REALM = "POLARIS"
 LIFETIME = timedelta(minutes=30)
 
 
 @dataclass
-class Tables:
+class LakeTables:
     """A fake Polaris; a load raises `trouble` if set, and `after_load[n]` is called right after load n."""
 
     lake: Lake
@@ -61,21 +61,13 @@ class Tables:
         return iter([] if parent else [("ns",)])
 
 
-@dataclass
-class Queue:
-    """A dispatch queue; `sent` has the dispatches in order."""
-
-    sent: list[tuple[str, int]] = field(default_factory=list)
-    trouble: Exception | None = None
-
-    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
-        if self.trouble is not None:
-            raise self.trouble
-        self.sent.append((task_id, n))
-
-
 class World:
-    """The service without AWS; `drive` runs the executions of all dispatches."""
+    """The service without AWS; `drive` runs the executions of all dispatches.
+
+    `beside` are the behaviors that run beside purges, by names that tests give them; `jobs` are its Spark jobs.
+    """
+
+    jobs: JobsHere | None = None
 
     def __init__(
         self,
@@ -86,25 +78,20 @@ class World:
     ) -> None:
         self.clock = Clock()
         self.lake = Lake()
-        self.tables = Tables(self.lake)
+        self.tables = LakeTables(self.lake)
         self.queue = Queue()
-        self.store: Any = stores[0] if stores else MemoryTaskStore()
+        kept = MemoryTaskStore()
+        self.store: Any = stores[0] if stores else kept
         self.plans = MemoryPlanStore()
         self.objects = MemoryObjectStore()
         self.objects.objects = self.lake.objects
-        self.tasks = TaskService(
-            self.store,
-            Policies.from_properties(default_properties()),
-            self.queue,
-            clock=self.clock,
-            hooks=TaskHooks(types=TYPES),
-        )
+        self.tasks = task_service(self.store, default_properties(), self.queue, clock=self.clock, types=TYPES)
         settings = PurgeSettings(
             inline_max_files=inline_max_files, chunk_paths=4, run_records=5, read_threads=1, delete=FAST
         )
         self.behavior = PurgeBehavior(
             self.tasks,
-            self.tables,
+            cast("Catalog", self.tables),
             lambda _identifier: self.objects,
             self.plans,
             settings,
@@ -112,23 +99,31 @@ class World:
             self.sleep,
             Limits.from_properties(properties or {}),
         )
-        self.records: Any = stores[1] if stores else MemoryIdempotencyStore(self.store)
+        self.records: Any = stores[1] if stores else MemoryIdempotencyStore(kept)
         self.acceptance = Acceptance(
             self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks.writes.hooks.nonce
         )
+        self.beside: dict[str, TaskBehavior] = {}
         self.become(self.behavior, properties or {})
         self.calls = 0
 
-    def become(self, behavior: PurgeBehavior, properties: Mapping[str, str] = {}) -> None:
-        """Deploy the service with another behavior."""
+    def deploy(self, properties: Mapping[str, str] | None = None, /, **beside: TaskBehavior) -> None:
+        """Deploy the service with these behaviors beside its purges; one of the same name replaces the former."""
+        self.beside |= beside
+        self.become(self.behavior, properties)
+
+    def become(self, behavior: PurgeBehavior, properties: Mapping[str, str] | None = None) -> None:
+        """Deploy the service with another behavior of purges and, if they are given, other properties."""
         self.behavior = behavior
+        if properties is not None:
+            self.properties = properties
         self.submissions = Submissions(
             self.tasks,
             self.acceptance,
             lambda _task_type: behavior,
             sources=RequestSources(
                 REALM,
-                properties,
+                self.properties,
                 lambda: self.tasks.policies.notifications.callbacks,
                 lambda: behavior.catalog,
                 clock=self.clock,
@@ -136,7 +131,11 @@ class World:
             budget=timedelta(seconds=25),
             sleep=self.sleep,
         )
-        self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([behavior]))
+        indexing = behavior.reference_task()
+        indexed = [] if indexing is None else [FunctionBehavior(self.tasks, indexing)]
+        behaviors = Behaviors([behavior, *self.beside.values(), *indexed])
+        self.kinds = behaviors.kinds
+        self.steps = Steps(self.tasks, self.kinds, behaviors=behaviors, jobs=self.jobs)
 
     def seconds(self) -> float:
         return self.clock.now.timestamp()
@@ -167,13 +166,21 @@ class World:
         }
 
     def identity(self, name: str, **properties: str) -> dict[str, Any]:
+        """Return the body of a request for a purge with a table's identity alone."""
+        return self.request("TABLE_PURGE", name, **properties)
+
+    def request(self, operation: str, name: str, **properties: str) -> dict[str, Any]:
         """Return a request body with a table's identity alone (Delegation Service proposal, Persistence)."""
         parameters = {
             "table_identity": {"catalog_name": "cat", "namespace_levels": ["ns"], "table_name": name},
             "properties": properties,
         }
-        common = {"operation_type": "TABLE_PURGE", "realm_identifier": REALM}
+        common = {"operation_type": operation, "realm_identifier": REALM}
         return {"common_payload": common, "operation_parameters": parameters}
+
+    def files(self) -> set[str]:
+        """Return the paths of all objects of the lake."""
+        return set(self.lake.uris())
 
     def execute(
         self,
@@ -230,11 +237,19 @@ class World:
 
     def run_spark(self, step: Step) -> dict[str, Any]:
         """Run the attempt's job, and return the answer of its last heartbeat."""
-        raise AssertionError(f"task {step.task_id} needs Spark")
+        assert self.jobs is not None, f"task {step.task_id} needs Spark"
+        return self.jobs.run(step, self.tasks, self.steps, self.plans)
 
     def sweep(self) -> None:
-        for swept in sweep(self.tasks, KINDS, deadline=self.deadline(), clock=self.clock):
+        """Have the sweeper dispatch what is due."""
+        for swept in sweep(self.tasks, self.kinds, deadline=self.deadline(), clock=self.clock):
             assert swept.error is None, swept.error
+
+    def later(self, hours: float) -> None:
+        """Let time pass, and run what is due then."""
+        self.clock.advance(timedelta(hours=hours))
+        self.sweep()
+        self.drive()
 
     def history(self, task_id: str) -> list[Task]:
         return list(self.store.history(task_id))

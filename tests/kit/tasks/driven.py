@@ -9,19 +9,18 @@ from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRu
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.tasks.life.model import Dispatches, Task
-from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.parts.hooks import TaskHooks
-from delegation.tasks.work.service import TaskService
 from delegation.wiring.types import default_properties
-from tests.unit.tasks.builders import MINUTE, Clock, submitted
+from tests.kit.tasks.builders import MINUTE, Clock, submitted
+from tests.kit.tasks.queues import Queue
+from tests.kit.tasks.services import task_service
 
 KINDS = frozenset({"TABLE_PURGE"})
 
 
 @dataclass
-class Jobs:
+class RecordedJobs:
     """A JobService that records its calls; `refuses` makes every start fail."""
 
     runs: dict[str, JobRun] = field(default_factory=dict)
@@ -66,30 +65,29 @@ class FixedEngine:
 
 
 class Driven:
-    """One accepted task, its steps and a clock."""
+    """One accepted task, its steps, a queue and a clock; `runs` are those of its external jobs."""
 
-    send_error: Exception | None = None
-
-    def __init__(self, **fields: Any) -> None:
-        self.clock = Clock()
-        self.sent: list[tuple[str, int]] = []
+    def __init__(
+        self,
+        jobs: RecordedJobs | None = None,
+        runs: ExternalJobRuns | None = None,
+        clock: Clock | None = None,
+        **fields: Any,
+    ) -> None:
+        self.clock = clock or Clock()
+        self.queue = Queue()
         self.store = MemoryTaskStore()
-        self.jobs = Jobs()
-        self.tasks = TaskService(
+        self.jobs = jobs or RecordedJobs()
+        self.tasks = task_service(
             self.store,
-            Policies.from_properties(default_properties()),
-            self,
+            default_properties(),
+            self.queue,
             clock=self.clock,
-            hooks=TaskHooks(external_jobs=ExternalJobRuns(self.jobs)),
+            external_jobs=runs or ExternalJobRuns(self.jobs),
         )
         self.steps = Steps(self.tasks, KINDS, jobs=self.jobs)
-        self.task_id = self.store.apply(Create(submitted(dispatches=Dispatches(count=1), **fields))).task_id
+        self.task_id = self.store.apply(Create(submitted(**{"dispatches": Dispatches(count=1), **fields}))).task_id
         self.step = Step(self.task_id, 1)
-
-    def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
-        if self.send_error is not None:
-            raise self.send_error
-        self.sent.append((task_id, n))
 
     @property
     def task(self) -> Task:

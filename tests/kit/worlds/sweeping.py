@@ -1,0 +1,139 @@
+"""Removals of orphan files as tasks, with a reference index over two namespaces and tables that pyiceberg writes.
+
+The store's objects that no test dated were written in 1970.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from delegation.operations.orphans.behavior.details import OrphanDetails
+from delegation.operations.orphans.behavior.kinds import KIND
+from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.run import OrphansBehavior
+from delegation.operations.orphans.context import OrphanContext, OrphanResult
+from delegation.operations.orphans.engines.deletes import InlineOrphans
+from delegation.operations.orphans.phases import OrphanRun
+from delegation.operations.orphans.place import Place
+from delegation.storage.memory import Faults
+from delegation.tasks.life.model import Task
+from delegation.worksets.chunks import Phase
+from delegation.worksets.engines.choice import EngineChoice
+from delegation.worksets.index import load_index, planned_paths
+from tests.kit.lakes.lake import LakeSource, busy_table
+from tests.kit.stories.orphans import SMALL
+from tests.kit.worlds.indexed import IndexedWorld
+from tests.kit.worlds.jobs import JobsHere
+from tests.kit.worlds.service import World
+
+AT_ONCE = {"delegation.orphan-files.first-run": "delete", "delegation.orphan-files.max-share": "1"}
+"""What is found is deleted without a person."""
+
+
+def removals_of(
+    world: World, properties: Mapping[str, str], faults: Faults | None = None, **parts: Any
+) -> OrphansBehavior:
+    """Return the removals of orphan files of a world's tables."""
+    return OrphansBehavior(
+        tasks=world.tasks,
+        open_table=lambda identifier: (LakeSource(world.lake, identifier.name, faults or Faults()), world.objects),
+        plans=world.plans,
+        search=world.behavior.search,
+        hold=world.behavior.hold,
+        limits=OrphanLimits.from_properties(properties),
+        settings=SMALL,
+        monotonic=world.seconds,
+        sleep=world.sleep,
+        **parts,
+    )
+
+
+class SweepingWorld(IndexedWorld):
+    """The service with purges, an index and removals of orphan files."""
+
+    def __init__(self, properties: Mapping[str, str] = AT_ONCE) -> None:
+        super().__init__()
+        self.faults = Faults()
+        self.places: list[Place] = []
+
+        def places(_catalogs: object, before: Any) -> list[Place]:
+            before()
+            return list(self.places)
+
+        self.deploy(properties, orphans=removals_of(self, properties, self.faults, places=places))
+
+    @property
+    def orphans(self) -> OrphansBehavior:
+        found = self.beside["orphans"]
+        assert isinstance(found, OrphansBehavior)
+        return found
+
+    def plant(self, *names: str, days: float | None = None) -> set[str]:
+        """Put objects below the location of the table `t`, written in 1970 or some days ago."""
+        for name in names:
+            self.lake.objects["lake", f"wh/t/{name}"] = b"orphan"
+            self.objects.modified.pop(("lake", f"wh/t/{name}"), None)
+            if days is not None:
+                self.objects.modified["lake", f"wh/t/{name}"] = int(time.time() - days * 86_400)
+        return {f"s3://lake/wh/t/{name}" for name in names}
+
+    def removal(self, name: str = "t", **properties: str) -> dict[str, Any]:
+        """Return the body of a request."""
+        return self.request(KIND, name, **{one.replace("_", "-"): value for one, value in properties.items()})
+
+    def ask(self, name: str = "t", **properties: str) -> Task:
+        """Have a request run until it ends or waits; requests come an hour apart."""
+        self.clock.advance(timedelta(hours=1))
+        task_id = self.submit(self.removal(name, **properties)).task_id
+        self.drive()
+        return self.tasks.reads.get(task_id)
+
+    def planned(self, task: Task) -> set[str]:
+        """Return the files of a task's plan."""
+        indexes = [load_index(self.plans, segment) for segment in OrphanDetails.of(task).plan_segments]
+        return set(planned_paths(self.plans, indexes, (Phase.DATA,)))
+
+    def waiting(self, task: Task) -> str:
+        """Return the id of the plan that waits for approval."""
+        plan = OrphanDetails.of(task).waiting_plan
+        assert plan is not None, task.result_summary
+        return plan.id
+
+
+class RemovalsInJob(InlineOrphans):
+    """The deletes of a job, in this process."""
+
+    name: EngineChoice = "spark"
+
+
+def remove_in_job(ctx: OrphanContext) -> OrphanResult:
+    return OrphanRun(ctx, RemovalsInJob()).run()
+
+
+class SparkRemovals(SweepingWorld):
+    """The service with Spark jobs of removals, and the table `t`."""
+
+    jobs: JobsHere
+
+    def __init__(
+        self,
+        inline_max_files: int = 1,
+        *,
+        has_spark: bool = True,
+        inline_max_listed: int = 1_000,
+        properties: Mapping[str, str] = AT_ONCE,
+    ) -> None:
+        super().__init__(properties)
+        self.jobs = JobsHere(lambda: self.orphans, remove_in_job)
+        settings = replace(
+            SMALL, inline_max_files=inline_max_files, inline_max_listed=inline_max_listed, has_spark=has_spark
+        )
+        self.deploy(orphans=replace(self.orphans, settings=settings))
+        busy_table(self.lake, "t")
+
+    def only_task(self) -> Task:
+        """Return the removal."""
+        [found] = [one for one in self.tasks.reads.heads().tasks if one.task_type == KIND]
+        return found
