@@ -100,3 +100,12 @@ def moto_dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoDyna
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def moto_client() -> Iterator[Any]:
+    """Provide a client of DynamoDB in moto inside this process, for sequential use."""
+    from tests.contract.task_tables import moto
+
+    with moto() as client:
+        yield client

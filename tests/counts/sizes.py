@@ -36,6 +36,7 @@ LATER: Final = (
     "functions/delegation/persistence/iceberg/updates/",
     "functions/delegation/storage/listing/",
     "functions/delegation/tasks/testing/contract/",
+    "functions/delegation/testing/",
     "functions/delegation/upkeep/",
     "functions/delegation/wiring/expiry/",
     "functions/delegation/wiring/orphans/",

@@ -33,7 +33,7 @@ from delegation.worksets.engines.shuffle import Gathered, Spread
 from delegation.worksets.sorting import Sorter
 from tests.bench.bench_reader import manifest
 from tests.counts.counting import Work
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 from tests.unit.gateway.world import RecordingUpstream, gateway_over, request
 
@@ -191,8 +191,7 @@ def accepted(times: int = 3) -> Work:
     """Return an accepted request with a key, for a table without a task: read, stored once and dispatched."""
     worlds: list[tuple[World, dict[str, Any]]] = []
     for _ in range(times):
-        world = World()
-        busy_table(world.lake, "orders")
+        world = filled(World(), "orders")
         worlds.append((world, world.body("orders")))
 
     def work() -> SubmissionAnswer:

@@ -6,25 +6,27 @@ import pytest
 
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
+from delegation.testing.object_stores import UNUSUAL_KEYS, ObjectStoreContract, StoreUnderTest
 from tests.contract import test_object_stores as contract
-from tests.contract.test_object_stores import StoreUnderTest
 from tests.s3_servers.servers import RealServer
 
 pytestmark = pytest.mark.long
 _numbers = itertools.count()
-globals().update({name: check for name, check in vars(contract).items() if name.startswith("test_")})
 
 
 # Keys that these servers cannot hold, or hold under another name, because each object is a file (docs/s3-servers.md).
 NO_FILES = {"trail/", "a//b", "/leading", "x" * 900}
 
 
+READS = "test_existing_objects_are_read_and_absent_ones_reported"
+
+
 @pytest.fixture
-def tested(request: pytest.FixtureRequest, server: RealServer) -> StoreUnderTest:
-    if request.function is contract.test_unusual_keys_are_deleted_exactly:
+def opened(request: pytest.FixtureRequest, server: RealServer, monkeypatch: pytest.MonkeyPatch) -> StoreUnderTest:
+    if request.function.__name__ == "test_unusual_keys_are_deleted_exactly":
         reason = "an object is a file, so some keys cannot be (docs/s3-servers.md); the test below has those that can"
         request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
-    if server.name == "rclone" and request.function is contract.test_existing_objects_are_read_and_absent_ones_reported:
+    if server.name == "rclone" and request.function.__name__ == READS:
         reason = "rclone reads a/ as the object a (docs/s3-servers.md)"
         request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
     number = next(_numbers)
@@ -44,13 +46,20 @@ def tested(request: pytest.FixtureRequest, server: RealServer) -> StoreUnderTest
         suspend=lambda status: client.put_bucket_versioning(
             Bucket=versions, VersioningConfiguration={"Status": status}
         ),
+        deny_versioning=lambda: contract.deny_versioning(monkeypatch),
     )
 
 
-def test_unusual_keys_that_a_file_can_have_are_deleted_exactly(tested: StoreUnderTest) -> None:
-    keys = [key for key in contract.UNUSUAL_KEYS if key not in NO_FILES]
+class TestServer(ObjectStoreContract):
+    @pytest.fixture
+    def tested(self, opened: StoreUnderTest) -> StoreUnderTest:
+        return opened
+
+
+def test_unusual_keys_that_a_file_can_have_are_deleted_exactly(opened: StoreUnderTest) -> None:
+    keys = [key for key in UNUSUAL_KEYS if key not in NO_FILES]
     decoys = {"a/b", "b", "trail", "new", "leading", "x" * 200, "a%252Fb"}
-    contract.fill(tested, *keys, *decoys)
-    result = contract.delete(tested, *keys)
+    opened.fill(*keys, *decoys)
+    result = opened.delete(*keys)
     assert (set(result.deleted), result.failed) == (set(keys), ())
-    assert contract.left(tested) == decoys
+    assert opened.left() == decoys

@@ -23,15 +23,13 @@ from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.contract.costs.operations import Harness, Nothing, notifier_over
 from tests.contract.task_tables import record_store
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 from tests.services import change_service
 
 
 def world(store: DynamoDbTaskStore, *, inline_max_files: int = 1_000) -> World:
-    made = World(stores=(store, record_store(store)), inline_max_files=inline_max_files)
-    busy_table(made.lake, "orders")
-    return made
+    return filled(World(stores=(store, record_store(store)), inline_max_files=inline_max_files), "orders")
 
 
 def background(store: DynamoDbTaskStore) -> Callable[[], None]:

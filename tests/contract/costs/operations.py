@@ -34,7 +34,7 @@ from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationS
 from delegation.tasks.submission.requests import Call
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.submit import Parent, Tasks
-from tests.contract.mutations.checks import finalized, reserved
+from delegation.testing.reservations import finalized, reserved
 from tests.contract.mutations.world import EffectfulCatalog
 from tests.contract.task_tables import record_store, reservation_store
 from tests.kit.tasks.builders import (

@@ -8,8 +8,8 @@ from typing import Final
 from delegation.idempotency.mutations.errors import ReservationConflict
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.reservation import Reservation
-from tests.contract.mutations import checks
-from tests.contract.mutations.checks import Check
+from delegation.testing import reservations as checks
+from delegation.testing.reservations import Check
 
 
 class ForgetsWhatWasObserved(MemoryReservationStore):

@@ -7,7 +7,7 @@ import pytest
 from delegation.idempotency.mutations.breaker import BreakingStore
 from delegation.idempotency.mutations.errors import RecordOutcomeUnknown, RecordsUnavailable, ReservationConflict
 from delegation.idempotency.mutations.memory import MemoryReservationStore
-from tests.contract.mutations.checks import NOW, SCOPE, reserved
+from delegation.testing.reservations import NOW, SCOPE, reserved
 
 
 @dataclass

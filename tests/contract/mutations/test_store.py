@@ -9,8 +9,8 @@ from delegation.idempotency.errors import IdempotencyError
 from delegation.idempotency.mutations.breaker import BreakingStore
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.store import ReservationStore
+from delegation.testing.reservations import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.mutations.broken import BROKEN, Broken
-from tests.contract.mutations.checks import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.task_tables import dynamodb_client, moto, reservation_store
 
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)

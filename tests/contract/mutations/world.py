@@ -12,7 +12,7 @@ from delegation.idempotency.mutations.errors import MutationInProgress, RecordOu
 from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
 from delegation.idempotency.mutations.store import ReservationStore
-from tests.contract.mutations.checks import NOW, nonce
+from delegation.testing.reservations import NOW, nonce
 from tests.kit.clocks import Clock
 
 POLICY: Final = KeyPolicy(lifetime=timedelta(minutes=30), lease=timedelta(seconds=60))

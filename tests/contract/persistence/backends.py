@@ -1,7 +1,6 @@
 """Persistence backends to run one suite on: in memory, DynamoDB inside moto, DynamoDB Local."""
 
 import contextlib
-import itertools
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,19 +8,8 @@ from typing import Any
 import boto3
 
 from delegation.dynamodb import client_config
-from delegation.persistence.backends.base import (
-    Backend,
-    Locator,
-    ObjectKey,
-    Reference,
-    ReferenceKey,
-    StoredObject,
-    part_count,
-)
 from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
 from tests.aws import mock_aws
-
-_ids = itertools.count(1)
 
 
 def dynamodb_client(url: str | None = None) -> Any:
@@ -76,25 +64,3 @@ def local_backend(url: str) -> Iterator[DynamoDbBackend]:
         yield DynamoDbBackend(Calls(client), objects=objects, references=references)
         client.delete_table(TableName=objects)
         client.delete_table(TableName=references)
-
-
-def obj(value: bytes = b"value", *, realm: str = "r", type_: str = "thing", token: str | None = None) -> StoredObject:
-    return StoredObject(ObjectKey(realm, "c", type_, next(_ids)), value, 1_000_000, token)
-
-
-def locator(one: StoredObject) -> Locator:
-    return Locator(one.key, part_count(len(one.value)))
-
-
-def ref(*heads: int, realm: str = "r", name: str = "main") -> Reference:
-    return Reference(ReferenceKey(realm, "c", name), heads, 1_000_000)
-
-
-def all_rows(backend: Backend, *, realm: str | None = None, limit: int = 7) -> list[Any]:
-    rows, after = [], None
-    while True:
-        page = backend.scan(realm=realm, after=after, limit=limit)
-        rows += page.rows
-        after = page.after
-        if after is None:
-            return rows

@@ -6,8 +6,8 @@ import pytest
 
 from delegation.persistence.backends.base import Backend
 from delegation.persistence.backends.memory import MemoryBackend
+from delegation.testing.backends import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.persistence.backends import local_backend, moto_backend
-from tests.contract.persistence.checks import CONCURRENT, SEQUENTIAL, Check
 
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 

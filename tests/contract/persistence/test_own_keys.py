@@ -28,7 +28,8 @@ from delegation.persistence.commits.directories import entity_committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.types import ObjectTypes
-from tests.contract.persistence.backends import all_rows, moto_backend
+from delegation.testing.backend_rows import all_rows
+from tests.contract.persistence.backends import moto_backend
 from tests.kit.clocks import MicrosecondClock
 from tests.unit.persistence.builders import ENTITY, Entity
 

@@ -17,7 +17,8 @@ from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.maintenance.recovery import recent_heads, reset
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
-from tests.contract.persistence.backends import all_rows, local_backend, moto_backend
+from delegation.testing.backend_rows import all_rows
+from tests.contract.persistence.backends import local_backend, moto_backend
 from tests.kit.clocks import MicrosecondClock
 from tests.unit.persistence.builders import ENTITY, Entity
 

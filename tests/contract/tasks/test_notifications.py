@@ -1,7 +1,6 @@
 """One contract for every NotificationStore: in memory, DynamoDB in moto and DynamoDB Local, the persistence."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -18,17 +17,11 @@ from delegation.tasks.testing.contract import notifications as checks
 from delegation.tasks.testing.contract.notifications import CHECKS, FAR, OWED, NotificationCheck, ended
 from delegation.tasks_on_persistence.notifications import PersistenceNotificationStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
-from tests.contract.task_tables import local_task_store, moto, task_store
+from tests.contract.task_tables import local_task_store, task_store
 from tests.contract.tasks.broken import notifications as broken
 
 Stores = tuple[TaskStore, NotificationStore]
 LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
-
-
-@pytest.fixture(scope="module")
-def moto_client() -> Iterator[Any]:
-    with moto() as client:
-        yield client
 
 
 @pytest.fixture

@@ -34,8 +34,9 @@ from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.objects.objects import ObjectRef
 from delegation.persistence.objects.store import CatalogStore
+from delegation.testing.backend_rows import all_rows
 from infra.local.aws.dynamodb import DynamoDbLocal
-from tests.contract.persistence.backends import all_rows, create_tables, dynamodb_client
+from tests.contract.persistence.backends import create_tables, dynamodb_client
 from tests.faults.linearizability.history import Acknowledged, Outage, acknowledged, contradictions
 from tests.faults.linearizability.keeper import Duty
 from tests.faults.linearizability.processes import Process

@@ -35,6 +35,7 @@ from delegation.tasks.life.model import Dispatches, Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.worker import WorkerSettings
+from delegation.testing.tombstones import HIDDEN, TABLE
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.wiring.gateway.drop import drop_steps, required_tombstones
@@ -44,7 +45,7 @@ from delegation.wiring.tasks import task_service
 from delegation.wiring.upkeep.policies import count_policies, count_wait
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
-from tests.contract.test_tombstone_store import HIDDEN, TABLE, create_tombstone_table
+from tests.contract.test_tombstone_store import create_tombstone_table
 from tests.infra.operations.watched import WatchedTemplate
 from tests.kit.tasks.builders import HOUR, submitted
 from tests.unit.edge.test_who_asked import undeletable

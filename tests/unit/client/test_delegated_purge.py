@@ -1,6 +1,5 @@
 """The caller's task of a delegated purge: its outcomes, and a process that is killed at any call."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +14,7 @@ from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
-from tests.contract.task_tables import moto, task_store
+from tests.contract.task_tables import task_store
 from tests.kit.lakes.lake import Lake, busy_table
 from tests.unit.client.purges import ORDERS, CallerProcesses
 from tests.unit.client.service import refusal
@@ -199,12 +198,6 @@ def test_a_task_that_the_service_forgot_is_submitted_again(site):
     assert site.drive(submitted.task_id).status is Status.SUCCESS
     assert site.requests.count(("POST", "/v1/tasks")) == 2
     assert_purged_once(site)
-
-
-@pytest.fixture(scope="module")
-def moto_client() -> Iterator[Any]:
-    with moto() as client:
-        yield client
 
 
 def killed_at(lake: Lake, store: Any, kill_at: int, *, after: bool) -> tuple[Faults, CallerProcesses]:

@@ -68,6 +68,89 @@ def test_a_store_of_your_own_is_tested_with_the_contract_of_the_wheel(wheel: Pat
     assert f"{len(SEQUENTIAL) + len(CONCURRENT)} passed" in ran.stdout
 
 
+IN_MEMORY = {
+    "backends.BackendContract": ("store", "persistence.backends.memory", "MemoryBackend()"),
+    "healths.HealthStoreContract": ("store", "upkeep.health.store", "MemoryHealthStore()"),
+    "idempotency.IdempotencyStoreContract": (
+        "stores",
+        "idempotency.memory",
+        "(tasks := MemoryTaskStore(), MemoryIdempotencyStore(tasks))",
+    ),
+    "object_stores.ObjectStoreContract": (
+        "tested",
+        "storage.memory",
+        "on(MemoryObjectStore(versioned_buckets=['versions']), MemoryPlanStore())",
+    ),
+    "pauses.PauseStoreContract": ("store", "tasks.pauses.store", "MemoryPauseStore()"),
+    "references.ReferenceStoreContract": ("store", "references.store", "MemoryReferenceStore()"),
+    "reservations.ReservationStoreContract": ("store", "idempotency.mutations.memory", "MemoryReservationStore()"),
+    "tombstones.TombstoneStoreContract": ("store", "gateway.drop.store", "MemoryTombstoneStore()"),
+}
+"""The contracts of delegation.testing: the fixture, and a store to give it."""
+_HELPERS = """
+import pytest
+from delegation.storage.locations import ObjectLocation
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.testing.object_stores import StoreUnderTest
+
+
+def on(store, plans):
+    return StoreUnderTest(
+        store,
+        plans,
+        lambda bucket, key, data: store.put(ObjectLocation(bucket, key), data),
+        lambda bucket: {key for where, key in store.objects if where == bucket},
+        deny_versioning=lambda: setattr(store, "versioning_denied", True),
+    )
+"""
+
+
+def test_other_stores_of_your_own_are_tested_with_the_contracts_of_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """Each contract of docs/workers.md on a store in memory; one of a broken store fails and shows its values."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    page = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+\.\w+Contract)`", page, re.MULTILINE)) == set(IN_MEMORY)
+    files = {path.stem for path in (SOURCE / "testing").glob("*.py")} - {"__init__", "backend_objects"}
+    assert files - {"backend_references", "backend_rows"} == {name.partition(".")[0] for name in IN_MEMORY}
+    text = _HELPERS
+    for name, (fixture, module, made) in IN_MEMORY.items():
+        place, _, contract = name.partition(".")
+        text += f"""
+from delegation.{module} import *
+from delegation.testing.{place} import {contract}
+
+
+class TestOf{contract}({contract}):
+    @pytest.fixture
+    def {fixture}(self):
+        return {made}
+"""
+    text += """
+
+class TestOfAForgetfulStore(TestOfPauseStoreContract):
+    @pytest.fixture
+    def store(self):
+        store = MemoryPauseStore()
+        store.write = lambda record: True
+        return store
+"""
+    (tmp_path / "test_stores.py").write_text(text, encoding="utf-8")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "test_stores.py"],
+        cwd=tmp_path,
+        env={**kept, "PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    outcomes = set(re.findall(r"::TestOf(\w+)::\S+ (PASSED|FAILED|ERROR|SKIPPED)", ran.stdout))
+    passed = {(name.partition(".")[2], "PASSED") for name in IN_MEMORY}
+    assert outcomes == passed | {("AForgetfulStore", "FAILED")}, ran.stdout
+    assert "assert PauseRecord(" in ran.stdout
+
+
 @contextmanager
 def status_page(installed: FreshEnvironment, **variables: str) -> Iterator[str]:
     """The address of `delegation ui` in an environment, until the end of the block."""

@@ -6,15 +6,9 @@ from typing import Any
 import pytest
 
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from tests.contract.task_tables import moto, no_wait, task_store
+from tests.contract.task_tables import no_wait, task_store
 from tests.unit.tasks.stores.dynamodb_bench import TRIES, Bench
 from tests.unit.tasks.stores.faulty_client import FaultyClient
-
-
-@pytest.fixture(scope="module")
-def moto_client() -> Iterator[Any]:
-    with moto() as client:
-        yield client
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.purge.behavior.kinds import DROP_KIND, UPKEEP_KIND
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.tasks.life.policy import InvalidProperty
+from delegation.testing.tombstones import pending
 from delegation.wiring.deployment import deployment
 from delegation.wiring.expiry.run import expiry_behavior
 from delegation.wiring.gateway.drop import count_failed, drop_behavior, table_drops
@@ -27,7 +28,6 @@ from delegation.wiring.settings import TaskSettings
 from delegation.wiring.spark.job import JobBehaviors, expire, remove
 from delegation.wiring.work import all_behaviors
 from tests.aws import mock_aws
-from tests.contract.test_tombstone_store import pending
 
 
 class Nowhere:

@@ -11,7 +11,8 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnec
 from delegation.persistence.backends.base import Locator, Refused
 from delegation.persistence.backends.dynamodb import DynamoDbBackend
 from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown
-from tests.contract.persistence.backends import all_rows, locator, moto_backend, obj, ref
+from delegation.testing.backend_rows import all_rows, locator, obj, ref
+from tests.contract.persistence.backends import moto_backend
 
 Answer = Callable[[Callable[..., Any], dict[str, Any]], Any]
 

@@ -13,8 +13,9 @@ from delegation.persistence.iceberg.objects import IcebergProperties
 from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.maintenance.spark import SparkSweep
 from delegation.persistence.objects.store import CatalogStore
+from delegation.testing.backend_rows import all_rows
 from infra.local.aws.moto_app import MotoDynamoDb
-from tests.contract.persistence.backends import all_rows, create_tables, dynamodb_client
+from tests.contract.persistence.backends import create_tables, dynamodb_client
 from tests.spark_sessions import spark_session
 from tests.unit.persistence.releases.record import POLICY, RecordedRelease
 

@@ -1,4 +1,4 @@
-"""What every ReservationStore promises, one function for each promise; broken stores must fail them."""
+"""What every ReservationStore promises, one function for each promise."""
 
 import itertools
 import threading
@@ -15,7 +15,6 @@ from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.errors import ReservationConflict
 from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationState
 from delegation.idempotency.mutations.store import ReservationStore
-from tests.kit.errors import coded
 
 Check = Callable[[ReservationStore], None]
 NOW: Final = datetime(2026, 11, 22, 12, 0, 0, 123456, tzinfo=UTC)
@@ -129,9 +128,11 @@ def what_is_gone_is_not_replaced(store: ReservationStore) -> None:
 def a_record_of_a_newer_release_is_never_overwritten(store: ReservationStore) -> None:
     newer = reserved().model_copy(update={"format": 9})
     store.reserve(newer, NOW)
-    for read in (lambda: store.get(SCOPE.id), lambda: store.reserve(reserved(), NOW)):
-        with pytest.raises(IdempotencyError, check=coded("MALFORMED_RECORD")):
+    calls: list[Callable[[], object]] = [lambda: store.get(SCOPE.id), lambda: store.reserve(reserved(), NOW)]
+    for read in calls:
+        with pytest.raises(IdempotencyError) as refused:
             read()
+        assert refused.value.code == "MALFORMED_RECORD"
 
 
 def one_of_many_reserves_a_key(store: ReservationStore) -> None:
@@ -193,4 +194,23 @@ SEQUENTIAL: Final[tuple[Check, ...]] = (
     a_record_of_a_newer_release_is_never_overwritten,
 )
 CONCURRENT: Final[tuple[Check, ...]] = (one_of_many_reserves_a_key, one_of_many_takes_a_key_over)
-"""Not for moto inside this process, which is for sequential use only."""
+"""The checks that write from several threads at once, which an emulator of a store may be unfit for."""
+
+
+class ReservationStoreContract:
+    """The whole contract as tests of one store; a subclass overrides the fixture `store`."""
+
+    @pytest.fixture
+    def store(self) -> ReservationStore:
+        """Return a new, empty store, which shares nothing with that of another test."""
+        raise NotImplementedError(f"{type(self).__name__} needs a fixture `store`")
+
+    @pytest.mark.parametrize("check", SEQUENTIAL, ids=lambda check: check.__name__)
+    def test_a_store_keeps_its_promise(self, store: ReservationStore, check: Check) -> None:
+        """One promise, kept to one caller after the other."""
+        check(store)
+
+    @pytest.mark.parametrize("check", CONCURRENT, ids=lambda check: check.__name__)
+    def test_a_store_keeps_its_promise_to_threads(self, store: ReservationStore, check: Check) -> None:
+        """One promise, kept to several threads at once."""
+        check(store)
