@@ -19,7 +19,8 @@ from tests.applier.compare import compared, outcome_of
 from tests.applier.fixtures import spark_metadata
 from tests.applier.oracle import Oracle, oracle
 from tests.applier.sequences import Commits
-from tests.faults.shared.running import Running, print_now
+from tests.faults.shared.running import Running
+from tests.kit.printing import print_now
 
 Json = dict[str, Any]
 

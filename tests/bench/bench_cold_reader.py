@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.bench_reader import manifest
+from tests.kit.printing import print_now
 
 TABLES = (
     (1, 5),
@@ -54,16 +55,11 @@ def measured(how: str, folder: str, manifests: int) -> float:
     return float(seconds)
 
 
-def show(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats
-    show("manifests entries/manifest   with ms  without ms  with/without")
+    print_now("manifests entries/manifest   with ms  without ms  with/without")
     for manifests, entries in TABLES:
         with tempfile.TemporaryDirectory() as folder:
             for seed in range(min(manifests, DISTINCT)):
@@ -72,7 +68,7 @@ def main() -> None:
                 (measured("with", folder, manifests), measured("without", folder, manifests)) for _ in range(repeats)
             ]
         learned, plain = (1000 * statistics.median(each) for each in zip(*rounds, strict=True))
-        show(f"{manifests:9} {entries:16} {learned:9.1f} {plain:11.1f} {learned / plain:13.2f}")
+        print_now(f"{manifests:9} {entries:16} {learned:9.1f} {plain:11.1f} {learned / plain:13.2f}")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ from delegation.persistence.objects.store import CatalogStore
 from delegation.persistence.objects.types import ObjectTypes
 from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.contract.persistence.backends import create_tables, dynamodb_client
+from tests.kit.printing import print_now
 from tests.unit.persistence.builders import ENTITY, Entity
 from tests.unit.persistence.commits.fleet import FleetReport, by_data, by_function, run_fleet
 
@@ -142,11 +143,6 @@ def catalog(url: str, tables: int, group_size: int) -> Iterator[tuple[Committer[
             client.delete_table(TableName=table)
 
 
-def show(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def cost(url: str, tables: int, commits: int) -> None:
     """Print the cost of sequential commits, after enough of them to spill every stripe several times."""
     draw = random.Random(1)
@@ -157,7 +153,7 @@ def cost(url: str, tables: int, commits: int) -> None:
         for _ in range(commits):
             committer.commit(change_of(draw.randrange(tables)))
         trips = sum(metered.calls.values()) / commits
-        show(f"{tables:>7} tables: {trips:.3f} round trips and {metered.units / commits:.2f} write units a commit")
+        print_now(f"{tables:>7} tables: {trips:.3f} round trips and {metered.units / commits:.2f} write units a commit")
 
 
 def retried(url: str) -> None:
@@ -171,7 +167,9 @@ def retried(url: str) -> None:
             metered.reset()
             committer.commit(change_of(number + 500))
             counts.append(sum(metered.calls.values()))
-        show(f"   lost once: {max(counts)} round trips at most (2 lost, 3 for the retry, 1 to delete what was lost)")
+        print_now(
+            f"   lost once: {max(counts)} round trips at most (2 lost, 3 for the retry, 1 to delete what was lost)"
+        )
 
 
 def speed(url: str, threads: int, group_size: int, seconds: float) -> float:
@@ -191,7 +189,9 @@ def speed(url: str, threads: int, group_size: int, seconds: float) -> float:
         took = time.monotonic() - begun
         swaps = metered.calls["update_item"]
         what = "grouped" if group_size > 1 else "ungrouped"
-        show(f"{threads:>3} threads {what:>9}: {done / took:7.0f} commits/s, {swaps / max(done, 1):.2f} swaps a commit")
+        print_now(
+            f"{threads:>3} threads {what:>9}: {done / took:7.0f} commits/s, {swaps / max(done, 1):.2f} swaps a commit"
+        )
         return done / took
 
 
@@ -201,11 +201,11 @@ PUT = ChangeKind[EntityHead]("put", lambda attempt, number: change_of(number)(at
 
 def simulated(processes: int, rates: list[int], seconds: float) -> None:
     """Print what a fleet costs in virtual time."""
-    show(f"{processes} processes on one head, simulated with 5 ms a call, {seconds:g} s of arrivals")
+    print_now(f"{processes} processes on one head, simulated with 5 ms a call, {seconds:g} s of arrivals")
     for name, commit in (("functions", by_function), ("data", by_data)):
         for rate in rates:
             report = run_fleet(rate, processes=processes, seconds=seconds, commit=commit)
-            show(f"{rate:>5}/s as {name:>9}: {report.line()}")
+            print_now(f"{rate:>5}/s as {name:>9}: {report.line()}")
 
 
 def local_fleet(url: str, processes: int, rate: int, seconds: float, *, as_data: bool) -> None:
@@ -247,7 +247,7 @@ def local_fleet(url: str, processes: int, rate: int, seconds: float, *, as_data:
             list(pool.map(work, fleet))
         report = FleetReport(latencies, len(contended), rows=round(metered.units))
         done = max(1, len(latencies))
-        show(
+        print_now(
             f"{rate:>5}/s as {'data' if as_data else 'functions':>9}: p50 {report.percentile(0.5):.3f} s, p99 "
             f"{report.percentile(0.99):.3f} s, contended {len(contended)}, per commit: "
             f"{metered.calls['update_item'] / done:.2f} updates of the reference, "
@@ -275,7 +275,7 @@ def main(arguments: list[str]) -> None:
         server = DynamoDbLocal(log=Path(folder) / "server.log").start()
         try:
             if given.fleet:
-                show(f"{given.fleet} threads with the state of a process each, on DynamoDB Local")
+                print_now(f"{given.fleet} threads with the state of a process each, on DynamoDB Local")
                 for as_data in (False, True):
                     for rate in given.rates:
                         local_fleet(server.url, given.fleet, rate, given.seconds, as_data=as_data)
@@ -286,7 +286,7 @@ def main(arguments: list[str]) -> None:
             for threads in given.threads:
                 alone = speed(server.url, threads, 1, given.seconds)
                 grouped = speed(server.url, threads, 64, given.seconds)
-                show(f"{threads:>3} threads: grouped is {grouped / alone:.1f} times as fast")
+                print_now(f"{threads:>3} threads: grouped is {grouped / alone:.1f} times as fast")
         finally:
             server.stop()
 

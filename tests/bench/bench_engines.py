@@ -11,22 +11,16 @@ second, by default 3,500 (Amazon S3 user guide, "Best practices design patterns"
 
 import argparse
 import os
-import sys
 import tempfile
 from pathlib import Path
 
 from tests.bench.loads.big_table import BigTable
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
+from tests.kit.printing import print_now
 
 ENGINES = {"inline": "inline", "spark": "ours"}
 ENTRIES_OF_A_MANIFEST = 5_000
-
-
-def show(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def measure(entries: int, engines: list[str], limit: float) -> None:
@@ -37,7 +31,7 @@ def measure(entries: int, engines: list[str], limit: float) -> None:
             for engine in engines:
                 seen = run(ENGINES[engine], server, table)
                 figures = f"{seen['tree_cpu']:.1f} | {seen['tree_mb']:,.0f} | {seen['disk_mb']:.0f}"
-                show(f"| {entries:,} | {engine} | {figures} | {seen['seconds']:.1f} |")
+                print_now(f"| {entries:,} | {engine} | {figures} | {seen['seconds']:.1f} |")
 
 
 def main() -> None:
@@ -46,10 +40,10 @@ def main() -> None:
     options.add_argument("--engines", nargs="+", choices=sorted(ENGINES), default=sorted(ENGINES))
     options.add_argument("--limit", type=float, default=3_500.0, help="keys per second, 0 for none")
     given = options.parse_args()
-    show("| files | engine | CPU s | memory MB | disk MB | seconds |\n|---|---|---|---|---|---|")
+    print_now("| files | engine | CPU s | memory MB | disk MB | seconds |\n|---|---|---|---|---|---|")
     for entries in given.entries:
         measure(entries, given.engines, given.limit)
-    show(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print_now(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

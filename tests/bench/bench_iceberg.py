@@ -15,7 +15,6 @@ import argparse
 import itertools
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterable
 
@@ -31,6 +30,7 @@ from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, decode, encode
 from delegation.persistence.objects.types import ObjectTypes
+from tests.kit.printing import print_now
 from tests.unit.persistence.iceberg.iceberg_fixtures import (
     adding,
     apply,
@@ -106,13 +106,13 @@ def loads(count: int) -> None:
     table.save(writer, changed)
     table.backend.reset()
     table.load(process).document()
-    show(f"load of {count:,} snapshots: cold {cold}; warm, after another snapshot, {table.backend.line()}")
+    print_now(f"load of {count:,} snapshots: cold {cold}; warm, after another snapshot, {table.backend.line()}")
 
 
 def measure(count: int, commits: int) -> None:
     """Print the figures for one size."""
     before = pyiceberg_table(2, count)
-    show(f"a table of {count:,} snapshots, {commits} more")
+    print_now(f"a table of {count:,} snapshots, {commits} more")
     objects = Objects()
     text = before.model_dump_json().encode()
     document = document_of(before)
@@ -123,7 +123,7 @@ def measure(count: int, commits: int) -> None:
         state.append(objects.write(metadata.finish(IndexPolicy(), objects.write)))
 
     imported = cpu(import_table)
-    show(
+    print_now(
         f"  import {imported * 1e3:.1f} ms, {len(objects.sizes):,} objects, {sum(objects.sizes):,} bytes "
         f"(JSON {len(text):,})"
     )
@@ -199,12 +199,7 @@ def cpu(work: Callable[[], object]) -> float:
 
 def ratio(what: str, theirs: float, ours: float) -> None:
     """Print a figure beside pyiceberg's."""
-    show(f"  {what:44} {ours:12,.2f}   pyiceberg {theirs:14,.2f}   {theirs / ours:8.1f} times")
-
-
-def show(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(line + "\n")
+    print_now(f"  {what:44} {ours:12,.2f}   pyiceberg {theirs:14,.2f}   {theirs / ours:8.1f} times")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import itertools
 import json
 import random
 import statistics
-import sys
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
@@ -26,6 +25,7 @@ from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.index.spill import IndexPolicy
 from delegation.persistence.index.stripes import STRIPES, IndexStripe
 from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
+from tests.kit.printing import print_now
 
 HEAD_BYTES = 250
 ROW_BYTES = 90
@@ -83,7 +83,7 @@ def measure(count: int, layout: str, commits: int) -> None:
         index.put(key, ref)
     embedded = index.finish(IndexPolicy(), stripes.write).embedded
 
-    show(f"{count:,} entries, {layout}: {len(stripes.objects)} stripes")
+    print_now(f"{count:,} entries, {layout}: {len(stripes.objects)} stripes")
     ratio("bytes per entry", len(encode_segment(pairs)) / count, len(as_json(plain)) / count, "JSON")
 
     wanted = [pairs[chance.randrange(count)][0] for _ in range(LOOKUPS)]
@@ -153,8 +153,10 @@ def change(
     whole = len(as_json(plain))
     ratio("bytes written per commit", (sum(heads) + sum(stripes.bytes)) / commits, whole, "JSON")
     ratio("write units per commit, head and stripes", statistics.mean(units), -(-whole // 1_024), "JSON")
-    show(f"  largest commit {max(units)} write units; {took * 1e3:.2f} ms of CPU per commit")
-    show(f"  with the table's own object and the reference: {statistics.mean(units) + 2:.2f} write units per commit")
+    print_now(f"  largest commit {max(units)} write units; {took * 1e3:.2f} ms of CPU per commit")
+    print_now(
+        f"  with the table's own object and the reference: {statistics.mean(units) + 2:.2f} write units per commit"
+    )
 
 
 def as_json(plain: dict[str, int]) -> bytes:
@@ -175,12 +177,7 @@ def cpu(work: Callable[[], object]) -> float:
 
 def ratio(what: str, ours: float, plain: float, name: str) -> None:
     """Print a figure and that of the plain form."""
-    show(f"  {what:42} {ours:12,.3f}   {name} {plain:14,.3f}   ratio {ours / plain:10.4f}")
-
-
-def show(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(line + "\n")
+    print_now(f"  {what:42} {ours:12,.3f}   {name} {plain:14,.3f}   ratio {ours / plain:10.4f}")
 
 
 if __name__ == "__main__":

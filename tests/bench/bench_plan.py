@@ -10,13 +10,13 @@ by CPU time, which other processes affect little; the rate by the clock is print
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 
 from tests.bench.loads.big_table import BigTable
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
+from tests.kit.printing import print_now
 
 
 def measure(table: BigTable, rounds: int) -> None:
@@ -28,21 +28,15 @@ def measure(table: BigTable, rounds: int) -> None:
             purges.append(run("inline", server, table))
     cpu, seconds = (statistics.median(one[name] for one in plans) for name in ("cpu", "seconds"))
     rates = f"{table.entries / cpu:,.0f} entries/s of CPU time, {table.entries / seconds:,.0f} by the clock"
-    show(f"plan   {table.entries:,} entries: {seconds:.1f} s, {rates}; peak {worst(plans):,.0f} MB")
+    print_now(f"plan   {table.entries:,} entries: {seconds:.1f} s, {rates}; peak {worst(plans):,.0f} MB")
     cpu, seconds = (statistics.median(one[name] for one in purges) for name in ("cpu", "seconds"))
     base = max(one["before_mb"] for one in purges)
     times = f"{cpu:.1f} s of CPU time, {seconds:.1f} s by the clock"
-    show(f"purge  {table.entries:,} entries: {times}; peak {worst(purges):,.0f} MB, {base:,.0f} of it imports")
+    print_now(f"purge  {table.entries:,} entries: {times}; peak {worst(purges):,.0f} MB, {base:,.0f} of it imports")
 
 
 def worst(rounds: list[dict[str, float]]) -> float:
     return max(one["peak_mb"] for one in rounds)
-
-
-def show(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def main() -> None:
@@ -51,7 +45,7 @@ def main() -> None:
     options.add_argument("--manifests", type=int, default=200)
     options.add_argument("--rounds", type=int, default=3)
     given = options.parse_args()
-    show(f"inline engine, {given.manifests} manifests, one core; load average {os.getloadavg()[0]:.1f}")
+    print_now(f"inline engine, {given.manifests} manifests, one core; load average {os.getloadavg()[0]:.1f}")
     for entries in given.entries:
         with tempfile.TemporaryDirectory() as folder:
             measure(BigTable(Path(folder), entries, given.manifests).write(), given.rounds)

@@ -11,7 +11,6 @@ import argparse
 import gc
 import random
 import statistics
-import sys
 import tempfile
 import time
 import uuid
@@ -25,6 +24,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestFile as PyIcebergManifest
 
 from delegation.iceberg.avro import manifests as avro
+from tests.kit.printing import print_now
 from tests.unit.iceberg.manifest_files import entry, entry_schema, written
 
 WIDTHS = (4, 8, 8, 16, None, 8, None, 4, 8, 5)  # bytes of a bound by column; None: a string of up to 16
@@ -102,7 +102,7 @@ def main() -> None:
             path.write_bytes(manifest(number, each, given.columns, given.codec))
         size = sum(path.stat().st_size for path in paths)
         what = f"{total:,} entries of {given.columns} columns in {given.manifests} manifests"
-        show(f"{what}, {given.codec}, {size / 1e6:.1f} MB")
+        print_now(f"{what}, {given.codec}, {size / 1e6:.1f} MB")
         rates: dict[str, list[float]] = {}
         for _ in range(given.rounds):
             for name, read in readers(paths).items():
@@ -110,7 +110,7 @@ def main() -> None:
     medians = {name: statistics.median(runs) for name, runs in rates.items()}
     ours = medians["read_paths"]
     for name, rate in medians.items():
-        show(f"{name:42} {rate:12,.0f} entries/s   read_paths is {ours / rate:5.1f} times as fast")
+        print_now(f"{name:42} {rate:12,.0f} entries/s   read_paths is {ours / rate:5.1f} times as fast")
 
 
 def seconds(read: Callable[[], int], total: int) -> float:
@@ -162,11 +162,6 @@ def readers(paths: list[Path]) -> dict[str, Callable[[], int]]:
         "fastavro, all fields": fast(None),
         "pyiceberg fetch_manifest_entry": pyiceberg,
     }
-
-
-def show(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(line + "\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ of all processes of a run (PSS). Jars are loaded by spark.jars.packages.
 import argparse
 import os
 import statistics
-import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.bench.loads.apart import PARTS
 from tests.bench.loads.big_table import BigTable
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
+from tests.kit.printing import print_now
 
 RIVALS = ("action", "action tuned", "boto3")
 NAMES = {
@@ -44,26 +44,26 @@ def compete(table: BigTable, names: list[str], rounds: int, memory: str) -> Roun
                 figures = run(name, server, table, "--memory", memory)
                 found[name].append(figures)
                 times = f"{figures['seconds']:.1f} s, {figures['tree_cpu']:.0f} s of CPU"
-                show(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; load {load()}")
+                print_now(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; load {load()}")
     return found
 
 
 def report(table: BigTable, found: Rounds) -> None:
     """Print the medians and our ratio to each."""
-    show(f"{table.entries:,} entries, medians of {len(next(iter(found.values())))}:")
+    print_now(f"{table.entries:,} entries, medians of {len(next(iter(found.values())))}:")
     for name, runs in found.items():
         line = f"  {NAMES[name]:52} {median(runs, 'seconds'):7.1f} s {median(runs, 'tree_mb'):8,.0f} MB"
         line += f" {median(runs, 'tree_cpu'):7.0f} s of CPU"
         if name == "ours":
             line += f"   planning {median(runs, 'planning'):.1f} s, {median(runs, 'java_mb'):,.0f} MB of it Java's"
-            show(line)
+            print_now(line)
             line = f"    of the CPU time: {apart(runs)}"
         elif "ours" in found:
             seconds, memory = (median(found["ours"], what) / median(runs, what) for what in ("seconds", "tree_mb"))
             line += (
                 f"   ours takes {seconds:.2f} of its time ({1 / seconds:.1f} times as fast), {memory:.2f} of its memory"
             )
-        show(line)
+        print_now(line)
 
 
 def apart(runs: list[dict[str, float]]) -> str:
@@ -81,7 +81,7 @@ def one_by_one(entries: int, files: int, rounds: int) -> None:
         with S3Server(table) as server:
             seconds = statistics.median(run("pyiceberg", server, table)["seconds"] for _ in range(rounds))
     per_file = seconds / table.files
-    show(
+    print_now(
         f"  {NAMES['pyiceberg']:52} {seconds:7.1f} s for {table.files:,} files, {per_file * files:,.0f} s for {files:,}"
     )
 
@@ -97,10 +97,10 @@ def stays_flat(sizes: list[int], manifests: int, memory: str) -> None:
         figures = held[entries]
         sizes_mb = f"driver's Python {figures['driver_mb']:.0f} MB, JVM heap {figures['heap_mb']:.1f} MB"
         rest = f"all processes {figures['tree_mb']:,.0f} MB, {figures['seconds']:.1f} s"
-        show(f"  {entries:9,} entries: {sizes_mb}; {rest}")
+        print_now(f"  {entries:9,} entries: {sizes_mb}; {rest}")
     small, large = held[min(sizes)], held[max(sizes)]
     driver, heap = (large[what] / small[what] - 1 for what in ("driver_mb", "heap_mb"))
-    show(f"  from {min(sizes):,} to {max(sizes):,} entries: driver's Python {driver:+.1%}, JVM heap {heap:+.1%}")
+    print_now(f"  from {min(sizes):,} to {max(sizes):,} entries: driver's Python {driver:+.1%}, JVM heap {heap:+.1%}")
 
 
 def median(runs: list[dict[str, float]], what: str) -> float:
@@ -109,12 +109,6 @@ def median(runs: list[dict[str, float]], what: str) -> float:
 
 def load() -> str:
     return f"{os.getloadavg()[0]:.1f}"
-
-
-def show(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def main() -> None:
@@ -127,7 +121,7 @@ def main() -> None:
     options.add_argument("--few", type=int, default=500, help="entries of pyiceberg's table")
     options.add_argument("--only", nargs="+", choices=sorted(NAMES), default=list(NAMES))
     given = options.parse_args()
-    show(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
+    print_now(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
     with tempfile.TemporaryDirectory() as folder:
         table = BigTable(Path(folder), given.entries, given.manifests).write()
         names = [name for name in ("ours", *RIVALS) if name in given.only]

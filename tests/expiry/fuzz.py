@@ -18,7 +18,8 @@ from tests.applier.fixtures import spark_metadata
 from tests.applier.oracle import Oracle, oracle
 from tests.expiry.compare import compared
 from tests.expiry.documents import Documents
-from tests.faults.shared.running import Running, print_now
+from tests.faults.shared.running import Running
+from tests.kit.printing import print_now
 
 Json = dict[str, Any]
 

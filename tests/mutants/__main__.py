@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.kit.printing import print_now
 from tests.mutants.listed import MUTANTS
 from tests.mutants.mutant import Mutant
 from tests.paths import ROOT
@@ -26,14 +27,14 @@ def run(mutants: Sequence[Mutant], root: Path) -> int:
         shutil.copytree(root, copy, ignore=LEFT_OUT)
         for mutant in mutants:
             if (copy / mutant.path).read_text(encoding="utf-8").count(mutant.before) != 1:
-                say(f"NO PLACE  {mutant.name}: {mutant.path} has not exactly one {mutant.before!r}")
+                print_now(f"NO PLACE  {mutant.name}: {mutant.path} has not exactly one {mutant.before!r}")
                 return 2
         tests = sorted({test for mutant in mutants for test in mutant.tests})
         if not passes(copy, tests):
-            say("FAILED    the tests of the mutants, before any edit")
+            print_now("FAILED    the tests of the mutants, before any edit")
             return 2
         survivors = [mutant.name for mutant in mutants if not dies(mutant, copy)]
-    say(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants died")
+    print_now(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants died")
     return 1 if survivors else 0
 
 
@@ -44,7 +45,7 @@ def dies(mutant: Mutant, copy: Path) -> bool:
     path.write_text(source.replace(mutant.before, mutant.after), encoding="utf-8")
     survived = passes(copy, mutant.tests)
     path.write_text(source, encoding="utf-8")
-    say(f"{'SURVIVED ' if survived else 'died     '} {mutant.name}")
+    print_now(f"{'SURVIVED ' if survived else 'died     '} {mutant.name}")
     return not survived
 
 
@@ -60,12 +61,6 @@ def passes(copy: Path, tests: Sequence[str]) -> bool:
     if done.returncode not in {0, 1}:
         raise RuntimeError(f"pytest could not run {' '.join(tests)}:\n{done.stdout}{done.stderr}")
     return done.returncode == 0
-
-
-def say(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def main() -> int:

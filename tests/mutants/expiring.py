@@ -17,6 +17,7 @@ REFS: Final = "tests/unit/operations/expiry/attacks/test_refs.py"
 FILES: Final = "tests/unit/operations/expiry/attacks/test_files.py"
 TABLES: Final = "tests/unit/operations/expiry/attacks/test_tables.py"
 REQUESTS: Final = "tests/unit/operations/expiry/test_requests.py"
+SHARED_REQUESTS: Final = "tests/contract/upkeep/test_requests.py"
 
 EXPIRING: Final = (
     Mutant(
@@ -115,7 +116,7 @@ EXPIRING: Final = (
         "functions/delegation/operations/behaviors/requests.py",
         "        check(loaded)\n",
         "",
-        (f"{REQUESTS}::test_a_table_that_a_guard_refuses_gets_no_task",),
+        (f"{SHARED_REQUESTS}::test_a_table_that_a_guard_refuses_gets_no_task",),
     ),
     Mutant(
         "an expiry that failed after its commit gives way to another one",

@@ -10,6 +10,7 @@ PYTHONPATH=functions:. python -m tests.regenerate --list          # every genera
 import argparse
 import sys
 
+from tests.kit.printing import print_now
 from tests.regenerate.generators import GENERATORS, Generator, When, run, stale
 
 
@@ -28,7 +29,7 @@ def main() -> int:
     if given.list:
         for each in GENERATORS:
             needs = f" ({each.needs})" if each.needs else ""
-            show(f"{', '.join(each.writes)}\n    {each.when.value}{needs}\n    {each.command}")
+            print_now(f"{', '.join(each.writes)}\n    {each.when.value}{needs}\n    {each.command}")
         return 0
     whens = {When.ALWAYS, When.ALL} if given.all else {When.ALWAYS}
     chosen = [known[name] for name in given.modules] or [each for each in GENERATORS if each.when in whens]
@@ -40,8 +41,8 @@ def check(chosen: list[Generator]) -> int:
     pages = [each for each in chosen if each.compared_by is None]
     found = [name for each in pages for name in stale(each)]
     for name in found:
-        show(f"{name} is stale: run `make regenerate`")
-    show(f"{len(pages)} generators compared, {len(found)} files are stale; pytest compares the recordings")
+        print_now(f"{name} is stale: run `make regenerate`")
+    print_now(f"{len(pages)} generators compared, {len(found)} files are stale; pytest compares the recordings")
     return 1 if found else 0
 
 
@@ -52,15 +53,9 @@ def regenerate(chosen: list[Generator]) -> int:
         for name in run(each):
             changed += 1
             recording = "" if each.compared_by is None else " (a recording: the commit has to give the reason)"
-            show(f"{name} changed{recording}")
-    show(f"{len(chosen)} generators ran, {changed} files changed")
+            print_now(f"{name} changed{recording}")
+    print_now(f"{len(chosen)} generators ran, {changed} files changed")
     return 0
-
-
-def show(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -16,10 +16,11 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.bench.actions.report import NAMES, Rounds, report
-from tests.bench.bench_spark import load, show
+from tests.bench.bench_spark import load
 from tests.bench.loads.children import run
 from tests.bench.loads.snapshots import OverwrittenTable
 from tests.bench.servers.s3_server import S3Server
+from tests.kit.printing import print_now
 
 SCRIPT = Path(__file__).parents[1] / "contenders" / "expiry.py"
 
@@ -34,7 +35,7 @@ def compete(table: OverwrittenTable, names: list[str], rounds: int, memory: str)
                 figures = run(name, server, table, *options, whole=False, script=SCRIPT)
                 found[name].append(figures)
                 times = f"{figures['seconds']:.1f} s, {figures['tree_cpu']:.0f} s of CPU"
-                show(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; load {load()}")
+                print_now(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; load {load()}")
                 # The catalogs keep the former metadata.json.
                 if figures["left"] != table.kept + 1:
                     raise SystemExit(f"{name} left {figures['left']:,.0f} objects, not {table.kept + 1:,}")
@@ -49,7 +50,7 @@ def main() -> None:
     options.add_argument("--memory", default="4g")
     options.add_argument("--only", nargs="+", choices=sorted(NAMES), default=list(NAMES))
     given = options.parse_args()
-    show(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
+    print_now(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
     with tempfile.TemporaryDirectory() as folder:
         table = OverwrittenTable(Path(folder), given.entries, given.snapshots).write()
         gone = table.entries + 2 * table.manifests - table.kept

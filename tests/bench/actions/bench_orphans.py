@@ -16,10 +16,11 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.bench.actions.report import NAMES, Rounds, report
-from tests.bench.bench_spark import load, show
+from tests.bench.bench_spark import load
 from tests.bench.loads.big_table import BigTable
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
+from tests.kit.printing import print_now
 
 SCRIPT = Path(__file__).parents[1] / "contenders" / "orphans.py"
 
@@ -34,7 +35,9 @@ def compete(table: BigTable, names: list[str], rounds: int, memory: str) -> Roun
                 found[name].append(figures)
                 times = f"{figures['seconds']:.1f} s, {figures['tree_cpu']:.0f} s of CPU"
                 requests = ", ".join(f"{count:,} {method}" for method, count in sorted(server.requests().items()))
-                show(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; {requests}; load {load()}")
+                print_now(
+                    f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; {requests}; load {load()}"
+                )
                 if figures["left"] != table.files or figures["files"] != table.orphans:
                     raise SystemExit(f"{name} left {figures['left']:,.0f} objects, not {table.files:,}")
     return found
@@ -49,7 +52,7 @@ def main() -> None:
     options.add_argument("--memory", default="4g")
     options.add_argument("--only", nargs="+", choices=sorted(NAMES), default=list(NAMES))
     given = options.parse_args()
-    show(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
+    print_now(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
     for objects, every in [(objects, every) for objects in given.objects for every in given.every]:
         with tempfile.TemporaryDirectory() as folder:
             entries = objects * every // (every + 1) // given.manifests * given.manifests

@@ -1,6 +1,7 @@
 """What the comparisons with Iceberg's actions print: medians of each contender, and our ratio to them."""
 
-from tests.bench.bench_spark import median, show
+from tests.bench.bench_spark import median
+from tests.kit.printing import print_now
 
 Rounds = dict[str, list[dict[str, float]]]
 NAMES = {
@@ -12,11 +13,11 @@ NAMES = {
 
 def report(what: str, found: Rounds) -> None:
     """Print a line for each contender below `what` was measured."""
-    show(f"{what}, medians of {len(next(iter(found.values())))}:")
+    print_now(f"{what}, medians of {len(next(iter(found.values())))}:")
     for name, runs in found.items():
         line = f"  {NAMES[name]:52} {median(runs, 'seconds'):7.1f} s {median(runs, 'tree_mb'):8,.0f} MB"
         line += f" {median(runs, 'tree_cpu'):7.0f} s of CPU {median(runs, 'calls'):7,.0f} delete calls"
         if name != "ours" and "ours" in found:
             seconds, memory = (median(found["ours"], what) / median(runs, what) for what in ("seconds", "tree_mb"))
             line += f"   ours is {1 / seconds:.1f} times as fast, with {memory:.2f} of its memory"
-        show(line)
+        print_now(line)

@@ -11,6 +11,7 @@ from typing import Final
 from tests.bench.records.page import draw
 from tests.bench.records.results import add, last, load, machine, slower
 from tests.bench.records.short import BENCHMARKS, Figure, run, steady
+from tests.kit.printing import print_now
 
 # A neighbour that is busy throughout a benchmark is rarely so three times.
 AGAIN: Final = 2
@@ -32,7 +33,7 @@ def main() -> int:
     records, here = load(), machine()
     figures: dict[str, Figure] = {}
     problems: list[str] = []
-    show(f"{'benchmark':28} {'CPU ms':>9} {'yardstick':>10} {'ratio':>7} {'recorded':>9}")
+    print_now(f"{'benchmark':28} {'CPU ms':>9} {'yardstick':>10} {'ratio':>7} {'recorded':>9}")
     for name in given.names or BENCHMARKS:
         figure = figures[name] = steady(BENCHMARKS[name]) if given.what == "add" else run(BENCHMARKS[name])
         for _ in range(AGAIN if given.what == "check" else 0):
@@ -42,22 +43,16 @@ def main() -> int:
         found = last(records, name, here)
         recorded = f"{found[0]:9.3f}" if found else f"{'none':>9}"
         mark = "  SLOWER" if problem else ""
-        show(f"{name:28} {figure.cpu_ms:9.1f} {figure.yardstick_ms:10.1f} {figure.ratio:7.3f} {recorded}{mark}")
+        print_now(f"{name:28} {figure.cpu_ms:9.1f} {figure.yardstick_ms:10.1f} {figure.ratio:7.3f} {recorded}{mark}")
         problems += [problem] if problem else []
     if given.what == "add":
         add(figures, given.note)
         draw()
         return 0
     for problem in problems:
-        show(problem)
-    show(f"bench-check: {len(figures)} benchmarks, {len(problems)} slower than recorded")
+        print_now(problem)
+    print_now(f"bench-check: {len(figures)} benchmarks, {len(problems)} slower than recorded")
     return 1 if problems else 0
-
-
-def show(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

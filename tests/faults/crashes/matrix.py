@@ -17,8 +17,9 @@ from delegation.errors import DelegationError
 from delegation.operations.purge.inline import purge_table
 from delegation.storage.memory import Faults, Killed
 from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals, world
-from tests.faults.shared.running import Running, print_now
+from tests.faults.shared.running import Running
 from tests.kit.lakes.lake import Lake
+from tests.kit.printing import print_now
 
 
 def play(lake: Lake, name: str, *, step: int = 1, note: Callable[[Totals], object] = lambda _totals: None) -> Totals:

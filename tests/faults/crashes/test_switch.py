@@ -9,7 +9,7 @@ from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import parse
 from delegation.storage.memory import Killed
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, Call, StoreServer, Switch
-from tests.kit.lakes.lake import PurgedTables, busy_table, identifier
+from tests.kit.lakes.lake import PurgedTables, filled, identifier
 
 
 @pytest.fixture
@@ -24,9 +24,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreServer]:
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "doomed")
-    return bench
+    return filled(PurgedTables(), "doomed")
 
 
 @pytest.mark.parametrize("after", [False, True])

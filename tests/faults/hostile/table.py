@@ -18,7 +18,7 @@ from unittest import mock
 
 from tests.faults.hostile.runs import AWS, SIZES, Purge, Resources, Row, Run, Worlds, inline
 from tests.faults.hostile.ways import WAYS
-from tests.faults.shared.running import print_now
+from tests.kit.printing import print_now
 
 ENGINES = ("inline", "spark")
 _RUNS = 2  # for each way, engine and size: one that is wrong, one that is sound

@@ -1,14 +1,9 @@
 """Totals of a long run, printed as it goes: somebody who watches sees at once that it is wrong, or that it hangs."""
 
-import sys
 import time
 from collections.abc import Callable
 
-
-def print_now(line: str) -> None:
-    """Print a line at once, also into a pipe."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+from tests.kit.printing import print_now
 
 
 class Running:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -205,6 +205,23 @@ def busy_table(lake: Lake, name: str, **options: Any) -> Table:
     return lake.table(name)
 
 
+W = TypeVar("W", bound="HasLake")
+
+
+class HasLake(Protocol):
+    """A world with tables."""
+
+    @property
+    def lake(self) -> Lake: ...
+
+
+def filled(world: W, *names: str) -> W:
+    """Create busy tables in the lake of a world, and return the world."""
+    for name in names:
+        busy_table(world.lake, name)
+    return world
+
+
 _BUSY: dict[str, Lake] = {}
 
 
@@ -289,6 +306,13 @@ class PurgedTables:
     plans: MemoryPlanStore = field(default_factory=MemoryPlanStore)
     head: PlanHead = field(default_factory=PlanHead)
     attempts: int = 0
+
+    @classmethod
+    def of(cls, lake: Lake, name: str = "t") -> Self:
+        """Return the tables of a copy of a lake, and know the uuid of one whatever becomes of its metadata."""
+        tables = cls(lake=lake.copy())
+        tables.uuid(name)
+        return tables
 
     def context(
         self,

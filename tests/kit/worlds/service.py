@@ -21,7 +21,9 @@ from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
+from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.submission.form import RequestSources
@@ -38,7 +40,7 @@ LIFETIME = timedelta(minutes=30)
 
 
 @dataclass
-class LakeTables:
+class TablesOfLake:
     """A fake Polaris; a load raises `trouble` if set, and `after_load[n]` is called right after load n."""
 
     lake: Lake
@@ -78,7 +80,7 @@ class World:
     ) -> None:
         self.clock = Clock()
         self.lake = Lake()
-        self.tables = LakeTables(self.lake)
+        self.tables = TablesOfLake(self.lake)
         self.queue = Queue()
         kept = MemoryTaskStore()
         self.store: Any = stores[0] if stores else kept
@@ -200,6 +202,24 @@ class World:
 
     def submit(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> SubmissionAnswer:
         return self.submissions.submit(self._submission(body, key, caller, "/v1/tasks"))
+
+    def accepted(self, body: dict[str, Any]) -> Task:
+        """Submit a request that is answered 202, and return its task."""
+        answer = self.submit(body)
+        assert answer.status == 202, answer.body
+        assert answer.task_id is not None
+        return self.tasks.reads.get(answer.task_id)
+
+    def ended(
+        self, task: Task, *, code: str | None = None, began: bool = False, details: Mapping[str, Any] | None = None
+    ) -> Task:
+        """End a new attempt of a task, by default with success; it failed permanently if there is a code."""
+        held = self.tasks.leases.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=5), now))
+        self.tasks.leases.start(held.task_id, held.attempt_count, effects=began)
+        if code is None:
+            return self.tasks.leases.succeed(held.task_id, held.attempt_count, "done", details=details or {})
+        error = AttemptError(code, "denied", ErrorClass.PERMANENT)
+        return self.tasks.leases.end_attempt(held.task_id, held.attempt_count, error)
 
     def _submission(self, body: dict[str, Any], key: str | None, caller: str, path: str) -> Submission:
         read = read_payload(body, TYPES.forms_by_operation, identity_only=path == "/v1/tasks")

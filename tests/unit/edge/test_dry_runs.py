@@ -15,7 +15,7 @@ from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.options import options_of
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.service import REALM, World
 
 DRY = {"dry-run": "true"}
@@ -23,10 +23,7 @@ DRY = {"dry-run": "true"}
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
-    busy_table(world.lake, "customers")
-    return world
+    return filled(World(), "orders", "customers")
 
 
 def plan_of(world: World, task_id: str) -> str:

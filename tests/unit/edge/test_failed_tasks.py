@@ -18,7 +18,7 @@ from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectS
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Revise
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import LIFETIME, REALM, World
 
 Answer = SubmissionAnswer | Problem
@@ -26,9 +26,7 @@ Answer = SubmissionAnswer | Problem
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
-    return world
+    return filled(World(), "orders")
 
 
 def answer_of(call: Callable[[], SubmissionAnswer]) -> Answer:

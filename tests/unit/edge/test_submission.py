@@ -19,7 +19,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.submission.options import InvalidOption
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.service import LIFETIME, REALM, World
 from tests.unit.operations.purge.sizes import state
 
@@ -28,10 +28,7 @@ STATUSES = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
-    busy_table(world.lake, "customers")
-    return world
+    return filled(World(), "orders", "customers")
 
 
 def task_of(world: World, name: str = "orders") -> str:
@@ -142,8 +139,7 @@ def test_a_synchronous_task_that_fails_before_its_first_delete_is_not_retried(wo
 
 
 def test_a_purge_too_large_for_the_request_is_handed_over_and_answered_in_progress(world: World) -> None:
-    world = World(inline_max_files=1)
-    busy_table(world.lake, "orders")
+    world = filled(World(inline_max_files=1), "orders")
     body = world.body("orders")
     with pytest.raises(RequestInProgress) as waiting:
         world.execute(body, key="k1")
@@ -159,8 +155,7 @@ def test_a_purge_too_large_for_the_request_is_handed_over_and_answered_in_progre
 @pytest.mark.parametrize("properties", [{}, {"engine": "inline"}])
 def test_a_purge_that_cannot_end_within_the_request_is_handed_over_at_once(properties: dict[str, str]) -> None:
     """A million files take S3 five minutes, which a Lambda has and a request has not."""
-    world = World(inline_max_files=10_000_000)
-    busy_table(world.lake, "orders")
+    world = filled(World(inline_max_files=10_000_000), "orders")
     state(world.lake, "orders", added_files_count=1_000_000)
     asked = world.clock()
     with pytest.raises(RequestInProgress) as waiting:
@@ -174,8 +169,7 @@ def test_a_purge_that_cannot_end_within_the_request_is_handed_over_at_once(prope
 
 @pytest.mark.parametrize("files", [20, 20_000])
 def test_a_purge_that_ends_within_the_request_is_run_in_it(files: int) -> None:
-    world = World(inline_max_files=10_000_000)
-    busy_table(world.lake, "orders")
+    world = filled(World(inline_max_files=10_000_000), "orders")
     state(world.lake, "orders", added_files_count=files // 7)
     world.execute(world.body("orders"))
     assert world.queue.sent == []
@@ -321,8 +315,7 @@ def test_a_key_does_not_expire_while_its_task_runs(world: World) -> None:
 
 @pytest.mark.parametrize("key", ["one-key", None])
 def test_concurrent_requests_cause_one_task_and_one_purge(key: str | None) -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     body = world.body("orders")
     world.submissions.sleep = lambda _seconds: None
     in_progress = []

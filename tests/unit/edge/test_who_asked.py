@@ -13,7 +13,7 @@ from delegation.orchestration.step_input import Step
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.wiring.tasks import count_partly_deleted
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 from tests.services import change_service
 from tests.unit.edge.conftest import Api
@@ -26,9 +26,7 @@ OTHER = {"client_id": "other", "subject": "bob"}
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
-    return world
+    return filled(World(), "orders")
 
 
 def asked(world: World, who: dict[str, str], key: str | None = None, **properties: str) -> str:
@@ -99,8 +97,7 @@ def test_a_failure_after_the_first_delete_differs_from_one_before_it(world: Worl
     assert world.tasks.reads.get(answer.task_id).public()["partly_deleted"] is True
     world.objects._denied = ()
     world.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
-    untouched = World()
-    busy_table(untouched.lake, "orders")
+    untouched = filled(World(), "orders")
     untouched.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
     refused = untouched.execute(untouched.body("orders"))
     assert "partly_deleted" not in json.loads(refused.body)

@@ -28,7 +28,7 @@ from delegation.tasks.work.claim import lease_next_available_task
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import ending_of
 from delegation.wiring.types import TYPES
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock
 from tests.kit.tasks.driven import KINDS, Driven, FixedEngine
 from tests.kit.tasks.queues import Queue
@@ -81,8 +81,7 @@ def resumed(world: World) -> None:
 
 @pytest.mark.parametrize("look", [1, 2, 4, 5, 6, 8, 12, 20])
 def test_a_purge_that_is_paused_anywhere_continues_where_it_stopped(look: int) -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     switch = Switch(world.tasks)
     task_id = world.submit(world.identity("orders")).task_id
     switch.at = switch.looks + look
@@ -108,8 +107,7 @@ def test_a_purge_that_is_paused_anywhere_continues_where_it_stopped(look: int) -
 
 
 def test_a_paused_attempt_says_who_paused_it_and_why() -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     switch = Switch(world.tasks)
     task_id = world.submit(world.identity("orders")).task_id
     switch.at = switch.looks + 4
@@ -151,8 +149,7 @@ def test_a_drain_lets_what_runs_finish_and_starts_nothing() -> None:
 
 
 def test_a_synchronous_request_is_answered_at_once_and_repeated_after_the_pause() -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     switch = Switch(world.tasks)
     switch.on()
     began, body = world.clock(), world.body("orders")

@@ -12,7 +12,7 @@ from delegation.cli.references import commands
 from delegation.tasks.life.model import Status
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import planned_paths, read_index
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.unit.cli.conftest import OPERATOR
 
@@ -23,8 +23,7 @@ RunCommand = Callable[..., Result]
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> IndexedWorld:
     """Three tables that cannot be read beside a table to purge; the command works on the same stores."""
-    world = IndexedWorld()
-    busy_table(world.lake, "t")
+    world = filled(IndexedWorld(), "t")
     for name in NAMES:
         world.other.create(name, location=f"s3://elsewhere/{name}").append(rows(1))
     world.other.create("whole", location="s3://elsewhere/whole").append(rows(1))

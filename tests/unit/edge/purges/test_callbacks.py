@@ -14,7 +14,7 @@ from delegation.tasks.stores.base import Advance
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from delegation.tasks.submission.options import InvalidOption
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.tasks.builders import failed
 from tests.kit.worlds.service import World
 from tests.services import change_service
@@ -23,8 +23,7 @@ URLS = {"catalog": "https://catalog.acme.org/hook", "audit": "https://audit.acme
 
 
 def world(**changes):
-    there = World()
-    busy_table(there.lake, "orders")
+    there = filled(World(), "orders")
     policy = replace(NotificationPolicy(callbacks=URLS), **changes)
     change_service(there.tasks, policies=replace(there.tasks.policies, notifications=policy))
     return there

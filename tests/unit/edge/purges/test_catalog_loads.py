@@ -11,10 +11,10 @@ from delegation.storage.credentials import S3Credential
 from delegation.wiring.purge import purge_behavior
 from tests.aws import mock_aws
 from tests.kit.lakes.lake import busy_table, rows
-from tests.kit.worlds.service import LakeTables, World
+from tests.kit.worlds.service import TablesOfLake, World
 
 
-class Vending(LakeTables):
+class Vending(TablesOfLake):
     """A catalog that vends credentials which moto accepts."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:

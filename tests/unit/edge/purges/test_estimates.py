@@ -14,7 +14,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.wiring import types
 from delegation.wiring.types import TYPES
 from delegation.worksets.errors import PlanTampered
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.tasks.builders import submitted
 from tests.kit.worlds.service import World
 from tests.unit.edge.api.test_openapi import errors_of
@@ -24,9 +24,7 @@ DRY = {"dry-run": "true"}
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
-    return world
+    return filled(World(), "orders")
 
 
 def estimate(world: World, task: Task) -> dict[str, Any] | None:

@@ -8,16 +8,13 @@ import pytest
 
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.life.model import Status, Task
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
-    busy_table(world.lake, "customers")
-    return world
+    return filled(World(), "orders", "customers")
 
 
 def half_deleted(world: World, *, at: int) -> Task:
@@ -65,8 +62,7 @@ def test_the_same_request_ends_the_purge_whose_plan_is_lost(world: World, at: in
 def test_the_head_records_which_steps_are_deleted_before_the_next_begins() -> None:
     recorded: list[tuple[str, ...]] = []
     for at in range(2, 12):
-        world = World()
-        busy_table(world.lake, "orders")
+        world = filled(World(), "orders")
         done = PurgeDetails.of(half_deleted(world, at=at)).steps_done
         recorded.append(() if done is None else done.steps)
     assert list(dict.fromkeys(recorded)) == [(), ("DATA",), ("DATA", "META")]

@@ -8,13 +8,12 @@ from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.errors import StoreRefused
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.parts.leases import Leases
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 
 
 def test_a_purge_whose_outcome_the_store_refuses_permanently_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     accepted = world.submit(world.body("orders"))
 
     def refused(*_arguments: object, **_fields: object) -> Task:
@@ -27,8 +26,7 @@ def test_a_purge_whose_outcome_the_store_refuses_permanently_is_not_done_again(m
 
 
 def test_a_running_purge_reports_counts_speed_and_estimated_end() -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     total = len(world.lake.below("s3://lake/wh/orders/"))
     accepted = world.submit(world.body("orders"))
     seen: list[Task] = []

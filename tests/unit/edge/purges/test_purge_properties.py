@@ -19,7 +19,7 @@ from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.tasks.life.model import Status, Task
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.service import World
 
 STRICT = {
@@ -38,10 +38,7 @@ UNKNOWN = {"color": "blue", "Outside": "delete", "dry_run": "true"}
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
-    busy_table(world.lake, "customers")
-    return world
+    return filled(World(), "orders", "customers")
 
 
 def ours(world: World) -> set[str]:
@@ -106,14 +103,15 @@ def test_a_value_that_is_not_a_string_is_refused(world: World, value: Any) -> No
 
 
 def test_the_operators_settings_decide_which_values_are_allowed(world: World) -> None:
-    strict = World(properties={"delegation.purge.shared": "refuse", "delegation.purge.delete-marker-files": "false"})
-    busy_table(strict.lake, "orders")
+    strict = filled(
+        World(properties={"delegation.purge.shared": "refuse", "delegation.purge.delete-marker-files": "false"}),
+        "orders",
+    )
     for properties in ({"shared": "subtract"}, {"deleteMarkerFiles": "true"}):
         with pytest.raises(DelegationError) as refused:
             strict.submit(strict.body("orders", **properties))
         assert problem_of(refused.value).status == 403
-    lax = World(properties={"delegation.purge.outside-loosest": "delete"})
-    busy_table(lax.lake, "orders")
+    lax = filled(World(properties={"delegation.purge.outside-loosest": "delete"}), "orders")
     assert run(lax, outside="delete").status is Status.SUCCESS
 
 

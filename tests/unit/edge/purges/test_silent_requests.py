@@ -13,7 +13,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wire.tasks import TaskRecord
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 from tests.paths import ROOT
 
@@ -22,8 +22,7 @@ STRANGER = "s3://lake/wh/strange/stats.puffin"
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     world.lake.objects["lake", STRANGER.removeprefix("s3://lake/")] = b"x"
     world.lake.rewrite_metadata("orders", {"statistics": [{"statistics-path": STRANGER, "file-size-in-bytes": 1}]})
     return world

@@ -9,7 +9,7 @@ import pytest
 from delegation.edge.submission import SubmissionAnswer
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.life.model import Status
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.worlds.service import World
 from tests.unit.edge.requests import changed
 
@@ -18,9 +18,7 @@ PARAMETERS = "operation_parameters"
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
-    return world
+    return filled(World(), "orders")
 
 
 def ours(world: World) -> set[str]:

@@ -11,7 +11,7 @@ from delegation.storage.base import BatchResult
 from delegation.storage.memory import MemoryObjectStore
 from delegation.worksets.errors import FilesNotDeletedYet
 from delegation.worksets.marks import Marks
-from tests.kit.lakes.lake import PurgedTables, busy_table, rows
+from tests.kit.lakes.lake import PurgedTables, filled, rows
 
 
 class ConfirmsAndKeeps(MemoryObjectStore):
@@ -35,8 +35,7 @@ def deceived(bench: PurgedTables, *ends: str) -> None:
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     bench.uuid("t")
     return bench
 

@@ -18,7 +18,7 @@ from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.memory import Faults
 from delegation.worksets.engines.size import Size
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import PurgedTables, busy_table
+from tests.kit.lakes.lake import PurgedTables, filled
 from tests.unit.operations.purge.sizes import state
 
 MANIFESTS = 7  # of a busy table, in 5 lists
@@ -35,9 +35,7 @@ LISTED = st.builds(
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
-    return bench
+    return filled(PurgedTables(), "t")
 
 
 def by_default(bench: PurgedTables, faults: Faults | None = None) -> PurgeContext:

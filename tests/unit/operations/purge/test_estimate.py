@@ -17,7 +17,7 @@ from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import PlanTampered
 from delegation.worksets.forecast import Forecast, forecast, prices
 from delegation.worksets.index import PlanIndex, load_index
-from tests.kit.lakes.lake import FAST, NOW, PurgedTables, busy_table, rows
+from tests.kit.lakes.lake import FAST, NOW, PurgedTables, filled, rows
 
 
 def plan(*counts: int) -> PlanIndex:
@@ -98,8 +98,7 @@ def test_the_forecast_as_a_line_of_text(files: int, part: str) -> None:
 
 
 def test_a_dry_run_stores_its_forecast_beside_the_plan() -> None:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
     assert result.forecast is not None
     stored = json.loads(bench.plans.objects[f"{result.plan_ids[0]}/estimate.json"])
@@ -111,8 +110,7 @@ def test_a_dry_run_stores_its_forecast_beside_the_plan() -> None:
 
 def test_standard_tools_compute_the_same_digest_from_the_chunks(tmp_path: Path) -> None:
     """The plan has two segments, several chunks and paths that JSON escapes; the order is by bytes."""
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     bench.lake.table("t").append(rows(7, part='q"uo\\te\x01 ü\U0001f600'))
     bench.uuid("t")
     ctx = bench.context("t")
@@ -138,8 +136,7 @@ def test_standard_tools_compute_the_same_digest_from_the_chunks(tmp_path: Path) 
 
 
 def test_the_digest_does_not_depend_on_chunks_and_refuses_altered_ones() -> None:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
     index = load_index(bench.plans, bench.head.read()[0])
     whole = paths_digest(bench.plans, [index])

@@ -24,9 +24,7 @@ def world() -> Lake:
 
 @pytest.fixture
 def bench(world: Lake) -> PurgedTables:
-    bench = PurgedTables(lake=world.copy())
-    bench.uuid("t")
-    return bench
+    return PurgedTables.of(world)
 
 
 @pytest.mark.parametrize("gc_disabled", ["refuse", "ignore"])

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from delegation.orchestration.job_runs import EmrServerless, JobConfiguration, JobRefused, JobServiceUnavailable
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.lease import Lease
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW
 from tests.kit.worlds.service import World
 
@@ -46,8 +46,7 @@ def test_a_run_has_its_start_time(started: datetime | None) -> None:
 
 
 def test_a_job_runs_only_while_its_attempt_holds_the_task() -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     world.submit(world.body("orders"), None)
     task_id, _n = world.queue.sent[-1]
     held = world.tasks.leases.acquire(task_id, "worker", lambda now: Lease.lasting(HOUR, now))

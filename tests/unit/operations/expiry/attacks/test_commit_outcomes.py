@@ -18,7 +18,7 @@ from delegation.polaris.errors import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.expiring import ExpiringWorld
 from tests.unit.operations.expiry.attacks.test_refs import unanswered_first
 from tests.unit.operations.expiry.test_orders import Story, check, tag_old, until_it_ends
@@ -32,9 +32,7 @@ REFUSALS: list[Callable[[], PolarisError]] = [
 
 @pytest.fixture
 def world() -> ExpiringWorld:
-    world = ExpiringWorld()
-    busy_table(world.lake, "t")
-    return world
+    return filled(ExpiringWorld(), "t")
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["403", "422", "404"])

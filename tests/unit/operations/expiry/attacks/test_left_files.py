@@ -6,7 +6,7 @@ from typing import Any
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.expiring import ExpiringWorld
 from tests.kit.worlds.sweeping import SweepingWorld
 
@@ -16,8 +16,7 @@ class UpkeepWorld(ExpiringWorld, SweepingWorld):
 
 
 def test_a_removal_of_orphan_files_deletes_what_an_expiry_left_that_could_not_compare_the_refs() -> None:
-    world = UpkeepWorld()
-    busy_table(world.lake, "t")
+    world = filled(UpkeepWorld(), "t")
     commit = world.commits.commit_table
 
     def lose_the_former_file(

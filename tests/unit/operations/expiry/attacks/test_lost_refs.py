@@ -12,7 +12,7 @@ from delegation.keeping.lost import LostRefsKeeper
 from delegation.polaris.model import LoadedTable
 from delegation.references.lost import KEPT_FOR, MOST_OF_TABLE, LostRefs, restore_statement
 from delegation.tasks.life.model import Status, Task
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.expiring import ExpiringWorld
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.sweeping import SweepingWorld
@@ -20,9 +20,7 @@ from tests.kit.worlds.sweeping import SweepingWorld
 
 @pytest.fixture
 def world() -> ExpiringWorld:
-    world = ExpiringWorld()
-    busy_table(world.lake, "t")
-    return world
+    return filled(ExpiringWorld(), "t")
 
 
 def first_snapshot(world: ExpiringWorld) -> int:
@@ -178,8 +176,7 @@ def test_as_many_as_can_be_kept_refuse_further_expiries_before_their_plan(world:
 
 
 def test_a_removal_of_orphan_files_leaves_them_and_removes_others() -> None:
-    world = SweepingWorld()
-    busy_table(world.lake, "t")
+    world = filled(SweepingWorld(), "t")
     table = world.lake.table("t")
     needs, metadata_file = world.lake.needed("t", named=True), world.lake.pointers["t"]
     keeper = LostRefsKeeper(

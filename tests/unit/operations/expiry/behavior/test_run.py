@@ -14,7 +14,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from delegation.wiring.types import forecast_of as deployed_forecast
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.stories.expiries import SMALL
 from tests.kit.worlds.expiring import ExpiringWorld
 from tests.unit.edge.api.test_openapi import errors_of
@@ -22,9 +22,7 @@ from tests.unit.edge.api.test_openapi import errors_of
 
 @pytest.fixture
 def world() -> ExpiringWorld:
-    world = ExpiringWorld()
-    busy_table(world.lake, "t")
-    return world
+    return filled(ExpiringWorld(), "t")
 
 
 def test_an_expiry_keeps_what_is_retained_and_leaves_a_receipt(world: ExpiringWorld) -> None:

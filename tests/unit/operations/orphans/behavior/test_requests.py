@@ -1,37 +1,30 @@
 """Requests for removals of orphan files: when two of them are one task, and what is refused at once."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from delegation.edge.errors import BadRequest
 from delegation.edge.outlook import outlook_of
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError, GuardRefused
-from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.kinds import KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.errors import OperatorRoleRequired
-from delegation.operations.orphans.receipt import receipt_key
 from delegation.operations.orphans.spelling import MismatchMode
-from delegation.tasks.errors import MalformedPayload, MalformedRecord
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.life.task_type import Measured
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import TYPES, policies_of
-from delegation.worksets.index import PlanIndex
 from infra import api_schemas
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 
 ROLES = "delegation.orphan-files.roles"
@@ -50,68 +43,28 @@ DETAILS = {
 
 @pytest.fixture
 def world() -> World:
-    world = World()
-    busy_table(world.lake, "orders")
-    return world
+    return filled(World(), "orders")
 
 
 def body(world: World, **properties: str) -> dict[str, Any]:
     named = {one.replace("_", "-"): value for one, value in properties.items()}
-    found = world.identity("orders", **named)
-    found["common_payload"]["operation_type"] = KIND
-    return found
+    return world.request(KIND, "orders", **named)
 
 
 def asked(world: World, **properties: str) -> Task:
-    answer = world.submit(body(world, **properties))
-    assert answer.status == 202, answer.body
-    assert answer.task_id is not None
-    return world.tasks.reads.get(answer.task_id)
+    return world.accepted(body(world, **properties))
 
 
 def ended(world: World, task: Task, status: Status, *, began: bool = False) -> Task:
     """End a task's first attempt, after its first delete or before."""
 
-    def lease(now: datetime) -> Lease:
-        return Lease.lasting(timedelta(minutes=5), now)
-
-    held = world.tasks.leases.acquire(task.task_id, "worker", lease)
-    world.tasks.leases.start(held.task_id, held.attempt_count, effects=began)
-    if status is Status.SUCCESS:
-        return world.tasks.leases.succeed(held.task_id, held.attempt_count, "done", details=DETAILS)
-    error = AttemptError("STORAGE_ACCESS_DENIED", "denied", ErrorClass.PERMANENT)
-    return world.tasks.leases.end_attempt(held.task_id, held.attempt_count, error)
+    code = None if status is Status.SUCCESS else "STORAGE_ACCESS_DENIED"
+    return world.ended(task, code=code, began=began, details=DETAILS)
 
 
 def next_step(world: World, task: Task) -> str | None:
     found: str | None = outlook_of(world.tasks.reads.get(task.task_id), world.clock(), TYPES)["next_step"]
     return found
-
-
-def test_a_request_is_a_task_with_the_tables_state_and_no_credentials(world: World) -> None:
-    task = asked(world, file_age="7d", colour="blue")
-    assert (task.task_type, task.payload_version) == (KIND, 1)
-    stored = TableOrphans.of(task)
-    assert stored.table.metadata_location == world.lake.pointers["orders"]
-    assert stored.properties == {"file-age": "7d", "colour": "blue"}
-    assert "vended" not in task.task_payload
-
-
-def test_the_same_request_attaches_to_its_task_and_another_one_conflicts(world: World) -> None:
-    first = asked(world)
-    again = world.submit(body(world))
-    assert (again.kind, again.task_id) == ("attached", first.task_id)
-    with pytest.raises(IdempotencyError, match=r"other properties \(file-age\)", check=coded("TASK_EXISTS")) as refused:
-        world.submit(body(world, file_age="7d"))
-    assert problem_of(refused.value).status == 409
-
-
-def test_no_two_operations_share_an_id_and_a_dry_run_has_its_own(world: World) -> None:
-    purge = world.submit(world.identity("orders"))
-    removal, plan = asked(world), asked(world, dry_run="true")
-    assert len({purge.task_id, removal.task_id, plan.task_id}) == 3
-    assert plan.task_type == PLAN_KIND
-    assert asked(world, dry_run="true", file_age="7d").task_id != plan.task_id
 
 
 def test_after_a_success_the_same_request_runs_again_and_keeps_the_plan_that_waits(world: World) -> None:
@@ -167,18 +120,6 @@ def test_one_that_began_to_delete_is_resumed_with_its_plan_by_the_same_request(w
     ended(world, asked(world), Status.FAILURE, began=True)
     world.clock.advance(timedelta(hours=1))
     assert asked(world).effects_began_ts is not None
-
-
-def test_details_that_cannot_be_read_show_no_progress(world: World) -> None:
-    damaged = asked(world).with_details({"files_planned": "many"})
-    assert ORPHANS.measured(damaged) is None
-    with pytest.raises(MalformedRecord, match="files_planned"):
-        ORPHANS.receipt_key(damaged)
-
-
-def test_the_receipt_is_where_the_removal_writes_it() -> None:
-    index = PlanIndex.model_construct(plan_id="plan-1")
-    assert receipt_key(index) == "plan-1/receipt.json"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -324,34 +265,11 @@ def test_an_accepted_request_is_bounded_by_the_limits_of_today() -> None:
     assert options_of(wanted, accepted=True).mismatch is MismatchMode.IGNORE
 
 
-def test_nobody_can_wait_for_it(world: World) -> None:
-    with pytest.raises(DelegationError, check=coded("INVALID_REQUEST")) as refused:
-        world.execute(body(world))
-    assert (problem_of(refused.value).status, world.queue.sent) == (400, [])
-
-
-def test_a_payload_that_is_none_is_reported(world: World) -> None:
-    with pytest.raises(MalformedPayload):
-        TableOrphans.of(asked(world).evolve(task_payload="{}"))
-
-
-def test_a_body_with_a_loaded_table_is_refused(world: World) -> None:
-    loaded = world.body("orders")
-    loaded["common_payload"]["operation_type"] = KIND
-    with pytest.raises(BadRequest, match="identity alone") as refused:
-        world.submit(loaded)
-    assert "vended" not in str(refused.value)
-
-
 def test_the_documents_have_it() -> None:
     schemas = api_schemas.schemas()
-    assert KIND in schemas["CommonPayload"]["properties"]["operation_type"]["enum"]
     members = schemas["PropertiesMap"]["properties"]
     assert members["prefix-mismatch-mode"]["enum"] == ["error", "ignore", "delete"]
     assert "pattern" in members["file-age"]
-    # The service loads the table, so its identity is enough.
-    (form,) = schemas["AnyTaskPayload"]["properties"]["operation_parameters"]["oneOf"][2:]
-    assert form == {"$ref": "#/components/schemas/IdentifiedTableOperationParameters"}
 
 
 def test_the_operators_properties_are_checked_when_the_service_starts() -> None:

@@ -20,24 +20,20 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.worlds.sweeping import AT_ONCE, SweepingWorld
 from tests.unit.operations.orphans.inventory.reports import COLUMNS, manifest_text, md5_of, packed, row
 
 
 @pytest.fixture
 def world() -> SweepingWorld:
-    world = SweepingWorld()
-    busy_table(world.lake, "t")
-    return world
+    return filled(SweepingWorld(), "t")
 
 
 @pytest.fixture
 def careful() -> SweepingWorld:
     """A service with the default limits: a person looks at the first plan and at large ones."""
-    world = SweepingWorld({})
-    busy_table(world.lake, "t")
-    return world
+    return filled(SweepingWorld({}), "t")
 
 
 def test_orphan_files_are_removed_and_nothing_that_the_table_needs(world: SweepingWorld) -> None:
@@ -60,8 +56,7 @@ def test_orphan_files_are_removed_and_nothing_that_the_table_needs(world: Sweepi
 
 def test_a_request_may_name_an_inventory_report_that_the_operator_allows() -> None:
     properties = {**AT_ONCE, "delegation.orphan-files.inventories": "s3://reports/"}
-    world = SweepingWorld(properties)
-    busy_table(world.lake, "t")
+    world = filled(SweepingWorld(properties), "t")
     planted = world.plant("data/a.parquet", "metadata/b.avro")
     world.deploy(orphans=replace(world.orphans, reports=world.objects))
     keys = [key for bucket, key in world.lake.objects if bucket == "lake"]
@@ -84,8 +79,7 @@ def test_a_request_may_name_an_inventory_report_that_the_operator_allows() -> No
 
 def test_orphan_files_are_tagged_with_the_operators_role_and_kept() -> None:
     arn = "arn:aws:iam::123456789012:role/lake"
-    world = SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
-    busy_table(world.lake, "t")
+    world = filled(SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"}), "t")
     planted, opened = world.plant("data/a.parquet", "metadata/b.avro"), []
 
     def tags(*named: Any) -> Any:
@@ -114,8 +108,7 @@ def test_orphan_files_are_tagged_with_the_operators_role_and_kept() -> None:
 def test_without_a_role_for_the_bucket_a_quarantine_that_was_accepted_ends_and_changes_nothing() -> None:
     """The operator took the role away after the request was accepted."""
     arn = "arn:aws:iam::123456789012:role/lake"
-    world = SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"})
-    busy_table(world.lake, "t")
+    world = filled(SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"}), "t")
     world.plant("data/a.parquet")
     before = world.files()
     world.deploy(orphans=replace(world.orphans, limits=OrphanLimits.from_properties(AT_ONCE)))
@@ -218,8 +211,7 @@ def test_a_dry_runs_plan_is_executed_by_its_id(careful: SweepingWorld) -> None:
 @pytest.mark.parametrize("allowed", ["error", "ignore"])
 def test_an_approved_plan_does_not_delete_what_the_operator_forbade_since(allowed: str) -> None:
     """A plan made while mismatched files could be deleted is approved after the operator allows that no more."""
-    world = SweepingWorld({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
-    busy_table(world.lake, "t")
+    world = filled(SweepingWorld({"delegation.orphan-files.prefix-mismatch-mode": "delete"}), "t")
     other = world.plant("data/a.parquet")
     [mismatched] = world.plant("data/b.parquet")
     [taken, *_] = [one for one in world.lake.below("s3://lake/wh/t/data/") if "/part=" in one]
@@ -334,8 +326,7 @@ def test_it_runs_in_the_background(world: SweepingWorld) -> None:
 
 def killed(at: int, *, after: bool) -> tuple[SweepingWorld, bool]:
     """Have a removal killed at a call of a store, the catalog or the task store; return whether it was."""
-    world = SweepingWorld(AT_ONCE)
-    busy_table(world.lake, "t")
+    world = filled(SweepingWorld(AT_ONCE), "t")
     world.plant(*(f"data/p={number}/a.parquet" for number in range(4)), "b")
     world.clock.advance(timedelta(hours=1))
     world.submit(world.removal())

@@ -9,7 +9,7 @@ import pytest
 from delegation.operations.purge.behavior.traits import labels_of
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.stores.base import Received
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 
 
@@ -25,8 +25,7 @@ def asked(world: World, correlation_id: str, **properties: str) -> str:
 
 
 def test_a_purge_and_its_dry_runs_are_found_by_table_and_request() -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     plan = asked(world, "c-1", **{"dry-run": "true"})
     world.clock.advance(timedelta(days=1))
     purge = asked(world, "c-2")
@@ -39,8 +38,7 @@ def test_a_purge_and_its_dry_runs_are_found_by_table_and_request() -> None:
 
 
 def test_a_task_submitted_again_is_found_by_its_latest_request() -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     purge = asked(world, "c-1")
     world.tasks.operators.cancel(purge)
     assert asked(world, "c-2") == purge

@@ -8,14 +8,13 @@ import pytest
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.worlds.indexed import IndexedWorld
 
 
 @pytest.fixture
 def world() -> IndexedWorld:
-    world = IndexedWorld()
-    busy_table(world.lake, "t")
+    world = filled(IndexedWorld(), "t")
     busy_table(world.other, "u", location="s3://lake/wh/u")
     return world
 

@@ -13,7 +13,7 @@ import pytest
 
 from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
 from delegation.tasks.life.model import Status
-from tests.kit.lakes.lake import Lake, busy_table, rows
+from tests.kit.lakes.lake import Lake, filled, rows
 from tests.kit.worlds.indexed import IndexedWorld
 
 LOADS = 8
@@ -23,8 +23,7 @@ Event = Callable[[dict[str, str]], None]
 @functools.cache
 def written() -> tuple[Lake, Lake, str]:
     """Return both namespaces of a world whose table `t` lent a file to `m`, and `m`'s metadata file before that."""
-    world = IndexedWorld()
-    busy_table(world.lake, "t")
+    world = filled(IndexedWorld(), "t")
     for name in "agmy":
         world.other.create(name, location=f"s3://other/far/{name}").append(rows(1))
     former = world.other.pointers["m"]

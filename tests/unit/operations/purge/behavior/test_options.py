@@ -15,7 +15,7 @@ from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import policies_of
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import FAST, PurgedTables, busy_table
+from tests.kit.lakes.lake import FAST, PurgedTables, filled
 
 PLAN = "0b1c6f2e-3c7f-5d2b-9a50-2f6d3f1f7a11/3/9f86d081884c"
 
@@ -162,8 +162,7 @@ def test_a_dry_run_of_an_existing_plan_is_refused() -> None:
 
 @pytest.mark.parametrize(("most", "chosen"), [(1_000, "inline"), (1, "spark")])
 def test_the_requested_engine_is_used_unless_the_table_is_too_large_for_it(most: int, chosen: str) -> None:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     settings = PurgeSettings(inline_max_files=most, read_threads=1, delete=FAST)
 
     def engine(requested: str | None) -> str:

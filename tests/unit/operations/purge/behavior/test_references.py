@@ -17,16 +17,14 @@ from delegation.references.kinds import REFERENCE_INDEX
 from delegation.references.model import SERVES_FOR, CatalogPass
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.together import drive_together
 
 
 @pytest.fixture
 def world() -> IndexedWorld:
-    world = IndexedWorld()
-    busy_table(world.lake, "t")
-    return world
+    return filled(IndexedWorld(), "t")
 
 
 def test_a_clone_registered_in_another_namespace_keeps_its_files(world: IndexedWorld) -> None:

@@ -11,7 +11,7 @@ from delegation.operations.purge.behavior.traits import traits_of
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wire.requests import files_of
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 
 
@@ -72,8 +72,7 @@ def test_a_table_of_unknown_size_waits_as_a_small_one() -> None:
 
 
 def test_the_same_purge_with_another_priority_is_no_conflict() -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     first = world.submit(world.body("orders", priority="1"), None)
     again = world.submit(world.body("orders", priority="8"), None)
     assert (first.status, again.status, again.task_id) == (202, 202, first.task_id)

@@ -17,16 +17,14 @@ from delegation.polaris.model import GenericTable
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import Exemption, blocking_of
 from delegation.tasks.life.model import Status, Task
-from tests.kit.lakes.lake import busy_table, rows
+from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.tasks.builders import NOW, submitted
 from tests.kit.worlds.indexed import IndexedWorld
 
 
 @pytest.fixture
 def world() -> IndexedWorld:
-    world = IndexedWorld()
-    busy_table(world.lake, "t")
-    return world
+    return filled(IndexedWorld(), "t")
 
 
 def accept_unreadable(world: IndexedWorld) -> None:

@@ -9,15 +9,14 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import PurgeError
 from delegation.operations.purge.inline import purge_table
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, filled, rows
 
 EPOCH_1970 = 1
 
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     bench.uuid("t")
     return bench
 

@@ -11,16 +11,14 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults, MemoryObjectStore
-from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, filled, rows
 
 ALL = ("s3://lake/",)
 
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
-    return bench
+    return filled(PurgedTables(), "t")
 
 
 def beside(bench: PurgedTables, clone: str, **options: Any) -> PurgeContext:

@@ -9,7 +9,7 @@ from delegation.operations.purge.errors import PlanNotAllowed
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.worksets.attempt import MemoryAttempt
-from tests.kit.lakes.lake import PurgedTables, busy_table
+from tests.kit.lakes.lake import PurgedTables, filled
 
 STRANGER = "s3://lake/elsewhere/stats.puffin"
 ALL = ("s3://lake/",)
@@ -17,8 +17,7 @@ ALL = ("s3://lake/",)
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     bench.lake.objects["lake", STRANGER.removeprefix("s3://lake/")] = b"x"
     bench.lake.rewrite_metadata("t", {"statistics": [{"statistics-path": STRANGER, "file-size-in-bytes": 1}]})
     return bench

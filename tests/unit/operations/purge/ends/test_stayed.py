@@ -18,14 +18,12 @@ from delegation.storage.locations import Root
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.storage.s3 import S3ObjectStore
 from tests.counts.works import answering
-from tests.kit.lakes.lake import PurgedTables, busy_table
+from tests.kit.lakes.lake import PurgedTables, filled
 
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
-    return bench
+    return filled(PurgedTables(), "t")
 
 
 def stayed(bench: PurgedTables, result: PurgeResult) -> Any:
@@ -94,8 +92,7 @@ def test_a_purge_succeeds_where_nothing_may_be_listed(bench: PurgedTables, error
 def test_a_purge_that_dies_while_it_counts_ends_in_the_next_attempt_without_a_count(bench: PurgedTables) -> None:
     calls = Faults()
     purge_table(bench.context("t", faults=calls))
-    again = PurgedTables()
-    busy_table(again.lake, "t")
+    again = filled(PurgedTables(), "t")
     with pytest.raises(Killed):
         purge_table(again.context("t", faults=Faults(kill_at=calls.names.index("list") + 1)))
     result = purge_table(again.context("t"))

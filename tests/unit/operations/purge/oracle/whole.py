@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from delegation.errors import DelegationError
 from delegation.operations.purge.inline import purge_table
-from tests.faults.shared.running import Running, print_now
+from tests.faults.shared.running import Running
+from tests.kit.printing import print_now
 from tests.unit.operations.purge.oracle.oracle import Purge, check_exact, tables
 
 PurgeOne = Callable[[Purge], object]

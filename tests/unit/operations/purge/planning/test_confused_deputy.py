@@ -12,7 +12,7 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults
-from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled, rows
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 from tests.unit.operations.purge.test_hostile import entries, meta
 
@@ -29,9 +29,7 @@ CLAIMS = [
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
-    busy_table(bench.lake, "victim")
+    bench = filled(PurgedTables(), "t", "victim")
     bench.uuid("t")
     bench.lake.objects["lake", UNCOMMITTED.removeprefix("s3://lake/")] = b"written, and committed tomorrow"
     return bench

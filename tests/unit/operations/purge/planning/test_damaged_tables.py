@@ -193,9 +193,7 @@ def world() -> Lake:
 
 @pytest.fixture
 def bench(world: Lake) -> PurgedTables:
-    bench = PurgedTables(lake=world.copy())
-    bench.uuid("t")
-    return bench
+    return PurgedTables.of(world)
 
 
 def operators(*settings: str) -> PurgeOptions:

@@ -47,9 +47,7 @@ def world() -> Lake:
 
 @pytest.fixture
 def bench(world: Lake) -> PurgedTables:
-    bench = PurgedTables(lake=world.copy())
-    bench.uuid("t")
-    return bench
+    return PurgedTables.of(world)
 
 
 def left(bench: PurgedTables) -> set[str]:

@@ -14,7 +14,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BatchResult, BucketNotFound, KeyFailure
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
-from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 
 GONE = "s3://gone/metadata/00000-former.metadata.json"
@@ -37,9 +37,7 @@ class WithoutABucket(MemoryObjectStore):
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
-    return bench
+    return filled(PurgedTables(), "t")
 
 
 def log_names_the_gone_bucket(bench: PurgedTables, name: str) -> None:

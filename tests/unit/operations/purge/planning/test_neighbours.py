@@ -20,14 +20,12 @@ from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
 from delegation.worksets.index import read_index
-from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled, rows
 
 
 @pytest.fixture
 def bench() -> PurgedTables:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
-    return bench
+    return filled(PurgedTables(), "t")
 
 
 class Unreadable(MemoryObjectStore):

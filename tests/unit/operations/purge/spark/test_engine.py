@@ -28,7 +28,7 @@ from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.index import read_index
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, identifier, rows
+from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, filled, identifier, rows
 from tests.spark_sessions import spark_session
 from tests.unit.cli.test_purge_files import Disk
 
@@ -103,9 +103,7 @@ def keys(s3: Any, prefix: str) -> set[str]:
 def test_spark_makes_the_inline_engines_plan_and_deletes_exactly_its_files(s3: Any, spark: Any) -> None:
     from delegation.operations.purge.spark import purge_with_spark
 
-    bench = S3Bench()
-    busy_table(bench.lake, "spark_doomed")
-    busy_table(bench.lake, "spark_sibling")
+    bench = filled(S3Bench(), "spark_doomed", "spark_sibling")
     ctx, place = bench.on_s3(s3, "spark_doomed", "spark-task")
     doomed, sibling = keys(s3, "wh/spark_doomed/"), keys(s3, "wh/spark_sibling/")
     inline_plan = purge_table(replace(ctx, attempt=MemoryAttempt("inline"), options=PurgeOptions(dry_run=True)))
@@ -126,8 +124,7 @@ def test_spark_makes_the_inline_engines_plan_and_deletes_exactly_its_files(s3: A
 def test_spark_purges_no_protected_table(s3: Any, spark: Any) -> None:
     from delegation.operations.purge.spark import purge_with_spark
 
-    bench = S3Bench()
-    busy_table(bench.lake, "spark_protected")
+    bench = filled(S3Bench(), "spark_protected")
     bench.lake.rewrite_metadata("spark_protected", {"properties": {"delegation.protected": "true"}})
     ctx, place = bench.on_s3(s3, "spark_protected", "spark-protected")
     before = keys(s3, "wh/spark_protected/")
@@ -142,8 +139,7 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executor
     from delegation.operations.purge.spark import purge_with_spark
     from delegation.worksets.engines import spark as spark_engine
 
-    bench = S3Bench()
-    busy_table(bench.lake, "moving")
+    bench = filled(S3Bench(), "moving")
     ctx, place = bench.on_s3(s3, "moving", "moving-task")
     before = set(bench.lake.objects)
 
@@ -187,8 +183,7 @@ def test_spark_purges_a_damaged_table_as_the_inline_engine_does(s3: Any, spark: 
     """A lost manifest, statistics on another scheme and an empty former metadata file, with the operator's settings."""
     from delegation.operations.purge.spark import purge_with_spark
 
-    bench = S3Bench()
-    busy_table(bench.lake, "damaged")
+    bench = filled(S3Bench(), "damaged")
     log = parse(bench.lake.metadata("damaged")["metadata-log"][0]["metadata-file"])
     bench.lake.objects[log.bucket, log.key] = b""
     statistics = [{"statistics-path": "gs://lake/x", "file-size-in-bytes": 1}]
@@ -230,8 +225,7 @@ def test_a_job_whose_executors_hang_makes_no_progress(
             time.sleep(0.02)
         yield from results
 
-    bench = S3Bench()
-    busy_table(bench.lake, "hung")
+    bench = filled(S3Bench(), "hung")
     ctx, place = bench.on_s3(s3, "hung", "hung-task")
     polled: list[int] = []
 
@@ -262,8 +256,7 @@ def test_results_that_do_not_arrive_whole_are_no_plan(
     def closing(address: Any) -> io.BytesIO:
         return io.BytesIO(connect(address).read()[:-1])
 
-    bench = S3Bench()
-    busy_table(bench.lake, "cut")
+    bench = filled(S3Bench(), "cut")
     ctx, place = bench.on_s3(s3, "cut", "cut-task")
     work = spark.parallelize(range(3), 3).map(lambda number: {"number": number})
     jobs = spark_engine.SparkJobs(spark, place)
@@ -291,8 +284,7 @@ def test_executors_count_no_bytes_of_files_that_were_absent(spark: Any, tmp_path
 
 def test_a_purge_without_the_service_uses_spark_and_a_plan_in_a_directory(s3: Any, spark: Any, tmp_path: Path) -> None:
     """It must be the last test of this module, because the command stops the session."""
-    bench = S3Bench()
-    busy_table(bench.lake, "direct")
+    bench = filled(S3Bench(), "direct")
     bench.on_s3(s3, "direct", "unused")
     settings = S3Settings(endpoint=s3.meta.endpoint_url, region="us-east-1", path_style=True)
     run = DirectRun(

@@ -9,7 +9,7 @@ import pytest
 
 from delegation.orchestration.step_input import Step
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 from tests.paths import ROOT
 
@@ -26,8 +26,7 @@ def entry() -> ModuleType:
 
 @pytest.mark.parametrize("attempt", [1, 2], ids=["no attempt runs", "former attempt"])
 def test_a_former_attempt_does_nothing(entry: ModuleType, monkeypatch: pytest.MonkeyPatch, attempt: int) -> None:
-    world = World()
-    busy_table(world.lake, "orders")
+    world = filled(World(), "orders")
     task_id = world.submit(world.body("orders")).task_id
     held = world.steps.acquire(Step(task_id, 1), world.deadline())["attempt"]
     if attempt == held:

@@ -25,7 +25,7 @@ from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.spark import SparkJobs
 from delegation.worksets.engines.spark_tasks import decode_error
 from delegation.worksets.index import PlanIndex
-from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
+from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled, rows
 
 Task = Callable[[Iterable[Any]], Iterator[Any]]
 
@@ -140,8 +140,7 @@ def test_both_engines_make_the_same_plan_beside_a_clone_and_after_a_commit(seed:
 
 def test_executors_report_missing_and_corrupt_manifests() -> None:
     for change, error in (("missing", ManifestMissing), ("corrupt", CorruptManifestError)):
-        bench = PurgedTables()
-        busy_table(bench.lake, "t")
+        bench = filled(PurgedTables(), "t")
         manifest = next(where for where in bench.lake.objects if where[1].endswith("-m0.avro"))
         if change == "missing":
             del bench.lake.objects[manifest]
@@ -154,8 +153,7 @@ def test_executors_report_missing_and_corrupt_manifests() -> None:
 
 @pytest.mark.parametrize(("change", "error"), [("missing", NeighbourChanged), ("corrupt", NeighbourUnreadable)])
 def test_executors_report_errors_in_a_neighbours_files_as_the_neighbours(change: str, error: type[Exception]) -> None:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     ours = set(bench.lake.objects)
     bench.lake.table("clone").append(rows(7, 8, part="z"))
@@ -172,8 +170,7 @@ def test_executors_report_errors_in_a_neighbours_files_as_the_neighbours(change:
 @pytest.mark.parametrize("engine_of", [lambda _resources, _seed: InlineEngine(), SparklessEngine])
 def test_both_engines_keep_what_is_known_of_an_exempt_table(engine_of: Callable[..., Any]) -> None:
     """Its torn manifest is accepted, what the others name is kept, and so is what is at its last known area."""
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     ours = set(bench.lake.objects)
     bench.lake.table("clone").append(rows(7, 8, part="z"))
@@ -204,8 +201,7 @@ def test_both_engines_report_damage_of_a_former_state_unless_a_live_table_has_it
     engine_of: Callable[..., Any], change: str
 ) -> None:
     """Another program deleted or tore what no table names; what a live table names has to be read."""
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     bench.lake.pointers["clone"] = bench.lake.pointers["t"]
     ours = set(bench.lake.objects)
     bench.lake.table("clone").append(rows(7, 8, part="z"))
@@ -228,8 +224,7 @@ def test_both_engines_report_damage_of_a_former_state_unless_a_live_table_has_it
 
 
 def test_a_wrong_count_in_a_manifest_list_makes_at_most_the_largest_number_of_parts() -> None:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
+    bench = filled(PurgedTables(), "t")
     ctx = bench.context("t")
     found = survey(ctx, ctx.tables.load())
     wrong_counts = {path: one._replace(added_files_count=2**62) for path, one in found.manifests.items()}
