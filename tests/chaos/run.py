@@ -11,9 +11,9 @@ from botocore.exceptions import ClientError
 
 from delegation.cli.connection import Stack
 from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.receipt import key_beside
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Status, Task
+from delegation.worksets.attempt import receipt_key
 from infra.local import resources
 from infra.local.demo.tables import connect
 from tests.chaos.callers import Callers
@@ -160,7 +160,7 @@ class Run:
         if not segments:
             return None
         try:
-            answer = self._site.admin.get_object(Bucket=resources.PLAN_BUCKET, Key=key_beside(segments[-1].id))
+            answer = self._site.admin.get_object(Bucket=resources.PLAN_BUCKET, Key=receipt_key(segments[-1].id))
         except ClientError:
             return None
         found: dict[str, Any] = json.loads(answer["Body"].read())

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from delegation.errors import DelegationError, GuardRefused, printable
+from delegation.identifiers import TableIdentifier
 
 if TYPE_CHECKING:
     from delegation.references.blocking.model import Subject
@@ -96,6 +97,14 @@ class NeighbourChanged(DelegationError):
 
     def __init__(self, who: str, what: str) -> None:
         super().__init__(f"{printable(who)} changed while its files were read: {printable(what)} no longer exists")
+
+
+def changed_at_each_look(table: TableIdentifier, looks: int) -> str:
+    """Return the message: the table received a commit at so many looks that the operation stopped following them."""
+    return (
+        f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
+        "delete with every one; a later attempt deletes the rest"
+    )
 
 
 def plan_of_another_table(message: str) -> GuardRefused:

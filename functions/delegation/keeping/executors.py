@@ -11,13 +11,30 @@ from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import Neighbour, Search
 from delegation.keeping.neighbours import ReadOnce, survey_neighbour, tolerance_of
+from delegation.keeping.paths import PathGuard
 from delegation.keeping.unread import UnreadNeighbours, reading, reading_of
-from delegation.worksets.engines.parts import ManifestToRead, entries_of, expected_rows
+from delegation.worksets.engines.parts import ManifestToRead, entries_of, expected_rows, part_writer
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.spark_tasks import decode_error, encode_error, store_of
+from delegation.worksets.writing import PlanWriter
 
 UNREAD: Final = 8
 """The mark of an encoded error in another table's files, on which the driver decides; no path of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritesPlan:
+    """Writes the chunks of a plan's parts, of the files that the guard lets go; a subclass says which these are."""
+
+    resources: ExecutorResources
+    plan_id: str
+    chunk_paths: int
+    guard: PathGuard
+    foreign: frozenset[str]
+
+    def writer(self, part: int) -> PlanWriter:
+        """Return what writes a part."""
+        return part_writer(self.resources, self.plan_id, part, chunk_paths=self.chunk_paths)
 
 
 @dataclass(frozen=True, slots=True)

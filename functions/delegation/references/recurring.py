@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,8 +17,8 @@ from delegation.tasks.work.submit import Tasks
 from delegation.timestamps import isoformat
 
 
-class IndexedCatalog(BaseModel):
-    """The catalog to index."""
+class RecurringCatalog(BaseModel):
+    """The catalog whose tables a recurring task visits."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,10 +40,10 @@ def reference_index(
     *,
     every: timedelta,
     refreshed: Callable[[str], object] = lambda _catalog: None,
-) -> Behavior[IndexedCatalog, IndexReport]:
+) -> Behavior[RecurringCatalog, IndexReport]:
     """Return the behavior; `refresher` is called when it runs, `refreshed` with the catalog after a complete pass."""
 
-    def work(parameters: IndexedCatalog, run: Run) -> IndexReport:
+    def work(parameters: RecurringCatalog, run: Run) -> IndexReport:
         try:
             # Half of the interval: a purge may have made a pass just before.
             state = refresher(run).ensure_fresh(parameters.catalog, every / 2)
@@ -55,7 +56,7 @@ def reference_index(
 
     return Behavior(
         REFERENCE_INDEX,
-        IndexedCatalog,
+        RecurringCatalog,
         work,
         result=IndexReport,
         identify=lambda parameters: parameters.catalog,
@@ -63,12 +64,12 @@ def reference_index(
     )
 
 
-def ensure_submitted(tasks: TaskService, behavior: Behavior[IndexedCatalog, IndexReport], catalog: str) -> bool:
-    """Submit the task of a catalog unless it exists, usually with one read; return whether this call did.
+def ensure_submitted(tasks: TaskService, behavior: Behavior[RecurringCatalog, Any], catalog: str) -> bool:
+    """Submit the recurring task of a catalog unless it exists, usually with one read; return whether this call did.
 
     One that failed or was cancelled is submitted again an interval later.
     """
-    parameters = IndexedCatalog(catalog=catalog)
+    parameters = RecurringCatalog(catalog=catalog)
     if not is_wanted(tasks.reads.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
         return False
     return Tasks(tasks).submit(behavior, parameters).is_new

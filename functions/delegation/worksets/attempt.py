@@ -6,6 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 
+def receipt_key(plan_id: str) -> str:
+    """Return the key of a receipt in the plan bucket, beside the plan that was executed last."""
+    return f"{plan_id}/receipt.json"
+
+
 @dataclass(frozen=True, slots=True)
 class PlanSegment:
     """A published part of the plan: `id` is its prefix in the plan bucket, `sha256` (hex) the hash of its index."""

@@ -24,6 +24,7 @@ from delegation.polaris.policies import PolicyClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.recurring import ensure_submitted
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import S3Settings
@@ -36,10 +37,10 @@ from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.passes import UpkeepPass
 from delegation.upkeep.execution.permissions import PolicyPermissions
-from delegation.upkeep.execution.recurring import catalog_upkeep, ensure_kept
+from delegation.upkeep.execution.recurring import catalog_upkeep
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.submitting import UpkeepTasks
-from delegation.upkeep.health.recurring import catalog_health, ensure_surveyed
+from delegation.upkeep.health.recurring import catalog_health
 from delegation.upkeep.health.refresh import HealthRefresher
 from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits
@@ -129,8 +130,8 @@ class Service:
 
     def begin(self) -> None:
         """Do what the first complete pass of the index does."""
-        ensure_surveyed(self.tasks, self.health, self.catalog)
-        ensure_kept(self.tasks, self.upkeep, self.catalog)
+        ensure_submitted(self.tasks, self.health, self.catalog)
+        ensure_submitted(self.tasks, self.upkeep, self.catalog)
         self.work()
 
     def check_health(self, name: TableIdentifier) -> None:
@@ -349,8 +350,8 @@ def test_a_policy_that_is_detached_between_submission_and_run_stops_the_task(
     writer.append(2)
     before, ids = writer.stored(), writer.ids()
     service.index_tables(writer.name)
-    ensure_surveyed(service.tasks, service.health, service.catalog)
-    ensure_kept(service.tasks, service.upkeep, service.catalog)
+    ensure_submitted(service.tasks, service.health, service.catalog)
+    ensure_submitted(service.tasks, service.upkeep, service.catalog)
     service.work([service.health.task_type])
     service.work([service.upkeep.task_type])
     [task] = service.expiries()

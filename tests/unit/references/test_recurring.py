@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from delegation.errors import RunHandedOver
-from delegation.references.recurring import IndexedCatalog, reference_index
+from delegation.references.recurring import RecurringCatalog, reference_index
 from delegation.references.refresh import Refresher
 from delegation.tasks.testing.harness import TaskHarness
 from delegation.tasks.work.behaviors import Run
@@ -39,7 +39,7 @@ def test_a_pass_of_many_hand_overs_ends() -> None:
     behavior = reference_index(refresher, every=timedelta(days=365))
     harness = TaskHarness(behavior)
     scene.now = harness.now
-    harness.submit(behavior, IndexedCatalog(catalog="cat"))
+    harness.submit(behavior, RecurringCatalog(catalog="cat"))
     harness.run_until_idle()
     assert len(tables) <= 2 * (TABLES + 1) + 1  # a continued first pass loads each twice, then it ends
     assert scene.store.pass_of("cat").tables == TABLES

@@ -9,9 +9,10 @@ import pytest
 
 from delegation.polaris.errors import PoliciesNotSupported
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
+from delegation.references.recurring import RecurringCatalog
 from delegation.upkeep.deployed import DeployedPolicies, StoredPolicyFile
 from delegation.upkeep.execution.passes import UpkeepCounts
-from delegation.upkeep.execution.recurring import KeptCatalog, catalog_upkeep
+from delegation.upkeep.execution.recurring import catalog_upkeep
 from delegation.upkeep.policy_file import PolicyFileInvalid
 from tests.unit.upkeep.execution.catalogs import WEEK, MemoryPolicies
 from tests.unit.upkeep.test_policy_file import entry
@@ -74,7 +75,7 @@ def test_what_cannot_be_read_as_a_whole_ends_no_recurrence_and_an_invalid_file_i
             raise error
 
     declared = catalog_upkeep(lambda _run: Torn(), every=timedelta(minutes=15), counted=counted.append)  # type: ignore[arg-type, return-value]
-    report = declared.work(KeptCatalog(catalog="lake"), None)  # type: ignore[arg-type]
+    report = declared.work(RecurringCatalog(catalog="lake"), None)  # type: ignore[arg-type]
     assert str(error) in str(report.problem)
     named = [one.invalid for one in counted]
     assert named == ([frozenset({"the policy file"})] if isinstance(error, PolicyFileInvalid) else [])

@@ -100,7 +100,9 @@ class ShownPlan:
     def receipt_key(self, task: Task) -> str | None:
         """Return the key of the receipt in the plan bucket, None without a plan; raises MalformedRecord.
 
-        It is beside the plan that was executed last (`receipt` of the operation, which the API does not load).
+        It is beside the plan that was executed last.
         """
+        from delegation.worksets.attempt import receipt_key  # noqa: PLC0415 - most processes show no receipt
+
         segments = self.model().of(task).plan_segments
-        return f"{segments[-1].id}/receipt.json" if segments else None
+        return receipt_key(segments[-1].id) if segments else None

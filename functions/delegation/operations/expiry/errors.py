@@ -6,6 +6,7 @@ from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import changed_at_each_look
 from delegation.references.lost import restore_statement
 
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
@@ -106,12 +107,7 @@ def commits_forestalled(table: TableIdentifier, times: int) -> ExpiryError:
 
 def table_changes_too_often(table: TableIdentifier, looks: int) -> ExpiryError:
     """Return the error: the table received a commit at so many looks that the expiry stopped following them."""
-    return ExpiryError(
-        f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
-        "delete with every one; a later attempt deletes the rest",
-        code="TABLE_CHANGES_TOO_OFTEN",
-        retryable=True,
-    )
+    return ExpiryError(changed_at_each_look(table, looks), code="TABLE_CHANGES_TOO_OFTEN", retryable=True)
 
 
 class InvalidRetention(GuardRefused):

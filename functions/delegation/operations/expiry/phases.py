@@ -19,13 +19,13 @@ from delegation.operations.expiry.index import ExpiryIndex, Removal, load_plan
 from delegation.operations.expiry.notes import Notes, OwnCommit, SentCommits
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN
 from delegation.operations.expiry.planning.plan import decided
-from delegation.operations.expiry.receipt import receipt_key, store_receipt
+from delegation.operations.expiry.receipt import store_receipt
 from delegation.operations.expiry.running.commit_step import CommitStep
 from delegation.operations.expiry.running.delete_steps import STEPS, DeleteSteps
 from delegation.operations.expiry.running.executed_plan import ExecutedPlan
 from delegation.operations.expiry.running.looks import TableLooks
 from delegation.polaris.model import LoadedTable
-from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.attempt import PlanSegment, receipt_key
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.errors import FilesNotDeleted, PlanLost
 from delegation.worksets.forecast import document, forecast
@@ -189,7 +189,7 @@ class ExpiryRun:
             bytes_deleted=deleted.bytes,
             bytes_freed=None if versioned else deleted.bytes,
             findings=(*merge_findings(indexes), *self._beside_plan()),
-            receipt=receipt_key(index) if status in ("EXPIRED", "INCOMPLETE") or removed != Removal() else None,
+            receipt=receipt_key(index.plan_id) if status in ("EXPIRED", "INCOMPLETE") or removed != Removal() else None,
             seconds=ctx.now() - self._started,
             withdrawn=self._looks.withdrawn,
             engine=self._engine.name,

@@ -1,21 +1,14 @@
 """The receipt of an expiry, stored beside its plan: the request, what the table lost, and the deleted files."""
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
 from delegation.operations.expiry.index import ExpiryIndex
+from delegation.worksets.attempt import receipt_key
 from delegation.worksets.chunks import Total
 from delegation.worksets.errors import FilesNotDeleted
-from delegation.worksets.index import PlanIndex
-from delegation.worksets.marks import failure_lists
-
-
-def receipt_key(index: PlanIndex) -> str:
-    """Return the receipt's key in the plan bucket, beside the plan that was executed last."""
-    return f"{index.plan_id}/receipt.json"
+from delegation.worksets.receipts import failures, heading, put_receipt
 
 
 def store_receipt(
@@ -29,18 +22,7 @@ def store_receipt(
     last = indexes[-1]
     now = ctx.clock()
     receipt = {
-        "format": 1,
-        "task_id": ctx.attempt.task_id,
-        "attempts": ctx.attempt.attempt,
-        "request": dict(ctx.request),
-        **ctx.asked_by(),
-        "status": result.status,
-        "engine": result.engine,
-        "identifier": {
-            "catalog": ctx.identifier.catalog,
-            "namespace": list(ctx.identifier.namespace),
-            "name": ctx.identifier.name,
-        },
+        **heading(ctx, result.status, result.engine),
         "table_uuid": result.table_uuid,
         "metadata_location": result.metadata_location,
         "format_version": last.format_version,
@@ -63,20 +45,11 @@ def store_receipt(
         "neighbours": [one.model_dump() for one in last.neighbours],
         **({} if ctx.references is None else {"references": ctx.references.summary()}),
         "findings": [finding.model_dump() for finding in result.findings],
-        "files_failed": 0 if failed is None else failed.count,
-        "failures": None if failed is None else _failures(ctx, last, failed),
+        **failures(ctx.plans, [last], failed),
     }
-    ctx.plans.put(receipt_key(last), (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode())
+    put_receipt(ctx.plans, receipt_key(last.plan_id), receipt)
 
 
 def _by_type(last: ExpiryIndex) -> dict[str, Total]:
     """Return the totals by file type of the plan that was executed last."""
     return dict(sorted(last.counts.items()))
-
-
-def _failures(ctx: ExpiryContext, index: ExpiryIndex, failed: FilesNotDeleted) -> dict[str, Any]:
-    return {
-        "code": failed.code,
-        "sample": [{"path": path, "code": code} for path, code in failed.sample],
-        "lists": list(failure_lists(ctx.plans, index.plan_id)),
-    }

@@ -5,6 +5,7 @@ from typing import Final, NoReturn
 
 from delegation.errors import DelegationError, GuardRefused, RunStopped, counted, printable, shown
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import changed_at_each_look
 
 POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
 """The code of a finding: the policy that asked for a removal does not ask for it any more, so it stopped."""
@@ -28,12 +29,7 @@ class OrphansError(DelegationError):
 
 def commits_too_frequent(table: TableIdentifier, looks: int) -> OrphansError:
     """Return the error: the table received a commit at so many looks that the removal stopped following them."""
-    return OrphansError(
-        f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
-        "delete with every one; a later attempt deletes the rest",
-        code="COMMITS_TOO_FREQUENT",
-        retryable=True,
-    )
+    return OrphansError(changed_at_each_look(table, looks), code="COMMITS_TOO_FREQUENT", retryable=True)
 
 
 def claim_unknown(what: str, plan_id: str) -> OrphansError:

@@ -31,12 +31,12 @@ from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
 from delegation.operations.orphans.quarantine.released import merged_released, release_needed, remember_tagged
-from delegation.operations.orphans.receipt import receipt_key, store_receipt
+from delegation.operations.orphans.receipt import store_receipt
 from delegation.operations.orphans.spelling import Equal
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import Root, canonical
-from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.attempt import PlanSegment, receipt_key
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.choice import HandedToSpark
@@ -380,7 +380,7 @@ class OrphanRun:
             inventory=last.inventory,
             listed_at=last.listed_at,
             findings=merged_released(merge_findings(indexes), self._released),
-            receipt=receipt_key(last) if status in ("SWEPT", "INCOMPLETE") else None,
+            receipt=receipt_key(last.plan_id) if status in ("SWEPT", "INCOMPLETE") else None,
             seconds=ctx.now() - self._started,
             engine=self._deletes_with.name,
             deletes_with="inline"

@@ -1,22 +1,16 @@
 """The receipt of a removal of orphan files, stored beside its plan: the request, what was found, what became of it."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from delegation.operations.orphans.context import OrphanContext, OrphanResult
 from delegation.operations.orphans.deleting import changed_files, untagged_files
 from delegation.operations.orphans.index import OrphanIndex
 from delegation.storage.listing.tags import TAG
 from delegation.timestamps import isoformat
+from delegation.worksets.attempt import receipt_key
 from delegation.worksets.errors import FilesNotDeleted
-from delegation.worksets.marks import failure_lists
-
-
-def receipt_key(index: OrphanIndex) -> str:
-    """Return the receipt's key in the plan bucket, beside the plan that was executed last."""
-    return f"{index.plan_id}/receipt.json"
+from delegation.worksets.receipts import failures, heading, put_receipt
 
 
 def store_receipt(
@@ -29,18 +23,7 @@ def store_receipt(
     """Write the receipt; a repeat after a crash overwrites it with a later time."""
     last = indexes[-1]
     receipt = {
-        "format": 1,
-        "task_id": ctx.attempt.task_id,
-        "attempts": ctx.attempt.attempt,
-        "request": dict(ctx.request),
-        **ctx.asked_by(),
-        "status": result.status,
-        "engine": result.engine,
-        "identifier": {
-            "catalog": ctx.identifier.catalog,
-            "namespace": list(ctx.identifier.namespace),
-            "name": ctx.identifier.name,
-        },
+        **heading(ctx, result.status, result.engine),
         "table_uuid": result.table_uuid,
         "location": result.location,
         "metadata_location": last.metadata_location,
@@ -70,15 +53,6 @@ def store_receipt(
         "neighbours": [one.model_dump() for one in last.neighbours],
         "references": ctx.references.summary(),
         "findings": [finding.model_dump() for finding in result.findings],
-        "files_failed": 0 if failed is None else failed.count,
-        "failures": None if failed is None else _failures(ctx, last, failed),
+        **failures(ctx.plans, [last], failed),
     }
-    ctx.plans.put(receipt_key(last), (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _failures(ctx: OrphanContext, index: OrphanIndex, failed: FilesNotDeleted) -> dict[str, Any]:
-    return {
-        "code": failed.code,
-        "sample": [{"path": path, "code": code} for path, code in failed.sample],
-        "lists": list(failure_lists(ctx.plans, index.plan_id)),
-    }
+    put_receipt(ctx.plans, receipt_key(last.plan_id), receipt)

@@ -23,11 +23,11 @@ from delegation.operations.purge.planning.kept import left_over, record_kept
 from delegation.operations.purge.planning.lost import LostPlan, steps_before
 from delegation.operations.purge.planning.neighbours import check_still_not_shared
 from delegation.operations.purge.planning.succession import check_not_replaced, check_stated, metadata_files
-from delegation.operations.purge.receipt import receipt_key, store_receipt
+from delegation.operations.purge.receipt import store_receipt
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Root, canonical, parse
-from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.attempt import PlanSegment, receipt_key
 from delegation.worksets.chunks import DeleteStep, Phase
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.choice import EngineChoice
@@ -393,7 +393,7 @@ class Execution:
             bytes_freed=None if versioned else deleted.bytes,
             files_kept=sum(index.files_kept for index in indexes),
             findings=findings,
-            receipt=None if status == "PLANNED" else receipt_key(indexes),
+            receipt=None if status == "PLANNED" else receipt_key(indexes[-1].plan_id),
             seconds=ctx.now() - self._started,
             left_over=left_over(ctx.plans, indexes),
             root_kept=root_kept,

@@ -1,28 +1,17 @@
 """The receipt of a purge, stored beside its plan: the request, the findings and the deleted files."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.attempt import PlanSegment, receipt_key
 from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.forecast import by_type
 from delegation.worksets.index import PlanIndex
-from delegation.worksets.marks import failure_lists
-
-
-def receipt_key(indexes: Sequence[PlanIndex]) -> str:
-    """Return the receipt's key in the plan bucket, beside the last segment of the plan."""
-    return key_beside(indexes[-1].plan_id)
-
-
-def key_beside(plan_id: str) -> str:
-    """Return the key of the receipt beside a plan's segment."""
-    return f"{plan_id}/receipt.json"
+from delegation.worksets.receipts import failures, heading, put_receipt
 
 
 def store_receipt(
@@ -41,27 +30,15 @@ def store_receipt(
         **_request(ctx, result, indexes[-1]),
         "plan": [asdict(segment) for segment in segments],
         **_outcome(ctx, result, indexes),
-        "files_failed": 0 if failed is None else failed.count,
-        "failures": None if failed is None else _failures(ctx, indexes, failed),
+        **failures(ctx.plans, indexes, failed),
         "paths_sha256": paths_digest(ctx.plans, indexes),
     }
-    ctx.plans.put(receipt_key(indexes), (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode())
+    put_receipt(ctx.plans, receipt_key(indexes[-1].plan_id), receipt)
 
 
 def _request(ctx: PurgeContext, result: PurgeResult, last: PlanIndex) -> dict[str, Any]:
     return {
-        "format": 1,
-        "task_id": ctx.attempt.task_id,
-        "attempts": ctx.attempt.attempt,
-        "request": dict(ctx.request),
-        **ctx.asked_by(),
-        "status": result.status,
-        "engine": result.engine,
-        "identifier": {
-            "catalog": ctx.identifier.catalog,
-            "namespace": list(ctx.identifier.namespace),
-            "name": ctx.identifier.name,
-        },
+        **heading(ctx, result.status, result.engine),
         "table_uuid": result.table_uuid,
         "metadata_location": result.metadata_location,
         "format_version": last.format_version,
@@ -89,12 +66,4 @@ def _outcome(ctx: PurgeContext, result: PurgeResult, indexes: Sequence[PlanIndex
         "findings": [finding.model_dump() for finding in result.findings],
         **({} if result.left_over is None else {"not_covered": result.left_over}),
         **({} if result.stayed is None else {"stayed": result.stayed.recorded()}),
-    }
-
-
-def _failures(ctx: PurgeContext, indexes: Sequence[PlanIndex], failed: FilesNotDeleted) -> dict[str, Any]:
-    return {
-        "code": failed.code,
-        "sample": [{"path": path, "code": code} for path, code in failed.sample],
-        "lists": [key for index in indexes for key in failure_lists(ctx.plans, index.plan_id)],
     }

@@ -4,15 +4,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from delegation.errors import DelegationError
 from delegation.polaris.errors import PoliciesNotSupported
 from delegation.references.kinds import CATALOG_UPKEEP
-from delegation.tasks.life.declared.recurrence import is_wanted
+from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.work.behaviors import Behavior, Run
-from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
 from delegation.upkeep.execution.passes import UpkeepCounts
 from delegation.upkeep.policy_file import PolicyFileInvalid
 
@@ -27,14 +25,6 @@ class PolicyPass(Protocol):
     def run(self, catalog: str) -> UpkeepCounts:
         """Make one pass; raises the errors of the stores and the retryable ones of the catalog."""
         ...
-
-
-class KeptCatalog(BaseModel):
-    """The catalog whose policies are executed."""
-
-    model_config = ConfigDict(frozen=True)
-
-    catalog: str = Field(min_length=1)
 
 
 class UpkeepPassReport(BaseModel):
@@ -60,10 +50,10 @@ def catalog_upkeep(
     *,
     every: timedelta,
     counted: Callable[[UpkeepCounts], object] = lambda _counts: None,
-) -> Behavior[KeptCatalog, UpkeepPassReport]:
+) -> Behavior[RecurringCatalog, UpkeepPassReport]:
     """Return the behavior; `made` returns the pass of a run, `counted` is called with what each did."""
 
-    def work(parameters: KeptCatalog, run: Run) -> UpkeepPassReport:
+    def work(parameters: RecurringCatalog, run: Run) -> UpkeepPassReport:
         try:
             counts = made(run).run(parameters.catalog)
         except DelegationError as error:
@@ -87,17 +77,9 @@ def catalog_upkeep(
 
     return Behavior(
         CATALOG_UPKEEP,
-        KeptCatalog,
+        RecurringCatalog,
         work,
         result=UpkeepPassReport,
         identify=lambda parameters: parameters.catalog,
         every=every,
     )
-
-
-def ensure_kept(tasks: TaskService, behavior: Behavior[KeptCatalog, UpkeepPassReport], catalog: str) -> bool:
-    """Submit the task of a catalog unless it exists, usually with one read; return whether this call did."""
-    parameters = KeptCatalog(catalog=catalog)
-    if not is_wanted(tasks.reads.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
-        return False
-    return Tasks(tasks).submit(behavior, parameters).is_new

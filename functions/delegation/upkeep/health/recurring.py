@@ -7,23 +7,13 @@ the reading of health. It is submitted when a pass of the index is complete, and
 from collections.abc import Callable
 from datetime import timedelta
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from delegation.errors import DelegationError
 from delegation.references.kinds import CATALOG_HEALTH
-from delegation.tasks.life.declared.recurrence import is_wanted
+from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.work.behaviors import Behavior, Run
-from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
 from delegation.upkeep.health.refresh import HealthRefresher
-
-
-class SurveyedCatalog(BaseModel):
-    """The catalog whose tables are read."""
-
-    model_config = ConfigDict(frozen=True)
-
-    catalog: str = Field(min_length=1)
 
 
 class HealthReport(BaseModel):
@@ -40,10 +30,10 @@ class HealthReport(BaseModel):
 
 def catalog_health(
     refresher: Callable[[Run], HealthRefresher], *, every: timedelta
-) -> Behavior[SurveyedCatalog, HealthReport]:
+) -> Behavior[RecurringCatalog, HealthReport]:
     """Return the behavior; `refresher` is called when it runs."""
 
-    def work(parameters: SurveyedCatalog, run: Run) -> HealthReport:
+    def work(parameters: RecurringCatalog, run: Run) -> HealthReport:
         try:
             counts = refresher(run).refresh(parameters.catalog)
         except DelegationError as error:
@@ -55,17 +45,9 @@ def catalog_health(
 
     return Behavior(
         CATALOG_HEALTH,
-        SurveyedCatalog,
+        RecurringCatalog,
         work,
         result=HealthReport,
         identify=lambda parameters: parameters.catalog,
         every=every,
     )
-
-
-def ensure_surveyed(tasks: TaskService, behavior: Behavior[SurveyedCatalog, HealthReport], catalog: str) -> bool:
-    """Submit the task of a catalog unless it exists, usually with one read; return whether this call did."""
-    parameters = SurveyedCatalog(catalog=catalog)
-    if not is_wanted(tasks.reads.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
-        return False
-    return Tasks(tasks).submit(behavior, parameters).is_new

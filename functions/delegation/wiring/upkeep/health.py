@@ -8,12 +8,13 @@ from delegation.keeping.catalog import Pace
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
+from delegation.references.recurring import RecurringCatalog, ensure_submitted
 from delegation.references.store import ReferenceStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.timestamps import utc_now
 from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, HealthTable
-from delegation.upkeep.health.recurring import HealthReport, SurveyedCatalog, catalog_health, ensure_surveyed
+from delegation.upkeep.health.recurring import HealthReport, catalog_health
 from delegation.upkeep.health.refresh import HealthRefresher
 from delegation.wiring.clients import aws
 from delegation.wiring.deployment import DeployedTasks
@@ -37,10 +38,10 @@ def health_task(deployed: DeployedTasks, index: ReferenceStore) -> TaskBehavior:
 
 def ensure_health_read(deployed: DeployedTasks, index: ReferenceStore, catalog: str) -> None:
     """Have the health of a catalog's tables read, now and as often as the reference index is refreshed."""
-    ensure_surveyed(deployed.tasks, _declared(deployed, index), catalog)
+    ensure_submitted(deployed.tasks, _declared(deployed, index), catalog)
 
 
-def _declared(deployed: DeployedTasks, index: ReferenceStore) -> Behavior[SurveyedCatalog, HealthReport]:
+def _declared(deployed: DeployedTasks, index: ReferenceStore) -> Behavior[RecurringCatalog, HealthReport]:
     tables = shared_access(deployed.tasks)[1]
     settings = ReferenceSettings.from_properties(PurgeEnvironment.read().properties)
     return catalog_health(lambda run: _refresher(index, tables, settings, run), every=settings.refresh_interval)

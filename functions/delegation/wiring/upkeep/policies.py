@@ -11,11 +11,11 @@ from delegation.keeping.catalog import Pace
 from delegation.metrics import POLICIES_INVALID, UPKEEP_WAIT_SECONDS, MetricLines
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.settings import PolarisSettings
-from delegation.references.recurring import ensure_submitted
+from delegation.references.recurring import RecurringCatalog, ensure_submitted
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
-from delegation.upkeep.execution.recurring import KeptCatalog, UpkeepPassReport, catalog_upkeep, ensure_kept
+from delegation.upkeep.execution.recurring import UpkeepPassReport, catalog_upkeep
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.submitting import UpkeepTasks
 from delegation.upkeep.execution.sweeps import OrphanSweeps, together
@@ -37,7 +37,7 @@ def upkeep_task(deployed: DeployedTasks) -> TaskBehavior:
 def ensure_policies_executed(deployed: DeployedTasks, catalog: str) -> None:
     """Have a catalog's policies executed from now on, where the operator allows any type."""
     if UpkeepLimits.from_properties(PurgeEnvironment.read().properties).types:
-        ensure_kept(deployed.tasks, _declared(deployed), catalog)
+        ensure_submitted(deployed.tasks, _declared(deployed), catalog)
 
 
 def ensure_indexed(deployed: DeployedTasks, properties: Mapping[str, str]) -> None:
@@ -63,7 +63,7 @@ def count_wait(wait: timedelta, table: TableIdentifier | None) -> None:
     MetricLines.of_environment().put({UPKEEP_WAIT_SECONDS: wait.total_seconds()}, table=str(table or ""))
 
 
-def _declared(deployed: DeployedTasks) -> Behavior[KeptCatalog, UpkeepPassReport]:
+def _declared(deployed: DeployedTasks) -> Behavior[RecurringCatalog, UpkeepPassReport]:
     settings = UpkeepSettings.from_properties(PurgeEnvironment.read().properties)
     return catalog_upkeep(lambda run: _made(deployed, settings, run), every=settings.interval, counted=count_policies)
 

@@ -6,11 +6,12 @@ from datetime import timedelta
 import pytest
 
 from delegation.errors import RunHandedOver
+from delegation.references.recurring import RecurringCatalog, ensure_submitted
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing.harness import TaskHarness
 from delegation.tasks.work.behaviors import Run
 from delegation.upkeep.errors import HealthUnavailable
-from delegation.upkeep.health.recurring import SurveyedCatalog, catalog_health, ensure_surveyed
+from delegation.upkeep.health.recurring import catalog_health
 from delegation.upkeep.health.refresh import HealthRefresher
 from tests.unit.upkeep.health.test_refresh import RefreshedCatalog, world_of
 
@@ -35,7 +36,7 @@ def test_a_run_of_many_hand_overs_reads_every_table_once() -> None:
     behavior = catalog_health(refresher, every=timedelta(days=365))
     harness = TaskHarness(behavior)
     world.now = harness.now
-    harness.submit(behavior, SurveyedCatalog(catalog="lake"))
+    harness.submit(behavior, RecurringCatalog(catalog="lake"))
     harness.run_until_idle()
     assert world.loads.total() == TABLES
     assert len(list(world.healths.healths("lake"))) == TABLES
@@ -54,7 +55,7 @@ def test_a_store_that_does_not_answer_does_not_end_the_recurrence(error: HealthU
         every=timedelta(hours=1),
     )
     harness = TaskHarness(behavior)
-    handle = harness.submit(behavior, SurveyedCatalog(catalog="lake"))
+    handle = harness.submit(behavior, RecurringCatalog(catalog="lake"))
     harness.run_due()
     assert Status.SUCCESS in harness.history(handle)
     assert Status.FAILURE not in harness.history(handle)
@@ -63,6 +64,6 @@ def test_a_store_that_does_not_answer_does_not_end_the_recurrence(error: HealthU
 def test_the_task_of_a_catalog_is_submitted_once() -> None:
     behavior = catalog_health(lambda _run: world_of().refresher(), every=timedelta(hours=1))
     harness = TaskHarness(behavior)
-    assert ensure_surveyed(harness.service, behavior, "lake")
-    assert not ensure_surveyed(harness.service, behavior, "lake")
-    assert ensure_surveyed(harness.service, behavior, "other")
+    assert ensure_submitted(harness.service, behavior, "lake")
+    assert not ensure_submitted(harness.service, behavior, "lake")
+    assert ensure_submitted(harness.service, behavior, "other")

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from delegation.iceberg.files import Row
 from delegation.iceberg.reach import Tolerance, refuse
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.executors import UNREAD, ReadNear
-from delegation.keeping.paths import PathGuard
+from delegation.keeping.executors import UNREAD, ReadNear, WritesPlan
 from delegation.operations.expiry.engines.inline import FORMER
 from delegation.operations.expiry.planning.plan import write_candidates
 from delegation.operations.expiry.planning.reach import ANY_SPELLING, with_others_read
@@ -90,18 +89,12 @@ class ReadExpirySource:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteCandidates:
+class WriteCandidates(WritesPlan):
     """Writes the chunks of a part, of the candidates that are not needed; returns its result."""
-
-    resources: ExecutorResources
-    plan_id: str
-    chunk_paths: int
-    guard: PathGuard
-    foreign: frozenset[str]
 
     def __call__(self, runs: Gathered, part: int) -> Result:
         guard = self.guard.fresh()
-        writer = part_writer(self.resources, self.plan_id, part, chunk_paths=self.chunk_paths)
+        writer = self.writer(part)
         write_candidates(writer, runs.rows(part, CANDIDATE), runs.paths(part, NEEDED), guard, self.foreign)
         return written(writer, guard.counted())
 

@@ -24,7 +24,7 @@ from delegation.operations.purge.behavior.preparing import chosen, ensure_known
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.planning.succession import StatedTable
-from delegation.references.recurring import IndexedCatalog, IndexReport
+from delegation.references.recurring import IndexReport, RecurringCatalog
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.work_errors import AttemptRunner
@@ -84,7 +84,7 @@ class PurgeBehavior(PurgeAccess):
         """How an attempt ends that waits for another table; see OtherTables.hold."""
         return OtherTables(self).hold
 
-    def reference_task(self) -> Behavior[IndexedCatalog, IndexReport] | None:
+    def reference_task(self) -> Behavior[RecurringCatalog, IndexReport] | None:
         """See OtherTables.reference_task."""
         return OtherTables(self).reference_task()
 

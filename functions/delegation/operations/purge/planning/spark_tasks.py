@@ -13,13 +13,13 @@ from delegation.iceberg.files import Row
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.executors import UNREAD, ReadNear
-from delegation.keeping.paths import GuardVerdict, PathGuard, kept_spellings
+from delegation.keeping.executors import UNREAD, ReadNear, WritesPlan
+from delegation.keeping.paths import GuardVerdict, kept_spellings
 from delegation.operations.purge.guards import kept_for
 from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.planning.kept import kept_rows
 from delegation.worksets.chunks import Chunk, read_chunk
-from delegation.worksets.engines.parts import ManifestToRead, entries_of, part_writer, written
+from delegation.worksets.engines.parts import ManifestToRead, entries_of, written
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import Gathered
 from delegation.worksets.engines.spark_tasks import Result, plans_of, store_of
@@ -110,19 +110,13 @@ class ReadSources:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteChunks:
+class WriteChunks(WritesPlan):
     """Writes the chunks of a part from its sorted runs; returns its result."""
-
-    resources: ExecutorResources
-    plan_id: str
-    chunk_paths: int
-    guard: PathGuard
-    foreign: frozenset[str]
 
     def __call__(self, runs: Gathered, part: int) -> Result:
         guard = self.guard.fresh()
         guard.damaged.update(_damaged(runs, part))
-        writer = part_writer(self.resources, self.plan_id, part, chunk_paths=self.chunk_paths)
+        writer = self.writer(part)
         fresh = without(runs.rows(part, TABLE), runs.paths(part, EARLIER))
         for rows, shared, taken in common_of_two(fresh, runs.paths(part, SHARED), runs.paths(part, TAKEN)):
             for verdict, group in guard.verdicts(rows, shared=shared, foreign=self.foreign, taken=taken):

@@ -13,10 +13,9 @@ from delegation.operations.orphans.errors import OperatorRoleRequired
 from delegation.operations.orphans.index import load_plan
 from delegation.operations.orphans.phases import OrphanRun, remove_orphan_files
 from delegation.operations.orphans.quarantine.tagging import UntagRun
-from delegation.operations.orphans.receipt import receipt_key
 from delegation.storage.listing.tags import TAG
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import PlanHead
+from delegation.worksets.attempt import PlanHead, receipt_key
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered
@@ -236,7 +235,7 @@ def test_failures_to_tag_fail_the_attempt_and_are_listed() -> None:
     world.head = ctx.attempt.head
     with pytest.raises(FilesNotDeleted):
         remove_orphan_files(ctx)
-    receipt = json.loads(world.plans.get(receipt_key(world.plan())))
+    receipt = json.loads(world.plans.get(receipt_key(world.plan().plan_id)))
     assert (receipt["status"], receipt["files_failed"], receipt["failures"]["sample"]) == (
         "INCOMPLETE",
         1,

@@ -3,11 +3,11 @@
 from typing import Final
 
 from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.receipt import key_beside
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured
 from delegation.wire.responses import ExecutionResult, KeptFiles
+from delegation.worksets import attempt
 
 FILES: Final = "files"
 
@@ -35,4 +35,4 @@ def execution_result(task: Task) -> ExecutionResult:
 def receipt_key(task: Task) -> str | None:
     """Return the key of the receipt in the plan bucket, None without a plan; raises MalformedRecord."""
     segments = PurgeDetails.of(task).plan_segments
-    return key_beside(segments[-1].id) if segments else None
+    return attempt.receipt_key(segments[-1].id) if segments else None

@@ -18,7 +18,7 @@ from delegation.operations.purge.behavior.indexed.holding import held_by, releas
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.options import PurgeOptions
 from delegation.references.reading import read_references
-from delegation.references.recurring import IndexedCatalog, IndexReport, ensure_submitted, reference_index
+from delegation.references.recurring import IndexReport, RecurringCatalog, ensure_submitted, reference_index
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
 from delegation.tasks.errors import LeaseLost
@@ -87,7 +87,7 @@ class OtherTables:
             self.access.held(task, error)
         return found
 
-    def reference_task(self) -> Behavior[IndexedCatalog, IndexReport] | None:
+    def reference_task(self) -> Behavior[RecurringCatalog, IndexReport] | None:
         """Return the behavior that refreshes the index with this access to tables; None without an index."""
         index, access = self.access.references, self.access
         if index is None:
