@@ -1,4 +1,4 @@
-"""Lines for whoever runs a program of the tests."""
+"""Lines that programs of the tests print."""
 
 import sys
 

@@ -24,7 +24,7 @@ UNREAD: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class WritesPlan:
-    """Writes the chunks of a plan's parts, of the files that the guard lets go; a subclass says which these are."""
+    """Writes the chunks of a plan's parts, of the files that the guard lets go; a subclass chooses them."""
 
     resources: ExecutorResources
     plan_id: str
