@@ -9,9 +9,12 @@ from delegation.errors import DelegationError
 from delegation.storage.memory import Killed
 from delegation.worksets.errors import EngineFailed
 from tests.faults.crashes.switch import DRIVER, Call, StoreServer, Switch
+from tests.kit.printing import print_now
 from tests.spark_sessions import spark_session
 
 POLL_SECONDS: Final = 0.1
+_SHOWN_EVERY: Final = 20
+"""A line after so many kill points: all of them take an hour."""
 # The number of these calls depends on the speed of the executors, so a recorded one may not be made.
 _POLLS: Final = frozenset({"plan list", "progress"})
 S = TypeVar("S")
@@ -84,13 +87,14 @@ class KilledRuns(ABC, Generic[S]):
         """Kill every `step`th call, before and after its effect; return how many were killed, and what was wrong."""
         undisturbed = self.begin()
         self.run(undisturbed)
-        left, calls, played, wrong = self.left(undisturbed), self.calls(), 0, list[str]()
-        for after in (False, True):
-            for call in calls[step // 2 if after else 0 :: step]:
-                played += 1
-                when = "after" if after else "before"
-                wrong += [f"{when} {call}: {one}" for one in self.kill(call, after=after, left=left)]
-        return played, wrong
+        left, calls, wrong = self.left(undisturbed), self.calls(), list[str]()
+        points = [(call, after) for after in (False, True) for call in calls[step // 2 if after else 0 :: step]]
+        for played, (call, after) in enumerate(points, start=1):
+            when = "after" if after else "before"
+            wrong += [f"{when} {call}: {one}" for one in self.kill(call, after=after, left=left)]
+            if played % _SHOWN_EVERY == 0:
+                print_now(f"{played} of {len(points)} kill points, {len(wrong)} wrong")
+        return len(points), wrong
 
 
 def main(runs: type[KilledRuns[Any]], what: str) -> int:
