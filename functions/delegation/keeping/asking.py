@@ -117,18 +117,19 @@ class AskedReferences:
     def hand_over(self, left: int, *, does: str = "deletes the rest", known_at: datetime | None = None) -> None:
         """Raise HandedToSpark for so many files once the references are known, before that ReferencesNotKnown.
 
-        What the look finds is raised before it as well.
+        What the look finds is raised before it as well, after it is noted when the references were known: a much later
+        attempt asks anew.
 
         `known_at` is when they were, if this attempt used them already, but deleted nothing.
         """
         if self._ctx.references is not None:
             self._ctx.references.ensure_known()
-        self._look()
         # Of a pass that an engine was handed before and never used, the first time counts.
         before = self._read()
         if before is not None and before.asked:
             known_at = before.known_at
         self._write(AskedAnew(asked=True, known_at=known_at or self._ctx.clock()))
+        self._look()
         raise HandedToSpark(self._ctx.attempt.task_id, left, does=does)
 
     def answered(self) -> None:

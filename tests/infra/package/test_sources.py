@@ -94,9 +94,9 @@ def test_licences_and_notices_of_dependencies_are_in_the_package(tmp_path: Path)
     assert (tmp_path / "LICENSE").is_file()
 
 
-def test_persistence_and_the_command_are_in_no_package(tmp_path: Path) -> None:
+def test_persistence_the_command_and_contracts_of_stores_are_in_no_package(tmp_path: Path) -> None:
     add_sources(tmp_path)
-    assert NOT_DEPLOYED == ("cli", "persistence", "tasks_on_persistence")
+    assert NOT_DEPLOYED == ("cli", "persistence", "tasks_on_persistence", "testing")
     assert not [name for name in NOT_DEPLOYED if (tmp_path / "delegation" / name).exists()]
 
 

@@ -74,6 +74,23 @@ def test_a_refusal_has_the_advice_of_the_code_that_the_service_answered_with():
     assert next_step(client.error_for(HttpError(403, "HTTP_403", "no"))) == next_step(bare(client.NotPermitted))
 
 
+def test_a_key_of_another_body_has_its_advice_whatever_code_the_answer_has():
+    refused = client.error_for(HttpError(422, "HTTP_422", "no"))
+    assert next_step(refused, {"--key"}) == by_code()["idempotency_key_conflict"].command
+
+
+def test_a_refusal_about_an_option_that_the_command_lacks_has_the_advice_to_a_caller():
+    """The same command would be refused again."""
+    refused = client.error_for(HttpError(409, "PLAN_OF_ANOTHER_TABLE", "another table"))
+    assert "--plan" in next_step(refused, {"--plan"})
+    assert next_step(refused, {"--json"}) == by_code()["PLAN_OF_ANOTHER_TABLE"].action
+
+
+def test_files_of_a_table_without_its_metadata_file_are_not_said_to_be_deleted():
+    refused = client.error_for(HttpError(409, "TABLE_METADATA_MISSING", "not there"))
+    assert "restore the metadata file" in next_step(refused)
+
+
 def test_next_step_names_the_task_of_the_error():
     answer = HttpError(500, "LOST", "lost", delegation_task_id="t-1", status="FAILED_TERMINAL")
     assert "delegation tasks history t-1`" in next_step(client.error_for(answer))

@@ -8,6 +8,7 @@ import pytest
 
 from delegation.errors import RunCancelled
 from delegation.keeping.asking import AskedAnew, AskedReferences
+from delegation.keeping.errors import NeighbourChanged
 from delegation.references.errors import ReferencesNotKnown
 from delegation.worksets.attempt import MemoryAttempt
 from delegation.worksets.engines.choice import HandedToSpark
@@ -42,6 +43,8 @@ class Asker:
     passes: list[datetime] = field(default_factory=list)
     late: bool = False
     note: AskedAnew | None = None
+    found: Exception | None = None
+    """What a look at other tables finds."""
 
     def __post_init__(self) -> None:
         self.attempt = NotedAttempt(self.moved)
@@ -66,7 +69,11 @@ class Asker:
     def ask(self, left: int, *, after: float = 0) -> None:
         """Ask as another attempt does, so many minutes later."""
         self.now += timedelta(minutes=after)
-        AskedReferences(self, lambda: self.note, lambda note: setattr(self, "note", note)).ask(left)
+        AskedReferences(self, lambda: self.note, lambda note: setattr(self, "note", note), look=self.look).ask(left)
+
+    def look(self) -> None:
+        if self.found is not None:
+            raise self.found
 
     def in_a_job(self, *, after: float) -> None:
         self.spark_above, self.awaits_references = None, True
@@ -98,6 +105,19 @@ def test_a_pass_does_not_become_younger_by_another_hand_over() -> None:
             asker.ask(11, after=minutes)
     asker.in_a_job(after=10)
     assert asker.passes == [START, asker.now]
+
+
+def test_a_pass_does_not_become_younger_while_looks_at_other_tables_fail() -> None:
+    """A table that is registered meanwhile, at the files to delete, is in no pass that is older."""
+    asker = Asker(found=NeighbourChanged("cat.ns.other", "s3://lake/wh/other/snap-1.avro"))
+    for minutes in (0, 10):
+        with pytest.raises(NeighbourChanged):
+            asker.ask(11, after=minutes)
+    asker.found = None
+    with pytest.raises(HandedToSpark):
+        asker.ask(11, after=10)
+    asker.in_a_job(after=1)
+    assert asker.passes == [START, START + timedelta(minutes=20)]
 
 
 def test_the_time_of_a_pass_counts_from_when_it_is_known() -> None:

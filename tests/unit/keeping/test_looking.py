@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, RunCancelled, RunHandedOver, RunPaused, RunStopped
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.looking import LONGEST, look_at_others
 from delegation.keeping.model import Neighbour
@@ -74,6 +74,38 @@ def test_a_table_whose_manifest_list_is_damaged_is_found(lake: Lake) -> None:
     looker = Looker([damaged(lake, "inside")])
     with pytest.raises(NeighbourUnreadable, match="inside"):
         look_at_others(looker, ROOTS, looker.note)
+
+
+def stopping(error: RunStopped) -> Looker:
+    """Return one whose attempt is stopped while unchanged clones are asked for, of which none is yielded."""
+
+    class Stopped(Looker):
+        def neighbours(self, _roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
+            yield unreadable("cat.ns.first")
+            raise error
+
+    return Stopped([])
+
+
+def test_an_attempt_without_time_for_the_look_leaves_the_rest_to_the_job() -> None:
+    looker = stopping(RunHandedOver("task"))
+    look_at_others(looker, ROOTS, looker.note)
+    assert looker.seen == ["cat.ns.first"]
+
+
+@pytest.mark.parametrize("error", [RunPaused("task", "paused"), RunCancelled("task")], ids=type)
+def test_a_look_ends_with_what_ends_the_attempt(error: RunStopped) -> None:
+    looker = stopping(error)
+    with pytest.raises(type(error)):
+        look_at_others(looker, ROOTS, looker.note)
+
+
+def test_metadata_that_cannot_be_read_is_decided_on_as_the_job_does(lake: Lake) -> None:
+    other = damaged(lake, "inside")
+    other = replace(other, table=replace(other.table, metadata={"format-version": 99}))
+    looker = Looker([other, unreadable("cat.ns.next")])
+    look_at_others(looker, ROOTS, looker.note)
+    assert looker.seen == ["cat.ns.inside", "cat.ns.next"]
 
 
 @pytest.mark.parametrize("accepted", ["exempt", "former", "report", "elsewhere"])

@@ -177,7 +177,7 @@ def why_command(
     tasks = opening.open_tasks(ctx, stack, direct=direct, table=tasks_table)
     task = tasks.get(task_id)
     if task.is_terminal:
-        output.why(opening.explain(task, opening.utc_now()))
+        output.why(opening.explain(task, opening.utc_now(), executed_by=tasks.executed_by(task)))
         return
     pauses = opening.known_pauses(ctx, stack, direct, tasks_table)
     output.why(opening.explain(task, opening.utc_now(), pauses, tasks.waiting(task)))

@@ -60,6 +60,9 @@ class DirectTasks:
         """See TaskSource.waiting; DELEGATION_PROPERTIES names the caps."""
         return waiting_of(self.store, self._task(task.task_id), LimitSettings.read().limits(), utc_now())
 
+    def executed_by(self, task: TaskRecord) -> None:
+        """See TaskSource.executed_by; the task table has no receipts."""
+
     def versions(self, task_id: str) -> list[TaskRecord]:
         return versions_of(self.store, task_id)
 

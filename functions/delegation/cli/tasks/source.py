@@ -9,11 +9,19 @@ from delegation.cli.tasks.filters import EVERY, TaskFilter
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
 from delegation.tasks.waiting import QueuePlace
+from delegation.wire.responses import Receipt
 from delegation.wire.tasks import TaskRecord
 
 ENDED_ADVICE = "There is nothing left to cancel."
 RETRY_ADVICE = "Only a FAILURE task can be retried."
 _LARGEST_PAGE: Final = 100
+_INCOMPLETE: Final = "INCOMPLETE"
+"""The status of a receipt whose plan has files left: its task was cancelled, or files could not be deleted."""
+
+
+def executed_elsewhere(task: TaskRecord, receipt: Receipt) -> str | None:
+    """Return the id of another task that executed a task's plan to its end, by the receipt beside the plan."""
+    return None if receipt.task_id == task.task_id or receipt.status == _INCOMPLETE else receipt.task_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,10 @@ class TaskSource(Protocol):
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
         """Return for what a task waits, None if it waits for no place, or if its record alone states it."""
+        ...
+
+    def executed_by(self, task: TaskRecord) -> str | None:
+        """Return the id of another task that executed the plan which waits with a task, None if none is known."""
         ...
 
     def versions(self, task_id: str) -> list[TaskRecord]:
@@ -120,6 +132,15 @@ class ApiTasks:
         except NotFound:
             return None
         return None if found.lane is None else QueuePlace(found.lane, found.place, found.reasons)
+
+    def executed_by(self, task: TaskRecord) -> str | None:
+        """See TaskSource.executed_by; the receipt beside the plan names it."""
+        if task.outlook is None or task.outlook.next_step is None:
+            return None
+        try:
+            return executed_elsewhere(task, self.client.receipt(task.task_id))
+        except NotFound:
+            return None
 
     def versions(self, task_id: str) -> list[TaskRecord]:
         try:

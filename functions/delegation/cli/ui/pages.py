@@ -10,11 +10,13 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from delegation.cli.problems import next_step
+from delegation.cli.tasks.source import executed_elsewhere
 from delegation.cli.tasks.why import explain
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
 from delegation.errors import DelegationError, counted
 from delegation.wire.pauses import ShownPause
+from delegation.wire.responses import Receipt
 
 _ASSETS: Final[Mapping[str, tuple[str, str]]] = {
     "": ("index.html", "text/html; charset=utf-8"),
@@ -117,17 +119,17 @@ def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str,
     """Return a task with its versions, why it is where it is, and its receipt if there is one."""
     task = client.get(task_id)
     try:
-        receipt: Any = client.receipt(task_id).model_dump(mode="json")
+        receipt: Receipt | None = client.receipt(task_id)
     except NotFound:
         receipt = None
     # The receipt is beside the plan, so that of a dry run's plan is of the task that executed it.
-    executed_by = None if receipt is None or receipt["task_id"] == task_id else receipt["task_id"]
+    by = None if receipt is None else executed_elsewhere(task, receipt)
     pauses = [ShownPause.model_validate(one) for one in client.health().paused]
     return {
         "task": {**task.model_dump(mode="json"), "table": task.table, "correlation_id": task.correlation_id},
         "versions": [version.model_dump(mode="json") for version in client.versions(task_id)],
-        "why": explain(task, now, pauses, executed_by=executed_by).document(),
-        "receipt": receipt,
+        "why": explain(task, now, pauses, executed_by=by).document(),
+        "receipt": receipt and receipt.model_dump(mode="json"),
     }
 
 

@@ -1,5 +1,6 @@
 """`delegation tasks why`: what a record and the time tell about a task."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -18,7 +19,7 @@ from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.wire.responses import TaskPlace
+from delegation.wire.responses import Receipt, TaskPlace
 from delegation.wire.tasks import TaskRecord
 from tests.kit.tasks.builders import acquired, submitted
 from tests.unit.cli.conftest import lines
@@ -70,6 +71,41 @@ def test_a_plan_that_another_task_executed_asks_nothing_more():
     found = explain(recorded(status="SUCCESS", outlook=step), NOW, executed_by="task-2")
     assert (found.next, found.advice) == ("Nothing: the task task-2 executed the plan.", "")
     assert "executed" not in explain(recorded(status="RUNNING"), NOW, executed_by="task-2").next
+
+
+class ServiceWithReceipt:
+    """Answers for a receipt."""
+
+    def __init__(self, **members: object) -> None:
+        self.receipts = [Receipt.model_validate({"format": 1, **members})] if members else []
+        self.asked = 0
+
+    def receipt(self, _task_id: str) -> Receipt:
+        self.asked += 1
+        if not self.receipts:
+            raise NotFound(HttpError(404, "RECEIPT_NOT_FOUND", "there is none"))
+        return self.receipts[0]
+
+
+def test_who_executed_a_plan_that_waits_is_read_from_the_receipt_beside_it():
+    other = "f7e01fd5-dde8-5967-a554-376bc7b16244"
+    step = {"as_of": NOW.isoformat(), "next_step": "`delegation orphans approve 1`"}
+    waits, done = recorded(status="SUCCESS", outlook=step), recorded(status="SUCCESS")
+    assert ApiTasks(ServiceWithReceipt(task_id=other, status="SWEPT")).executed_by(waits) == other
+    assert ApiTasks(ServiceWithReceipt(task_id=other, status="INCOMPLETE")).executed_by(waits) is None
+    assert ApiTasks(ServiceWithReceipt(task_id=TASK_ID, status="SWEPT")).executed_by(waits) is None
+    nothing = ServiceWithReceipt()
+    assert (ApiTasks(nothing).executed_by(waits), ApiTasks(nothing).executed_by(done), nothing.asked) == (None, None, 1)
+
+
+def test_the_command_says_who_executed_a_plan(run, service):
+    other = "f7e01fd5-dde8-5967-a554-376bc7b16244"
+    step = {"as_of": NOW.isoformat(), "next_step": "`delegation orphans approve 1`"}
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record(status="SUCCESS", outlook=step)))
+    receipt = {"format": 1, "task_id": other, "status": "SWEPT"}
+    service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(200, receipt))
+    found = run("tasks", "why", TASK_ID, "--json")
+    assert json.loads(found.stdout)["next"] == f"Nothing: the task {other} executed the plan."
 
 
 def test_a_lease_that_ended_is_taken_away_by_the_sweeper():

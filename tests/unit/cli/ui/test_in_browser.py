@@ -177,6 +177,14 @@ def test_a_plan_that_waits_for_a_person_has_no_empty_bar(tmp_path, deleted, hidd
     assert "<code>delegation orphans approve 1</code>" in page.document
 
 
+def test_files_that_were_tagged_are_not_said_to_be_planned(tmp_path):
+    task = record(status="SUCCESS", files_planned=5, files_deleted=0, files_quarantined=4)
+    found = {"task": task, "versions": [task], "receipt": None, "why": WHY}
+    page = shown(tmp_path, {"api/health": (200, HEALTH), f"api/tasks/{TASK_ID}": (200, found)}, f"#{TASK_ID}")
+    assert page.text("counts").startswith("4 of 5 files tagged")
+    assert page.hidden("done")
+
+
 @pytest.mark.parametrize(("freed", "shown_back"), [(None, True), (13263, False)])
 def test_the_receipt_of_a_versioned_bucket_has_the_way_back(tmp_path, freed, shown_back):
     task = record(status="SUCCESS", files_planned=5, files_deleted=5)

@@ -126,12 +126,17 @@ def test_a_list_passes_its_filters_on_and_says_the_table(service):
     assert set(query.split("&")) == {"status=RUNNING", "table=lake.a", "page_size=50"}
 
 
-@pytest.mark.parametrize(("by", "asks"), [(TASK_ID, True), ("f7e01fd5-dde8-5967-a554-376bc7b16244", False)])
-def test_a_plan_asks_for_approval_until_another_task_has_executed_it(service, by, asks):
+OTHER = "f7e01fd5-dde8-5967-a554-376bc7b16244"
+
+
+@pytest.mark.parametrize(
+    ("by", "status", "asks"), [(TASK_ID, "SWEPT", True), (OTHER, "SWEPT", False), (OTHER, "INCOMPLETE", True)]
+)
+def test_a_plan_asks_for_approval_until_another_task_has_executed_it(service, by, status, asks):
     step = {"as_of": NOW.isoformat(), "next_step": "`delegation orphans approve 1`"}
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record(status="SUCCESS", outlook=step)))
     service.answer("GET", f"{TASKS}/{TASK_ID}/versions", json_answer(200, {"versions": [], "next_page_token": None}))
-    receipt = {"format": 1, "task_id": by, "status": "SWEPT", "files_deleted": 3}
+    receipt = {"format": 1, "task_id": by, "status": status, "files_deleted": 3}
     service.answer("GET", f"{TASKS}/{TASK_ID}/receipt", json_answer(200, receipt))
     service.answer("GET", f"{ROOT}/v1/health", json_answer(200, HEALTH))
     why = json.loads(answer(service.client, f"api/tasks/{TASK_ID}", lambda: NOW, NO_READS).body)["why"]

@@ -54,6 +54,7 @@ function sentence(text) {
 }
 function progressOf(task) {
   const failed = task.files_failed ? ", " + number(task.files_failed) + " failed" : "";
+  if (task.files_planned && task.files_quarantined) return number(task.files_quarantined) + " of " + counted(task.files_planned, "file") + " tagged";
   if (task.status === "SUCCESS" && task.files_planned && !task.files_deleted) return counted(task.files_planned, "file") + " planned";
   if (task.files_planned) return number(task.files_deleted) + " of " + counted(task.files_planned, "file") + failed;
   if (task.files_deleted) return counted(task.files_deleted, "file") + failed;

@@ -23,7 +23,7 @@ def _next_step(task: Task) -> str | None:
     if plan is None:
         return None
     return (
-        f"Look at the files with `delegation orphans show {plan.id}`, and have them removed with "
+        f"Look at the files with `delegation orphans show {plan.id}`, and have the plan executed with "
         f"`delegation orphans approve {plan.id}`."
     )
 

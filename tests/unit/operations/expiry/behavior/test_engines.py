@@ -1,7 +1,7 @@
 """Which engine deletes the files of an expiry, and how one attempt hands them over to a Spark job."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -214,25 +214,54 @@ def retried_while_unreadable(world: SparkExpiries) -> Task:
 
 
 def test_no_job_is_started_while_the_manifest_list_of_another_table_is_damaged(world: SparkExpiries) -> None:
-    inside = world.other.create("inside", location=f"{world.lake.table('t').location()}/inside")
-    inside.append(rows(1))
-    snapshot = world.other.table("inside").current_snapshot()
-    assert snapshot is not None
-    bucket, _, key = snapshot.manifest_list.removeprefix("s3://").partition("/")
-    whole = world.lake.objects[bucket, key]
-    world.lake.objects[bucket, key] = b"damaged"
+    path = list_inside(world)
+    whole = world.lake.objects[path]
+    world.lake.objects[path] = b"damaged"
     before = world.files()
 
     task = retried_while_unreadable(world)
     assert before - world.files() == set()
 
-    world.lake.objects[bucket, key] = whole
+    world.lake.objects[path] = whole
     for _ in range(4):
         world.later(1)
     task = world.tasks.reads.get(task.task_id)
     assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
     assert world.other.needed("inside") <= world.files()
     assert before - world.files()
+
+
+def test_a_clone_that_is_registered_while_looks_at_another_table_fail_keeps_its_files(world: SparkExpiries) -> None:
+    """A manifest list is absent for twenty minutes, after the pass over the references that the expiry asked for."""
+    former, path, whole = world.lake.pointers["t"], list_inside(world), dict(world.lake.objects)
+    absent, held = list[datetime](), set[str]()
+
+    def change() -> None:
+        if not absent and world.commits.made and world.listing.asked["listings"] > 2:
+            world.lake.objects.pop(path)
+            absent.append(world.clock())
+        elif absent and not held and world.clock() > absent[0]:
+            world.other.pointers["clone"] = former
+            held.update(world.other.needed("clone") & world.files())
+        elif absent and world.clock() >= absent[0] + timedelta(minutes=20):
+            world.lake.objects[path] = whole[path]
+
+    world.listing.each_load = change
+    task = world.expire("t")
+    assert "NEIGHBOUR_CHANGED" in {one.error_code for one in world.history(task.task_id)}
+    assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
+    assert held
+    assert held <= world.files()
+
+
+def list_inside(world: SparkExpiries) -> tuple[str, str]:
+    """Create a table inside the location of `t`, and return where its manifest list is."""
+    inside = world.other.create("inside", location=f"{world.lake.table('t').location()}/inside")
+    inside.append(rows(1))
+    snapshot = world.other.table("inside").current_snapshot()
+    assert snapshot is not None
+    bucket, _, key = snapshot.manifest_list.removeprefix("s3://").partition("/")
+    return bucket, key
 
 
 def test_after_a_failed_job_the_references_are_asked_for_anew_before_the_next_one(world: SparkExpiries) -> None:

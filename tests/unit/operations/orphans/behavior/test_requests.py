@@ -90,6 +90,7 @@ def test_the_api_says_how_a_plan_that_waits_is_approved(world: World) -> None:
         assert step is not None
         assert "`delegation orphans show plan-1`" in step
         assert "`delegation orphans approve plan-1`" in step
+        assert "removed" not in step, "the plan may be one that tags files"
     again = asked(world)
     assert next_step(world, again) is None, "the plan is another one's once the table is looked at again"
 
