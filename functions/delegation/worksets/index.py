@@ -46,6 +46,18 @@ class CheckedNeighbour(Stored):
     table_uuid: str | None = None
 
 
+class ReplacedPlan(Stored):
+    """A published plan that another one replaced because some of its files are needed: its id and its index's hash.
+
+    `done` names the chunks that were done then, whose files the other plan has not; plans of former releases have none
+    of it.
+    """
+
+    id: str
+    sha256: str
+    done: tuple[str, ...] | None = None
+
+
 class PlanIndex(Stored):
     """The index of a plan; `roots` and `covered` are limits of the guards, checked again before each delete.
 

@@ -8,12 +8,12 @@ stated it of none.
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from delegation.storage.base import PlanStore
 from delegation.worksets.chunks import Chunk
-from delegation.worksets.index import INDEX, PlanIndex
+from delegation.worksets.index import INDEX, PlanIndex, ReplacedPlan
 
 _ROOT_NEXT = "ROOT-NEXT"
 _VOID = "VOID-"
@@ -155,10 +155,21 @@ def failure_lists(store: PlanStore, plan_id: str) -> Iterator[str]:
     return (key for key in store.keys(prefix) if key.removeprefix(prefix) not in done)
 
 
-def deleted_by_marks(store: PlanStore, indexes: Iterable[PlanIndex]) -> Deleted:
-    """Return the figures of all marked chunks of a plan's segments."""
-    found = [Marks(store, index.plan_id).deleted(index.chunks) for index in indexes]
+def deleted_by_marks(store: PlanStore, indexes: Iterable[PlanIndex], replaced: Iterable[ReplacedPlan] = ()) -> Deleted:
+    """Return the figures of all marked chunks of a plan's segments, which count as `counting` has it."""
+    replaced = tuple(replaced)
+    found = [Marks(store, index.plan_id).deleted(counting(index, replaced)) for index in indexes]
     return Deleted(*(sum(one[position] for one in found) for position in range(3)))
+
+
+def counting(index: PlanIndex, replaced: Iterable[ReplacedPlan]) -> Sequence[Chunk]:
+    """Return the chunks of a plan whose marks count: of a replaced one those that were done when it was replaced.
+
+    A process that outlived its attempt may mark others later, whose files the plan that replaced it counts.
+    """
+    known = next((one.done for one in replaced if one.id == index.plan_id), None)
+    done = None if known is None else frozenset(known)
+    return [chunk for chunk in index.chunks if done is None or chunk.name in done]
 
 
 def _chunks_of(names: Iterable[str]) -> frozenset[str]:

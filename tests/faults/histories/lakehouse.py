@@ -138,7 +138,7 @@ class Lakehouse(IndexedWorld):
         until = self.clock() + _WAITED
         while not task.is_terminal and self.clock() < until:
             self.clock.advance(timedelta(minutes=20))
-            for swept in sweep(self.tasks, self.steps._kinds, deadline=self.deadline(), clock=self.clock):
+            for swept in sweep(self.tasks, self.steps._task_types, deadline=self.deadline(), clock=self.clock):
                 assert swept.error is None, swept.error
             self.drive()
             task = self.tasks.reads.get(task_id)

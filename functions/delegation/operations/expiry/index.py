@@ -10,7 +10,7 @@ from delegation.operations.expiry.retention import Expired
 from delegation.storage.base import PlanStore
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Stored
-from delegation.worksets.index import PlanIndex, load_index_as
+from delegation.worksets.index import PlanIndex, ReplacedPlan, load_index_as
 
 
 class Removal(Stored):
@@ -43,13 +43,6 @@ class Removal(Stored):
         )
 
 
-class ReducedPlan(Stored):
-    """A published plan that another one replaced because some of its files are kept: its id and its index's hash."""
-
-    id: str
-    sha256: str
-
-
 class ExpiryIndex(PlanIndex):
     """The index of an expiry's plan. `reduces` are the plans that it replaced, the first one first.
 
@@ -58,7 +51,7 @@ class ExpiryIndex(PlanIndex):
     """
 
     removal: Removal
-    reduces: tuple[ReducedPlan, ...] = ()
+    reduces: tuple[ReplacedPlan, ...] = ()
 
     @property
     def origin(self) -> str:

@@ -30,7 +30,7 @@ from delegation.worksets.collection import collected_seldom
 from delegation.worksets.errors import FilesNotDeleted, PlanLost
 from delegation.worksets.forecast import document, forecast
 from delegation.worksets.index import Finding, merge_findings
-from delegation.worksets.marks import Marks, deleted_by_marks, record_adopted_plan
+from delegation.worksets.marks import Marks, record_adopted_plan
 
 
 class ExpiryRun:
@@ -168,7 +168,7 @@ class ExpiryRun:
         ctx, indexes = self._ctx, self._plan.indexes()
         index = indexes[-1]
         by_marks = status in ("EXPIRED", "STOPPED")
-        deleted = deleted_by_marks(ctx.plans, indexes) if by_marks else self._deletes.reported
+        deleted = self._plan.deleted() if by_marks else self._deletes.reported
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         removed = index.removal if status == "PLANNED" else self._deletes.removed
         return ExpiryResult(

@@ -17,13 +17,13 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import AT_ANOTHER_TABLE, SHARED, own_root
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.expiry.context import ExpiryContext
-from delegation.operations.expiry.index import ExpiryIndex, ReducedPlan
+from delegation.operations.expiry.index import ExpiryIndex
 from delegation.operations.expiry.planning.reach import Retained, metadata_of, retained
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase, Total
-from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, store_index
+from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, ReplacedPlan, store_index
 from delegation.worksets.marks import Marks
 from delegation.worksets.writing import PlanWriter
 
@@ -151,10 +151,13 @@ class NeededFiles:
 
         Chunks that are deleted already are left out. The new plan is not published.
         """
-        ctx, left = self._ctx, index.model_copy(update={"chunks": tuple(_not_done(self._ctx, index))})
+        ctx, done = self._ctx, Marks(self._ctx.plans, index.plan_id).done()
+        rest_of = [one for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done]
+        left = index.model_copy(update={"chunks": tuple(rest_of)})
         rest = self._rows.subtracted(left, self._places)
         if rest is None:
             return None
+        replaced = ReplacedPlan(id=segment.id, sha256=segment.sha256, done=tuple(sorted(done)))
         found = [rest.kept[why] for why in REASONS if why in rest.kept]
         fresh = index.model_copy(
             update={
@@ -165,7 +168,7 @@ class NeededFiles:
                 "counts": rest.totals,
                 "findings": (*found, *self._unread.findings()),
                 "neighbours": self.checked or index.neighbours,
-                "reduces": (*index.reduces, ReducedPlan(id=segment.id, sha256=segment.sha256)),
+                "reduces": (*index.reduces, replaced),
             }
         )
         return fresh, store_index(ctx.plans, fresh)
@@ -205,8 +208,3 @@ class _ReasonCount:
 def _why(reasons: Mapping[str, int], row: Row) -> str:
     rank = reasons.get(row[0])
     return "" if rank is None else REASONS[rank]
-
-
-def _not_done(ctx: ExpiryContext, index: ExpiryIndex) -> Sequence[Chunk]:
-    done = Marks(ctx.plans, index.plan_id).done()
-    return [chunk for chunk in index.chunks if chunk.kind is not Phase.KEPT and chunk.name not in done]

@@ -27,7 +27,7 @@ from delegation.storage.lots import THROTTLED, Outcome
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.index import SAMPLE
 from delegation.worksets.limits import PlanGuard
-from delegation.worksets.marks import Absent, Marks
+from delegation.worksets.marks import Absent, Marks, counting
 
 _STAY: Final = {CHANGED: "changed", TAGS_FULL: "untagged"}
 """Codes of files that stay without a failure, and where they are listed."""
@@ -181,15 +181,16 @@ def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:
     """Return what the chunks of plans that are done came to."""
     total = OrphansDeleted()
     for index in indexes:
-        marks = Marks(ctx.plans, index.plan_id)
-        (done, absents), found = marks.done_and_absent(), marks.deleted(index.chunks)
+        marks, chunks = Marks(ctx.plans, index.plan_id), counting(index, indexes[-1].reduces)
+        (done, absents), found = marks.done_and_absent(), marks.deleted(chunks)
+        done &= {chunk.name for chunk in chunks}
         changed, untagged, tagged, looked = (
             _figures(ctx, f"{index.plan_id}/{folder}/", done)
             for folder in ("changed", "untagged", "quarantined", "looked")
         )
         stay = [changed, untagged]
         kept = ListedAmount()
-        for chunk in (one for one in index.chunks if one.name in tagged):
+        for chunk in (one for one in chunks if one.name in tagged):
             absent = absents.get(chunk.name, Absent())
             others = sum((one.get(chunk.name, ListedAmount()) for one in stay), ListedAmount())
             kept += ListedAmount(chunk.count - absent.files - others.files, chunk.bytes - absent.bytes - others.bytes)

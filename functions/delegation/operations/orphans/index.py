@@ -18,7 +18,7 @@ from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import split
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase, Stored, Total, stored_part
-from delegation.worksets.index import PlanIndex, load_index_as
+from delegation.worksets.index import PlanIndex, ReplacedPlan, load_index_as
 
 _COMPRESSION: Final = 3
 # Quotes a string as json.dumps(ensure_ascii=False) does.
@@ -44,13 +44,6 @@ class ListedPart(Stored):
 
     plan_id: str
     chunks: tuple[Chunk, ...]
-
-
-class ReplacedPlan(Stored):
-    """A published plan that another one replaced because some of its files are needed: its id and its index's hash."""
-
-    id: str
-    sha256: str
 
 
 class Compared(Stored):

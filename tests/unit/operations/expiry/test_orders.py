@@ -8,10 +8,13 @@ import pytest
 from delegation.errors import DelegationError
 from delegation.operations.expiry.context import ExpiryResult
 from delegation.operations.expiry.errors import RefLost
+from delegation.operations.expiry.index import load_plan
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.polaris.errors import NoSuchTable, PolarisOutcomeUnknown
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import PlanHead
+from delegation.worksets.attempt import PlanHead, PlanSegment
+from delegation.worksets.chunks import Phase, read_chunk
+from delegation.worksets.marks import Marks
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import StoryTable, Warehouse
 
@@ -274,6 +277,34 @@ def test_a_commit_that_was_never_applied_is_made_by_the_next_attempt() -> None:
     ended = until_it_ends(story)
     assert isinstance(ended, ExpiryResult)
     assert (ended.status, story.world.commits()) == ("EXPIRED", 1)
+
+
+def test_what_an_executor_that_outlived_its_attempt_marks_after_the_plan_was_reduced_counts_once() -> None:
+    """It deletes and marks a chunk of the former plan, whose files the reduced plan has as well."""
+    story = Story()
+    before = story.lake.uris()
+    ctx = story.world.context(story.table)
+    story.world.catalogs[-1].before[FIRST_DELETE] = lambda: bring_file_back(story)
+    usual, late, plans = ctx.attempt.replace_plan, list[str](), story.world.plans
+
+    def replaced(segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        former = load_plan(plans, ctx.attempt.plan()[-1])
+        found = usual(segment, files_planned=files_planned)
+        for chunk in former.chunks:
+            paths = [path for path, _, _ in read_chunk(plans, former.plan_id, chunk)]
+            if chunk.kind is not Phase.KEPT and not late and story.of_old[0] not in paths:
+                late.extend(paths)
+                for path in paths:
+                    del story.lake.objects["lake", path.removeprefix("s3://lake/")]
+                Marks(plans, former.plan_id).mark_done(chunk)
+        return found
+
+    ctx.attempt.replace_plan = replaced  # type: ignore[method-assign]
+    result = expire_snapshots(ctx)
+    assert late
+    assert result.status == "EXPIRED"
+    assert result.files_deleted == len(before - story.lake.uris())
+    check(story, result)
 
 
 def test_a_plan_from_a_dry_run_is_only_ever_reduced() -> None:

@@ -20,13 +20,16 @@ from delegation.operations.orphans.errors import (
     OrphansError,
     PrefixMismatch,
 )
+from delegation.operations.orphans.index import read_candidates
 from delegation.operations.orphans.phases import OrphanRun, remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.storage import memory
 from delegation.storage.memory import Faults, Killed
+from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
+from delegation.worksets.marks import Marks
 from tests.kit.errors import coded
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import AT_ONCE, SweptTables, hours
@@ -571,6 +574,34 @@ def test_a_table_that_is_created_between_two_attempts_keeps_what_it_took() -> No
     assert remove_orphan_files(world.context(table)).files_deleted == 9
     assert more[-1] in world.lake.uris()
     assert kept_all(world)
+
+
+def test_what_an_executor_that_outlived_its_attempt_marks_after_the_plan_was_reduced_counts_once() -> None:
+    """It deletes and marks a chunk of the former plan, whose files the reduced plan has as well and finds absent."""
+    world, table = beach()
+    orphans = {OLD} | {world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(9)}
+    taken = max(orphans)
+    world.lake.pass_days(4)
+    ctx = world.context(table)
+    usual, late = ctx.attempt.replace_plan, list[str]()
+
+    def replaced(segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
+        former, found = world.plan(), usual(segment, files_planned=files_planned)
+        left = [one for one in former.chunks if one.name not in Marks(world.plans, former.plan_id).done()]
+        if former.stage == "planned" and left and not late:
+            for one in read_candidates(world.plans, former.plan_id, left[0]):
+                del world.lake.objects["lake", one.path.removeprefix("s3://lake/")]
+                late.append(one.path)
+            Marks(world.plans, former.plan_id).mark_done(left[0])
+        return found
+
+    ctx.attempt.replace_plan = replaced  # type: ignore[method-assign]
+    at_first_delete(world, lambda: table.append(paths=[taken]))(ctx)
+    result = remove_orphan_files(ctx)
+    assert late
+    assert taken not in late
+    assert (result.status, result.files_deleted) == ("SWEPT", 9)
+    assert orphans & world.lake.uris() == {taken}
 
 
 def test_two_sweeps_at_once_delete_each_orphan_and_nothing_else() -> None:

@@ -22,7 +22,7 @@ from delegation.storage.locations import Roots, canonical
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.errors import EngineFailed
-from delegation.worksets.marks import Deleted, deleted_by_marks
+from delegation.worksets.marks import Deleted
 
 STEPS: Final = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 """The steps in which files are deleted, in order."""
@@ -149,6 +149,6 @@ class DeleteSteps:
         def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
             self._engine.delete(ctx, work, add)
 
-        delete_or_raise(self._plan.left(step), deleted_by_marks(ctx.plans, self._plan.indexes()), delete, report)
+        delete_or_raise(self._plan.left(step), self._plan.deleted(), delete, report)
         if self._plan.left(step):
             raise EngineFailed(f"step {step} ended without failures, but some of its chunks have no mark")

@@ -9,7 +9,7 @@ from delegation.operations.expiry.notes import Notes
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.engines.inline import Work
-from delegation.worksets.marks import Marks
+from delegation.worksets.marks import Deleted, Marks, deleted_by_marks
 
 
 class ExecutedPlan:
@@ -63,6 +63,10 @@ class ExecutedPlan:
         """Return the plan and those that it reduced, the first one first."""
         before = [load_plan(self._ctx.plans, PlanSegment(one.id, one.sha256)) for one in self.index.reduces]
         return [*before, self.index]
+
+    def deleted(self) -> Deleted:
+        """Return what was deleted of the plan and those that it reduced."""
+        return deleted_by_marks(self._ctx.plans, self.indexes(), self.index.reduces)
 
     def left(self, *steps: DeleteStep) -> list[Work]:
         """Return the chunks of these steps without a mark."""

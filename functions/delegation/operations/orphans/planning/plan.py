@@ -8,7 +8,7 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
-from delegation.operations.orphans.index import Compared, OrphanIndex, ReplacedPlan, Stage
+from delegation.operations.orphans.index import Compared, OrphanIndex, Stage
 from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -17,7 +17,7 @@ from delegation.operations.orphans.planning.walk import ListParts, walk
 from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Total
-from delegation.worksets.index import store_index
+from delegation.worksets.index import ReplacedPlan, store_index
 from delegation.worksets.marks import Marks
 
 
@@ -85,7 +85,7 @@ def reduced(
             "plan_id": plan_id,
             "attempt": ctx.attempt.attempt,
             "created_at": ctx.clock().isoformat(),
-            "reduces": (*index.reduces, ReplacedPlan(id=segment.id, sha256=segment.sha256)),
+            "reduces": (*index.reduces, ReplacedPlan(id=segment.id, sha256=segment.sha256, done=tuple(sorted(done)))),
             **_found(found, keep),
             "age": age,
             "neighbours": keep.checked or index.neighbours,
