@@ -47,7 +47,10 @@ def store_receipt(
         "findings": [finding.model_dump() for finding in result.findings],
         **failures(ctx.plans, [last], failed),
     }
-    put_receipt(ctx.plans, receipt_key(last.plan_id), receipt)
+    # Beside the plan of a dry run as well, though it was reduced: its task is asked whether it was executed.
+    named = [indexes[0].plan_id] if ctx.options.execute_plan is not None else []
+    for plan_id in dict.fromkeys([*named, last.plan_id]):
+        put_receipt(ctx.plans, receipt_key(plan_id), receipt)
 
 
 def _by_type(last: ExpiryIndex) -> dict[str, Total]:

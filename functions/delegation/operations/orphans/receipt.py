@@ -55,4 +55,7 @@ def store_receipt(
         "findings": [finding.model_dump() for finding in result.findings],
         **failures(ctx.plans, [last], failed),
     }
-    put_receipt(ctx.plans, receipt_key(last.plan_id), receipt)
+    # Beside the plan that was approved as well, though it was reduced: its dry run is asked whether it was executed.
+    named = [indexes[0].plan_id] if ctx.options.execute_plan is not None else []
+    for plan_id in dict.fromkeys([*named, last.plan_id]):
+        put_receipt(ctx.plans, receipt_key(plan_id), receipt)

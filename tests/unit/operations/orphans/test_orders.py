@@ -27,7 +27,7 @@ from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.storage import memory
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.attempt import PlanSegment, receipt_key
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
 from delegation.worksets.marks import Marks
 from tests.kit.errors import coded
@@ -490,6 +490,8 @@ def test_an_unlikely_share_waits_and_an_approved_plan_is_only_reduced() -> None:
     done = world.sweep(table, limits=limits, execute_plan=waiting.plan_ids[-1])
 
     assert (done.status, done.files_deleted, done.files_planned) == ("SWEPT", 3, 6)
+    assert len(done.plan_ids) == 2, "the plan was reduced"
+    assert world.plans.get(receipt_key(waiting.plan_ids[-1])) == world.plans.get(receipt_key(done.plan_ids[-1]))
     assert {later, *more[:3]} <= world.lake.uris()
     assert kept_all(world)
 
