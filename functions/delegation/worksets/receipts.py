@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.storage.base import PlanStore
-from delegation.worksets.attempt import Attempt
+from delegation.worksets.attempt import Attempt, receipt_key
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.marks import failure_lists
@@ -62,6 +62,11 @@ def failures(plans: PlanStore, indexes: Iterable[PlanIndex], failed: FilesNotDel
     return {"files_failed": failed.count, "failures": found}
 
 
-def put_receipt(plans: PlanStore, key: str, receipt: Mapping[str, Any]) -> None:
-    """Store a receipt."""
-    plans.put(key, (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode())
+def put_receipt(plans: PlanStore, plan_id: str, receipt: Mapping[str, Any], *, approved: str | None = None) -> None:
+    """Store a receipt beside the plan that was executed last, and beside the `approved` one that was reduced to it.
+
+    The task of the dry run that made that one is asked whether it was executed.
+    """
+    data = (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode()
+    for one in dict.fromkeys((approved or plan_id, plan_id)):
+        plans.put(receipt_key(one), data)

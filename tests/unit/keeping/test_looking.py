@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from delegation.errors import DelegationError, RunCancelled, RunHandedOver, RunPaused, RunStopped
+from delegation.keeping import looking
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.looking import LONGEST, look_at_others
 from delegation.keeping.model import Neighbour
@@ -54,6 +55,10 @@ def damaged(lake: Lake, name: str) -> Neighbour:
     lake.create(name, location=f"s3://lake/wh/t/{name}").append(rows(1))
     for bucket, key in [one for one in lake.objects if f"/{name}/metadata/snap-" in one[1]]:
         lake.objects[bucket, key] = b"damaged"
+    return neighbour(lake, name)
+
+
+def neighbour(lake: Lake, name: str) -> Neighbour:
     store = MemoryObjectStore()
     store.objects = lake.objects
     return Neighbour(LakeSource(lake, name).load(), store)
@@ -106,6 +111,28 @@ def test_metadata_that_cannot_be_read_is_decided_on_as_the_job_does(lake: Lake) 
     looker = Looker([other, unreadable("cat.ns.next")])
     look_at_others(looker, ROOTS, looker.note)
     assert looker.seen == ["cat.ns.inside", "cat.ns.next"]
+
+
+@pytest.mark.parametrize(("bound", "lists"), [("none", 6), ("manifests", 1), ("time", 2)])
+def test_of_a_table_with_many_manifest_lists_only_some_are_read(
+    lake: Lake, bound: str, lists: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake.create("inside", location="s3://lake/wh/t/inside")
+    for number in range(6):
+        table.append(rows(number))
+    looker = Looker([neighbour(lake, "inside")])
+    looker.settings = replace(looker.settings, read_threads=1)
+    read: list[datetime] = []
+
+    def checkpoint(*, moved: bool = True) -> None:
+        read.append(looker.now)
+        looker.now += LONGEST / 2 if bound == "time" else timedelta(0)
+
+    monkeypatch.setattr(looker.attempt, "checkpoint", checkpoint)
+    if bound == "manifests":
+        monkeypatch.setattr(looking, "MOST_MANIFESTS", 0)
+    look_at_others(looker, ROOTS, looker.note)
+    assert len(read) == lists
 
 
 @pytest.mark.parametrize("accepted", ["exempt", "former", "report", "elsewhere"])

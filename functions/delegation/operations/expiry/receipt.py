@@ -5,7 +5,6 @@ from datetime import datetime
 
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
 from delegation.operations.expiry.index import ExpiryIndex
-from delegation.worksets.attempt import receipt_key
 from delegation.worksets.chunks import Total
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.receipts import failures, heading, put_receipt
@@ -47,10 +46,7 @@ def store_receipt(
         "findings": [finding.model_dump() for finding in result.findings],
         **failures(ctx.plans, [last], failed),
     }
-    # Beside the plan of a dry run as well, though it was reduced: its task is asked whether it was executed.
-    named = [indexes[0].plan_id] if ctx.options.execute_plan is not None else []
-    for plan_id in dict.fromkeys([*named, last.plan_id]):
-        put_receipt(ctx.plans, receipt_key(plan_id), receipt)
+    put_receipt(ctx.plans, last.plan_id, receipt, approved=ctx.options.execute_plan)
 
 
 def _by_type(last: ExpiryIndex) -> dict[str, Total]:

@@ -8,7 +8,6 @@ from delegation.operations.orphans.deleting import changed_files, untagged_files
 from delegation.operations.orphans.index import OrphanIndex
 from delegation.storage.listing.tags import TAG
 from delegation.timestamps import isoformat
-from delegation.worksets.attempt import receipt_key
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.receipts import failures, heading, put_receipt
 
@@ -55,7 +54,4 @@ def store_receipt(
         "findings": [finding.model_dump() for finding in result.findings],
         **failures(ctx.plans, [last], failed),
     }
-    # Beside the plan that was approved as well, though it was reduced: its dry run is asked whether it was executed.
-    named = [indexes[0].plan_id] if ctx.options.execute_plan is not None else []
-    for plan_id in dict.fromkeys([*named, last.plan_id]):
-        put_receipt(ctx.plans, receipt_key(plan_id), receipt)
+    put_receipt(ctx.plans, last.plan_id, receipt, approved=ctx.options.execute_plan)

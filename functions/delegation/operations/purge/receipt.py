@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.worksets.attempt import PlanSegment, receipt_key
+from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import FilesNotDeleted
 from delegation.worksets.forecast import by_type
@@ -33,7 +33,7 @@ def store_receipt(
         **failures(ctx.plans, indexes, failed),
         "paths_sha256": paths_digest(ctx.plans, indexes),
     }
-    put_receipt(ctx.plans, receipt_key(indexes[-1].plan_id), receipt)
+    put_receipt(ctx.plans, indexes[-1].plan_id, receipt)
 
 
 def _request(ctx: PurgeContext, result: PurgeResult, last: PlanIndex) -> dict[str, Any]:

@@ -115,6 +115,14 @@ def test_a_filter_finds_the_same_tasks_in_pages_of_any_size(source, some, wanted
     assert len(found) == len(expected)
 
 
+def test_a_plan_that_waits_has_its_next_step_from_either_source(source, tasks):
+    details = {"plan_segments": [{"id": "plan-1", "sha256": "ab"}], "files_planned": 3}
+    put(tasks, a_task(1, Status.SUCCESS, task_type="ORPHAN_FILES_PLAN", details=details), a_task(2, Status.SUCCESS))
+    plan, purge = (source.get(a_task(number).task_id) for number in (1, 2))
+    assert "`delegation orphans approve plan-1`" in plan.outlook.next_step
+    assert purge.outlook is None or purge.outlook.next_step is None
+
+
 def test_a_task_and_its_versions(source, some):
     task_id = a_task(2).task_id
     assert source.get(task_id).status == "RUNNING"

@@ -12,7 +12,7 @@ from delegation.operations.expiry.index import load_plan
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.polaris.errors import NoSuchTable, PolarisOutcomeUnknown
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import PlanHead, PlanSegment
+from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key
 from delegation.worksets.chunks import Phase, read_chunk
 from delegation.worksets.marks import Marks
 from tests.kit.stories.expiries import ExpiringTables
@@ -325,6 +325,18 @@ def test_a_plan_from_a_dry_run_is_only_ever_reduced() -> None:
     assert set(result.snapshot_ids) < set(dry.snapshot_ids)
     assert story.lake.readable() == {"t": set()}
     assert story.promised <= story.lake.uris()
+
+
+def test_the_receipt_of_a_reduced_plan_is_beside_the_dry_runs_as_well() -> None:
+    story = Story()
+    dry = story.world.expire(story.table, dry_run=True, task_id="dry")
+    story.world.head = PlanHead()
+    ctx = story.world.context(story.table, execute_plan=dry.plan_ids[0])
+    story.world.catalogs[-1].before[COMMIT] = lambda: bring_file_back(story)
+    result = expire_snapshots(ctx)
+    assert len(result.plan_ids) == 2, "the plan was reduced"
+    first, last = (story.world.plans.get(receipt_key(one)) for one in result.plan_ids)
+    assert (result.status, result.plan_ids[0], first) == ("EXPIRED", dry.plan_ids[0], last)
 
 
 @pytest.mark.parametrize("committed", [False, True])

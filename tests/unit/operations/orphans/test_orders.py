@@ -594,6 +594,7 @@ def test_what_an_executor_that_outlived_its_attempt_marks_after_the_plan_was_red
             for one in read_candidates(world.plans, former.plan_id, left[0]):
                 del world.lake.objects["lake", one.path.removeprefix("s3://lake/")]
                 late.append(one.path)
+            world.plans.put(f"{former.plan_id}/changed/{left[0].name}-1-6", b"\n")
             Marks(world.plans, former.plan_id).mark_done(left[0])
         return found
 
@@ -602,7 +603,7 @@ def test_what_an_executor_that_outlived_its_attempt_marks_after_the_plan_was_red
     result = remove_orphan_files(ctx)
     assert late
     assert taken not in late
-    assert (result.status, result.files_deleted) == ("SWEPT", 9)
+    assert (result.status, result.files_deleted, result.files_changed) == ("SWEPT", 9, 0)
     assert orphans & world.lake.uris() == {taken}
 
 
