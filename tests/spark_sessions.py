@@ -33,6 +33,8 @@ def spark_session(
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        # Over TCP each task waits 40 ms for an acknowledgement that is delayed.
+        "spark.python.unix.domain.socket.enabled": "true",
         # Tests end before the optimizing compiler pays.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }

@@ -251,6 +251,7 @@ class LocalSparkJobs:
             # For a quick start on a small machine; the job's settings follow and override these, or add to the first.
             *("--conf", "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
             *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=4"),
+            *("--conf", "spark.python.unix.domain.socket.enabled=true"),
             *("--conf", f"spark.driver.bindAddress={LOOPBACK}", "--conf", f"spark.driver.host={LOOPBACK}"),
             *command.options,
             entry_point,

@@ -9,6 +9,7 @@ import boto3
 from delegation.dynamodb import client_config
 from delegation.persistence.backends.dynamodb import TIMEOUTS, Calls, DynamoDbBackend
 from delegation.persistence.catalogs.process import PersistenceProcess
+from delegation.spark_workers import forget_archives
 
 
 class ExecutorStores(Protocol):
@@ -27,6 +28,7 @@ class DynamoDbStores:
     endpoint: str | None = None
 
     def open(self) -> PersistenceProcess:
+        forget_archives()
         return _opened(self)
 
 

@@ -16,11 +16,11 @@ from delegation.iceberg.files import Row
 from delegation.iceberg.reach import Fetcher, Tolerance, read_limit, tolerated_entries
 from delegation.storage.base import ObjectStore
 from delegation.worksets.chunks import Chunk, Phase, Total, add_totals
-from delegation.worksets.collection import collect_seldom
 from delegation.worksets.engines.resources import ExecutorResources, no_checkpoint
 from delegation.worksets.engines.shuffle import Gathered, Run, Spread, pack, unpack
 from delegation.worksets.engines.size import UNCOUNTED_ENTRIES
 from delegation.worksets.engines.spark_tasks import Result, encode_error, plans_of
+from delegation.worksets.engines.worker import prepare_worker
 from delegation.worksets.index import SAMPLE, Finding
 from delegation.worksets.writing import PlanWriter
 
@@ -90,7 +90,7 @@ class SpreadSources:
         return cls(read, parts, tuple(pack(source) for source in sources), end)
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[Run]:
-        collect_seldom()
+        prepare_worker()
         spread = Spread(self.parts, end=self.end)
         for number in numbers:
             try:
@@ -108,7 +108,7 @@ class WriteParts:
     write: Callable[[Gathered, int], Result]
 
     def __call__(self, runs: Iterable[Run]) -> Iterator[Result]:
-        collect_seldom()
+        prepare_worker()
         gathered = Gathered(runs)
         for part in gathered.parts:
             failed = next(gathered.paths(part, ERROR), None)

@@ -33,7 +33,7 @@ from delegation.worksets.marks import Absent, Marks
 T = TypeVar("T")
 
 POLL_SECONDS = 1.0
-# Spark and its Python worker take a tenth of a second of CPU time for each task.
+# For each task Spark and its Python worker take twenty milliseconds of CPU time, and wait twice as long for each other.
 _TASKS_PER_CORE = 4
 # One executor process merges a part. With fewer rows than the second number, starting a task costs more than it saves.
 _ROWS_PER_PART = 250_000

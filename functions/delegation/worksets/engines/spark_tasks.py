@@ -15,10 +15,10 @@ from delegation.errors import DelegationError, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.worksets.chunks import Chunk
-from delegation.worksets.collection import collect_seldom
 from delegation.worksets.engines.inline import Tally, Work, delete_chunks
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import unpack
+from delegation.worksets.engines.worker import prepare_worker
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.index import PlanIndex
 
@@ -48,7 +48,7 @@ class DeleteChunks:
     voided: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[Result]:
-        collect_seldom()
+        prepare_worker()
         plans = plans_of(self.resources)
         try:
             checkpoint = checkpoint_of(self.resources, self.task_id, self.attempt)

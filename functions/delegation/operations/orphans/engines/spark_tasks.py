@@ -25,7 +25,6 @@ from delegation.operations.orphans.planning.subtraction import Rules, Subtractio
 from delegation.operations.orphans.spelling import Equal, joined_all
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.worksets.chunks import Chunk, paths_of
-from delegation.worksets.collection import collect_seldom
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.parts import ERROR, ManifestToRead, entries_of, name_of
 from delegation.worksets.engines.resources import ExecutorResources
@@ -39,6 +38,7 @@ from delegation.worksets.engines.spark_tasks import (
     store_of,
     try_of_task,
 )
+from delegation.worksets.engines.worker import prepare_worker
 from delegation.worksets.errors import PlanLost
 
 
@@ -58,7 +58,7 @@ class ListOnExecutors:
     attempt: int
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[Result]:
-        collect_seldom()
+        prepare_worker()
         try:
             lister = PartLister(
                 self.how,
@@ -162,7 +162,7 @@ class SubtractParts:
     only_needed: bool
 
     def __call__(self, runs: Iterable[Run]) -> Iterator[Run]:
-        collect_seldom()
+        prepare_worker()
         gathered = Gathered(runs)
         spread = Spread(len(self.ends) + 1, part_of=lambda text: bisect_right(self.ends, text))
         for part in gathered.parts:
