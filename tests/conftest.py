@@ -16,6 +16,7 @@ from infra.local.aws.moto_app import MotoDynamoDb
 from infra.local.errors import UnavailableError
 from infra.package import description
 from tests import scheduling
+from tests.effort import examples
 
 _read_description = JSONFileLoader.load_file
 
@@ -29,7 +30,7 @@ def _description(path: str) -> Any:
 JSONFileLoader.load_file = lambda _self, file_path: _description(file_path)  # type: ignore[method-assign]
 
 # No test asserts on time, and a busy machine must not fail an example.
-settings.register_profile("unhurried", deadline=None)
+settings.register_profile("unhurried", deadline=None, max_examples=examples(100))
 settings.load_profile("unhurried")
 
 

@@ -1,7 +1,7 @@
 """Which tests share a process under `pytest -n`, and in what order they start.
 
 Each file runs in one process, as with `--dist loadfile`; files that share a server that starts slowly (the local stack,
-Spark's JVM) run in the same process. The longest tests start first.
+DynamoDB Local, Spark's JVM) run in the same process. The longest tests start first.
 """
 
 from typing import Any, Final
@@ -18,7 +18,20 @@ SHARED: Final = {
         "tests/unit/persistence/spark/test_spark_sweep.py",
         "tests/unit/operations/purge/oracle/test_spark.py",
         "tests/faults/crashes/test_matrix.py",
+        "tests/contract/orphans/test_engines.py",
+        "tests/unit/operations/expiry/spark/test_engine.py",
     ),
+    # Each process would start DynamoDB Local, too.
+    "dynamodb": (
+        *(f"tests/contract/{name}/" for name in ("persistence", "tasks", "pauses", "mutations", "costs")),
+        *(f"tests/contract/test_{name}_store.py" for name in ("idempotency", "health", "reference", "tombstone")),
+        "tests/faults/linearizability/",
+        "tests/golden/test_upgrade.py",
+        "tests/integration/local/test_dynamodb.py",
+        "tests/integration/test_workers.py",
+    ),
+    # They read the syntax trees of the same files.
+    "sources": ("tests/unit/repository/", "tests/unit/test_error_classes.py", "tests/unit/test_counting.py"),
     # Node starts once, and the app is synthesized once.
     "infra": ("tests/infra/",),
 }
@@ -28,6 +41,7 @@ FIRST: Final = (
     "tests/integration/local/test_demo.py",
     "tests/faults/",
     *SHARED["spark"],
+    *SHARED["dynamodb"],
     "tests/integration/",
     "tests/infra/",
     "tests/contract/",

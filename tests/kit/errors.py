@@ -8,6 +8,7 @@ from pathlib import Path
 
 import delegation
 from delegation.errors import DelegationError
+from tests.kit.sources import tree_of
 
 _PACKAGE = Path(delegation.__file__).parent
 
@@ -36,7 +37,7 @@ def made_with_code() -> tuple[MadeWithCode, ...]:
 def _made() -> Iterator[MadeWithCode]:
     for path in sorted(_PACKAGE.rglob("*.py")):
         module = ".".join(("delegation", *path.relative_to(_PACKAGE).with_suffix("").parts))
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for call in ast.walk(tree_of(path)):
             if isinstance(call, ast.Call):
                 given = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}
                 code, retryable = given.get("code"), given.get("retryable")

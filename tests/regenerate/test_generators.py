@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.sources import tree_of
 from tests.paths import ROOT
 from tests.regenerate import generators
 from tests.regenerate.__main__ import check
@@ -96,7 +97,7 @@ def imported(tree: ast.Module, places: dict[str, set[str]]) -> Iterator[str]:
 
 def writers() -> Iterator[str]:
     """The modules with a function `files`, or with one that uses such a constant and writes a file."""
-    trees = {path: ast.parse((ROOT / path).read_text(encoding="utf-8")) for path in tracked()}
+    trees = {path: tree_of(ROOT / path) for path in tracked()}
     places = {".".join(path.with_suffix("").parts): places_of(tree) for path, tree in trees.items()}
     for path, tree in trees.items():
         here = {*places[".".join(path.with_suffix("").parts)], *imported(tree, places)}

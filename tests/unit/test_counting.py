@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from delegation.errors import counted
+from tests.kit.sources import tree_of
 from tests.paths import ROOT
 
 CLI = ROOT / "functions" / "delegation" / "cli"
@@ -30,7 +31,7 @@ def test_a_noun_may_have_a_plural_of_its_own():
 
 def plurals(path: Path) -> Iterator[str]:
     """Yield the places of f-strings that put a bare number before a plural; a text after `of ?` may be unknown."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.JoinedStr):
             for value, text in zip(node.values, node.values[1:], strict=False):
                 if (

@@ -1,11 +1,11 @@
 """A class of errors is there for somebody who catches it; any other error is its parent with a code of its own."""
 
 import ast
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from tests.kit.errors import made_with_code
+from tests.kit.sources import files, tree_of
 from tests.paths import ROOT
 
 # Callers of the client's errors, and authors of behaviors, are elsewhere.
@@ -18,16 +18,6 @@ KEPT = {
     "StoredSettingsError": "no DelegationError: pydantic takes a ValueError for a setting that is not valid",
     "WorkCancelledItself": "its name is in the text that is recorded on a task",
 }
-
-
-def files(*folders: str) -> Iterator[Path]:
-    for folder in folders:
-        yield from sorted((ROOT / folder).rglob("*.py"))
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def name_of(node: ast.AST | None) -> str:
@@ -47,6 +37,7 @@ def classes() -> dict[str, tuple[Path, list[str]]]:
     }
 
 
+@cache
 def errors() -> dict[str, tuple[Path, list[str]]]:
     every, found = classes(), {"Exception", "BaseException", "RuntimeError", "ValueError"}
     before = 0
@@ -82,7 +73,7 @@ def caught_by_tests(names: set[str]) -> set[str]:
         text = path.read_text(encoding="utf-8")
         if not any(name in text for name in names):
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree_of(path)):
             match node:
                 case ast.ExceptHandler() if node.type is not None:
                     found.update(map(name_of, ast.walk(node.type)))

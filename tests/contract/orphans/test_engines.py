@@ -466,7 +466,7 @@ class TestExecutors:
         assert 50 < len(found[0][0]) < 550
 
     def test_killed_at_a_call_the_next_attempt_finishes_the_same_plan(self, executors: OrphanExecutors) -> None:
-        """Every 100th call; `python -m tests.faults.crashes.orphan_matrix` kills each."""
-        played, wrong = executors.play(step=100)
+        """Every 200th call; `python -m tests.faults.crashes.orphan_matrix` kills each."""
+        played, wrong = executors.play(step=200)
         assert wrong == []
-        assert played >= 4
+        assert played >= 2

@@ -17,9 +17,9 @@ from tests.faults.expiry.matrix import Play, Tally, calls_of, pairs, perform, si
 from tests.faults.expiry.spark_matrix import selected
 from tests.unit.operations.expiry.spark.executors_here import expire_with_executors_here
 
-_STEP = 23 if THOROUGH else 53
+_STEP = 23 if THOROUGH else 79
 _PAIRS = 60 if THOROUGH else 30
-_ROUNDS = 12 if THOROUGH else 6
+_ROUNDS = 12 if THOROUGH else 3
 
 
 def wrong_of(plays: Sequence[Play]) -> list[str]:

@@ -68,7 +68,7 @@ def assert_everything_was_reached(runs: list[simulate.Run]) -> None:
 
 # The seed to begin with, so that few are played: when these were chosen, it detected the mutation.
 @pytest.mark.parametrize(
-    ("mutation", "first"), [("fencing", 315), ("nonce", 0), ("drift", 10), ("jobs", 0), ("answers", 10), ("once", 3)]
+    ("mutation", "first"), [("fencing", 24), ("nonce", 0), ("drift", 62), ("jobs", 0), ("answers", 13), ("once", 5)]
 )
 def test_the_invariants_detect_a_removed_safety_measure(mutation: str, first: int) -> None:
     seeds = [*range(first, simulate.DEFAULT_SEEDS), *range(first)]

@@ -5,9 +5,7 @@
 
 import json
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from delegation.cli.deploying.changes import Harm, dangers_of
@@ -74,9 +72,7 @@ def recorded() -> Skeletons:
 def main() -> None:
     choices = {}
     for name in SETTINGS:
-        with tempfile.TemporaryDirectory() as folder:
-            found = synthesized(name, Path(folder))
-        choices[name] = {stack: skeleton(template) for stack, template in found.items()}
+        choices[name] = {stack: skeleton(template) for stack, template in synthesized(name).items()}
     text = table(choices, recorded())
     sys.stdout.write(text)
     PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")

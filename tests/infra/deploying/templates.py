@@ -4,7 +4,9 @@
 """
 
 import json
+import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +35,14 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 RECORDED = ("as it is", "NAT gateway", "gateway")
 
 
-def synthesized(name: str, folder: Path) -> dict[str, Template]:
-    """The templates of a named choice of settings, by stack name."""
+@cache
+def synthesized(name: str) -> dict[str, Template]:
+    """The templates of a named choice of settings, by stack name; each is synthesized once per process."""
     from infra.stacks.build import build
 
-    app = build({**TEMPLATES_ALONE, **STAGE, **SETTINGS[name]}, outdir=str(folder)).app.synth()
-    return {stack.stack_name: stack.template for stack in app.stacks}
+    with tempfile.TemporaryDirectory() as folder:
+        app = build({**TEMPLATES_ALONE, **STAGE, **SETTINGS[name]}, outdir=folder).app.synth()
+        return {stack.stack_name: stack.template for stack in app.stacks}
 
 
 def skeleton(template: Template) -> dict[str, Any]:
@@ -68,13 +72,7 @@ def imports_in(skeletons: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def main() -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        found = {
-            name: {stack: skeleton(one) for stack, one in synthesized(name, Path(folder) / str(at)).items()}
-            for at, name in enumerate(RECORDED)
-        }
+    found = {name: {stack: skeleton(one) for stack, one in synthesized(name).items()} for name in RECORDED}
     FORMER.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

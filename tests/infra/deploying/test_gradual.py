@@ -15,15 +15,8 @@ Resources = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def service(node: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
-    made: dict[str, Any] = {}
-
-    def of(name: str) -> Any:
-        if name not in made:
-            made[name] = synthesized(name, tmp_path_factory.mktemp("synthesized"))
-        return made[name]
-
-    return of
+def service(node: str) -> Callable[[str], Any]:
+    return synthesized
 
 
 def of_kind(template: Any, kind: str) -> Resources:

@@ -50,16 +50,8 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def templates(node: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
-    made: dict[str, Any] = {}
-
-    def of(name: str) -> Any:
-        if name not in made:
-            found = synthesized(name, tmp_path_factory.mktemp("synthesized"))
-            made[name] = {stack: skeleton(template) for stack, template in found.items()}
-        return made[name]
-
-    return of
+def templates(node: str) -> Callable[[str], Any]:
+    return lambda name: {stack: skeleton(template) for stack, template in synthesized(name).items()}
 
 
 def refused(former: Any, new: Any) -> set[tuple[Harm, str | None]]:

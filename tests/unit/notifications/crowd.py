@@ -110,7 +110,7 @@ class Crowd:
                 self.time.sleep(0.02)
                 self.notifier.take(parse(text))
             if not batch:
-                self.time.sleep(0.5)
+                self.time.sleep(2)
 
     def _sweeps(self) -> None:
         while True:

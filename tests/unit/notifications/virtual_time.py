@@ -14,14 +14,18 @@ class Stopped(BaseException):
 
 
 class VirtualTime:
-    """`sleep` is called by processes; two that wake at one moment run in the order in which they fell asleep."""
+    """`sleep` is called by processes; two that wake at one moment run in the order in which they fell asleep.
+
+    A process that falls asleep wakes the next one, which may be itself: a switch of threads costs more than a step.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._asleep: list[tuple[float, int, threading.Event]] = []
+        self._asleep: list[tuple[float, int, threading.Lock]] = []
         self._numbers = count()
-        self._idle = threading.Event()
+        self._runner = _held()
         self._threads: list[threading.Thread] = []
+        self._end = 0.0
         self._over = False
         self.failures: list[BaseException] = []
 
@@ -33,7 +37,7 @@ class VirtualTime:
         woken = self._enter(0)
 
         def run() -> None:
-            woken.wait()
+            woken.acquire()
             try:
                 if not self._over:
                     body()
@@ -42,7 +46,7 @@ class VirtualTime:
             except BaseException as error:  # noqa: BLE001 - `run` raises it again
                 self.failures.append(error)
             finally:
-                self._idle.set()
+                self._next().release()
 
         thread = threading.Thread(target=run, daemon=True)
         self._threads.append(thread)
@@ -50,32 +54,40 @@ class VirtualTime:
 
     def sleep(self, seconds: float) -> None:
         woken = self._enter(seconds)
-        self._idle.set()
-        woken.wait()
+        self._next().release()
+        woken.acquire()
         if self._over:
             raise Stopped
 
     def run(self, seconds: float) -> None:
         """Run for so long, then end every process."""
-        end = self.seconds + seconds
-        while self._asleep and self._asleep[0][0] <= end and not self.failures:
-            self._wake()
+        self._end = self.seconds + seconds
+        self._next().release()
+        self._runner.acquire()
         self._over = True
         while self._asleep:
-            self._wake()
+            heapq.heappop(self._asleep)[-1].release()
+            self._runner.acquire()
         for thread in self._threads:
             thread.join()
         if self.failures:
             raise self.failures[0]
 
-    def _enter(self, seconds: float) -> threading.Event:
-        woken = threading.Event()
+    def _enter(self, seconds: float) -> threading.Lock:
+        woken = _held()
         heapq.heappush(self._asleep, (self.seconds + seconds, next(self._numbers), woken))
         return woken
 
-    def _wake(self) -> None:
+    def _next(self) -> threading.Lock:
+        """Return what wakes the process whose time has come, or `run` if there is none."""
+        if self._over or self.failures or not self._asleep or self._asleep[0][0] > self._end:
+            return self._runner
         at, _, woken = heapq.heappop(self._asleep)
         self.seconds = max(self.seconds, at)
-        self._idle.clear()
-        woken.set()
-        self._idle.wait()
+        return woken
+
+
+def _held() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock

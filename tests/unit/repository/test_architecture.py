@@ -1,10 +1,10 @@
 """The page that says what is where leads a newcomer to files that exist."""
 
-import ast
 import re
 
 import pytest
 
+from tests.kit.sources import tree_of
 from tests.paths import DOCS, ROOT
 
 PACKAGES = (DOCS / "architecture" / "packages.md").read_text(encoding="utf-8").partition("## Decisions")[0]
@@ -85,7 +85,7 @@ def packages() -> list[str]:
 @pytest.mark.parametrize(("question", "path", "name"), QUESTIONS, ids=[question for question, *_ in QUESTIONS])
 def test_a_question_leads_to_the_file_that_answers_it(question, path, name):
     assert [question, f"`{path}`", f"`{name}`"] in rows_of(3)
-    defined = {getattr(node, "name", None) for node in ast.parse(file_at(path).read_text(encoding="utf-8")).body}
+    defined = {getattr(node, "name", None) for node in tree_of(file_at(path)).body}
     assert name in defined
 
 

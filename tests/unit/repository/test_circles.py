@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from tests.kit.sources import tree_of
 from tests.paths import ROOT
 
 FUNCTIONS = ROOT / "functions"
@@ -22,7 +23,7 @@ def modules() -> dict[str, Path]:
 
 def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
     """Yield the modules that a file imports outside of its functions, for types alone too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     late = {id(node) for function in functions for node in ast.walk(function)}
     for node in ast.walk(tree):

@@ -3,6 +3,7 @@
 import ast
 from collections import defaultdict
 
+from tests.kit.sources import tree_of
 from tests.paths import ROOT
 
 
@@ -10,7 +11,7 @@ def test_a_class_name_is_defined_once() -> None:
     found: dict[str, list[str]] = defaultdict(list)
     for folder in ("functions", "infra", "spark"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(tree_of(path)):
                 if isinstance(node, ast.ClassDef):
                     found[node.name].append(str(path.relative_to(ROOT)))
     assert len(found) > 300
@@ -21,7 +22,7 @@ def test_what_the_tests_share_has_a_name_of_its_own() -> None:
     """A clock of tests/kit is the only class of its name in the tests, and there is one `Site`."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(str(path.relative_to(ROOT)))
     shared = {name for name, places in found.items() if any(place.startswith("tests/kit/") for place in places)}

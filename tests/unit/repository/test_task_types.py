@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.kit.sources import tree_of
 from tests.paths import ROOT
 
 CODE = ROOT / "functions" / "delegation"
@@ -32,7 +33,7 @@ ROOMS = {
 
 def words_of(path: Path) -> Iterator[str]:
     """Yield the names, imported modules and strings of a module, without its docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docs = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and is_doc(node.body)}
     for node in ast.walk(tree):

@@ -97,6 +97,8 @@ def prose(source: str) -> Iterator[tuple[int, str]]:
 
 def saying(name: str, text: str) -> list[int]:
     """Return the lines of a page, or of what a module explains, where something says what it states, names or has."""
+    if not SAYS.search(text):
+        return []
     parts = prose(text) if name.endswith(".py") else enumerate(text.splitlines(), 1)
     return [line for line, part in parts if SAYS.search(part)]
 

@@ -24,7 +24,7 @@ def quiet() -> Iterator[None]:
 
 
 def test_no_interleaving_has_a_double_effect_or_a_wrong_answer() -> None:
-    heard = play(range(500 if THOROUGH else 80))
+    heard = play(range(500 if THOROUGH else 40))
     done = {line.rpartition(" ")[0] for line in heard if line.rpartition(" ")[2] in {"200", "204"}}
     assert len(done) == 17  # every kind of mutation
     ended = {line.rpartition(" ")[2] for line in heard}

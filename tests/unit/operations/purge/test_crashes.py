@@ -8,6 +8,7 @@ import pytest
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.memory import Faults, Killed
+from tests.effort import apart
 from tests.kit.lakes.lake import FAST, Lake, PurgedTables, busy_table, rows
 
 
@@ -108,9 +109,10 @@ def test_a_commit_before_any_load_is_purged_too(world: Lake, moment: int) -> Non
 
 
 def test_killed_anywhere_while_a_commit_extends_the_plan(world: Lake) -> None:
-    number, finished = 0, False
+    """At every third call, and at each in a thorough run."""
+    number, finished = 1 - apart(3), False
     while not finished:
-        number += 1
+        number += apart(3)
         bench = fresh(world)
         ctx = bench.context("doomed", faults=Faults(kill_at=number))
         writer = bench.lake.table("doomed")
