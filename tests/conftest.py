@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from botocore.loaders import JSONFileLoader
+from botocore.loaders import JSONFileLoader, Loader
 from hypothesis import settings
 
 from infra.local.aws.dynamodb import DynamoDbLocal
@@ -26,8 +26,20 @@ def _description(path: str) -> Any:
     return _read_description(JSONFileLoader(), path)
 
 
-# Each of the thousand boto3 sessions of the tests would parse the same descriptions of AWS' services again.
+_list_services = Loader.list_available_services
+_services: dict[tuple[str, ...], Any] = {}
+
+
+def _known_services(loader: Loader, type_name: str) -> Any:
+    place = (*loader.search_paths, type_name)
+    if place not in _services:
+        _services[place] = _list_services(loader, type_name)
+    return _services[place]
+
+
+# Each of the thousand boto3 sessions of the tests would look for AWS' services, and parse their descriptions, again.
 JSONFileLoader.load_file = lambda _self, file_path: _description(file_path)  # type: ignore[method-assign]
+Loader.list_available_services = _known_services  # type: ignore[method-assign]
 
 # No test asserts on time, and a busy machine must not fail an example.
 settings.register_profile("unhurried", deadline=None, max_examples=examples(100))

@@ -22,6 +22,7 @@ from delegation.upkeep.health.model import (
 from delegation.upkeep.health.store import HealthStore, MemoryHealthStore
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
 from tests.contract.test_reference_store import reference_store
+from tests.contract.where import LOCAL, MOTO
 
 
 def health_store(client: Any, *, tries: int = 6) -> DynamoDbHealthStore:
@@ -29,7 +30,7 @@ def health_store(client: Any, *, tries: int = 6) -> DynamoDbHealthStore:
     return DynamoDbHealthStore(HealthTable(client, tries=tries, sleep=no_wait), reference_store(client)._table)
 
 
-@pytest.fixture(params=["memory", "moto", pytest.param("local", marks=pytest.mark.dynamodb_local)])
+@pytest.fixture(params=["memory", MOTO, LOCAL])
 def store_of_each_kind(request: pytest.FixtureRequest) -> Iterator[HealthStore]:
     if request.param == "memory":
         yield MemoryHealthStore()

@@ -12,13 +12,12 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.testing.idempotency import IdempotencyStoreContract, Stores, pages
 from delegation.testing.reservations import reserved
 from tests.contract.task_tables import local_task_store, moto_task_store, no_wait, record_store
+from tests.contract.where import LOCAL, MOTO
 from tests.kit.tasks.builders import NOW
-
-LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 
 
 class TestIdempotencyStore(IdempotencyStoreContract):
-    @pytest.fixture(params=["memory", "moto", LOCAL])
+    @pytest.fixture(params=["memory", MOTO, LOCAL])
     def stores(self, request: pytest.FixtureRequest) -> Iterator[Stores]:
         match request.param:
             case "memory":

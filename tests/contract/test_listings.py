@@ -1,5 +1,6 @@
 """The contract of ListableStore, for memory, the file system and S3 (moto)."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -192,8 +193,13 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3ObjectStore]:
         yield S3ObjectStore(settings=S3Settings(region="us-east-1"))
 
 
+@functools.cache
+def _writer() -> Any:
+    return boto3.client("s3", region_name="us-east-1")
+
+
 def put_object(key: str, data: bytes = b"1") -> None:
-    boto3.client("s3", region_name="us-east-1").put_object(Bucket="lake", Key=key, Body=data)
+    _writer().put_object(Bucket="lake", Key=key, Body=data)
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, change: Callable[[str, dict[str, Any]], dict[str, Any]]) -> list[str]:

@@ -19,6 +19,7 @@ from delegation.references.model import MOST_DISPLACED
 from delegation.references.store import MemoryReferenceStore, ReferenceStore
 from delegation.testing.references import ReferenceStoreContract, entry, names, put
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
+from tests.contract.where import LOCAL, MOTO
 from tests.effort import examples
 
 
@@ -34,7 +35,7 @@ def reference_store(client: Any, *, tries: int = 6) -> DynamoDbReferenceStore:
     return DynamoDbReferenceStore(ReferenceTable(client, tries=tries, sleep=no_wait), table)
 
 
-@pytest.fixture(params=["memory", "moto", pytest.param("local", marks=pytest.mark.dynamodb_local)])
+@pytest.fixture(params=["memory", MOTO, LOCAL])
 def store_of_each_kind(request: pytest.FixtureRequest) -> Iterator[ReferenceStore]:
     if request.param == "memory":
         yield MemoryReferenceStore()

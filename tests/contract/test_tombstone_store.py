@@ -24,8 +24,7 @@ from delegation.gateway.drop.errors import (
 from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneStore
 from delegation.testing.tombstones import NOW, TombstoneStoreContract, TombstoneStorePromises, pending
 from tests.contract.task_tables import dynamodb_client, no_wait
-
-LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+from tests.contract.where import LOCAL
 
 
 def create_tombstone_table(client: Any) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.paths import ROOT
 
 
-def files(*folders: str) -> Iterator[Path]:
+def modules(*folders: str) -> Iterator[Path]:
     """Yield the modules below folders of the repository, in their order."""
     for folder in folders:
         yield from sorted((ROOT / folder).rglob("*.py"))

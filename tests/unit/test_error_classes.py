@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.kit.errors import made_with_code
-from tests.kit.sources import files, tree_of
+from tests.kit.sources import modules, tree_of
 from tests.paths import ROOT
 
 # Callers of the client's errors, and authors of behaviors, are elsewhere.
@@ -31,7 +31,7 @@ def classes() -> dict[str, tuple[Path, list[str]]]:
     """The classes of the deployed code, with their files and the names of their bases."""
     return {
         node.name: (path, [name_of(base) for base in node.bases])
-        for path in files("functions", "spark")
+        for path in modules("functions", "spark")
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ClassDef)
     }
@@ -69,7 +69,7 @@ def used_as_class(path: Path) -> set[str]:
 def caught_by_tests(names: set[str]) -> set[str]:
     """Those of the names that a test catches as a caller does; what it only expects is no catch."""
     found: set[str] = set()
-    for path in files("tests"):
+    for path in modules("tests"):
         text = path.read_text(encoding="utf-8")
         if not any(name in text for name in names):
             continue
@@ -85,7 +85,7 @@ def caught_by_tests(names: set[str]) -> set[str]:
 def uncaught() -> set[str]:
     """The errors that nobody catches or has in a table of classes, and that are no parent of others."""
     found = errors()
-    used = {name for path in files("functions", "infra", "spark") for name in used_as_class(path)}
+    used = {name for path in modules("functions", "infra", "spark") for name in used_as_class(path)}
     parents = {base for _, names in found.values() for base in names} | {made.kind for made in made_with_code()}
     unused = {
         name

@@ -28,11 +28,11 @@ from tests.contract.costs.lives import LIVES
 from tests.contract.costs.metering import Meter, item_size, size_of
 from tests.contract.costs.operations import OPERATIONS, Act, Harness
 from tests.contract.task_tables import dynamodb_client, moto, task_store
+from tests.contract.where import LOCAL, MOTO
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "costs.md"
 Costs = tuple[int, int, int]
-LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 # Composed of other operations, equal to one of the store, or without a call.
 COMPOSED = {
     "WriteLoop.ended_attempt",
@@ -134,7 +134,7 @@ def documented() -> dict[str, Costs]:
     return found
 
 
-@pytest.fixture(scope="module", params=["moto", LOCAL])
+@pytest.fixture(scope="module", params=[MOTO, LOCAL])
 def client(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "moto":
         with moto() as in_moto:

@@ -16,9 +16,9 @@ from delegation.idempotency.mutations.service import How
 from delegation.idempotency.mutations.store import ReservationStore
 from tests.contract.mutations.world import AFTER_LEASE, Calls, Crashed, EffectfulCatalog, crash, fail
 from tests.contract.task_tables import moto, reservation_store
+from tests.contract.where import MOTO
 
 FIRST = ("apply", "refuse", "break", "break after")
-MOTO = pytest.param("moto", marks=pytest.mark.long)
 
 
 @pytest.fixture(scope="module", params=["memory", MOTO])

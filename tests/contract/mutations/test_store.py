@@ -12,8 +12,8 @@ from delegation.idempotency.mutations.store import ReservationStore
 from delegation.testing.reservations import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.mutations.broken import BROKEN, Broken
 from tests.contract.task_tables import dynamodb_client, moto, reservation_store
+from tests.contract.where import LOCAL, MOTO
 
-LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 PROMISES = [
     pytest.param(broken, check, id=f"{broken.build.__name__}-{check.__name__}")
     for broken in BROKEN
@@ -21,7 +21,7 @@ PROMISES = [
 ]
 
 
-@pytest.fixture(scope="module", params=["memory", "breaking", "moto", LOCAL])
+@pytest.fixture(scope="module", params=["memory", "breaking", MOTO, LOCAL])
 def stores(request: pytest.FixtureRequest):
     """A function that makes an empty store."""
     if request.param == "memory":

@@ -17,8 +17,7 @@ from delegation.tasks_on_persistence.pauses import PersistencePauseStore
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from delegation.testing.pauses import ALL, PauseStoreContract, PauseStorePromises
 from tests.contract.task_tables import local_task_store, moto, task_store
-
-LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+from tests.contract.where import LOCAL, MOTO
 
 
 @contextlib.contextmanager
@@ -58,7 +57,7 @@ class TestPauseStoreInMoto(PauseStorePromises):
             yield pauses
 
 
-@pytest.mark.parametrize("kind", ["moto", LOCAL, "kernel"], indirect=True)
+@pytest.mark.parametrize("kind", [MOTO, LOCAL, "kernel"], indirect=True)
 def test_the_record_is_no_task(kind: tuple[PauseStore, TaskStore]) -> None:
     pauses, tasks = kind
     for revision in (1, 2):

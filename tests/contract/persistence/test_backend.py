@@ -8,8 +8,7 @@ from delegation.persistence.backends.base import Backend
 from delegation.persistence.backends.memory import MemoryBackend
 from delegation.testing.backends import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.persistence.backends import local_backend, moto_backend
-
-LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
+from tests.contract.where import LOCAL, MOTO
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
                 yield in_dynamodb
 
 
-@pytest.mark.parametrize("backend", ["memory", "moto", LOCAL], indirect=True)
+@pytest.mark.parametrize("backend", ["memory", MOTO, LOCAL], indirect=True)
 @pytest.mark.parametrize("check", SEQUENTIAL, ids=lambda check: check.__name__)
 def test_contract(backend: Backend, check: Check) -> None:
     check(backend)

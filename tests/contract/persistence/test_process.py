@@ -19,11 +19,11 @@ from delegation.persistence.maintenance.run import SweepPolicy
 from delegation.persistence.objects.types import ObjectTypes
 from delegation.testing.backend_rows import all_rows
 from tests.contract.persistence.backends import local_backend, moto_backend
+from tests.contract.where import LOCAL, MOTO
 from tests.kit.clocks import MicrosecondClock
 from tests.unit.persistence.builders import ENTITY, Entity
 
 SMALL = IndexPolicy(min_embedded=64, max_embedded=256, stripe=256)
-LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def naming(name: str, text: str) -> Any:
     return change
 
 
-@pytest.mark.parametrize("backend", ["memory", "moto", LOCAL], indirect=True)
+@pytest.mark.parametrize("backend", ["memory", MOTO, LOCAL], indirect=True)
 def test_a_realm_from_its_creation_to_its_purge(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = MicrosecondClock()
 

@@ -19,9 +19,9 @@ from delegation.tasks_on_persistence.notifications import PersistenceNotificatio
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.task_tables import local_task_store, task_store
 from tests.contract.tasks.broken import notifications as broken
+from tests.contract.where import LOCAL, MOTO
 
 Stores = tuple[TaskStore, NotificationStore]
-LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def stores(request: pytest.FixtureRequest) -> Iterator[Stores]:
             yield kernel, PersistenceNotificationStore(kernel)
 
 
-@pytest.mark.parametrize("stores", ["memory", "moto", LOCAL, "kernel"], indirect=True)
+@pytest.mark.parametrize("stores", ["memory", MOTO, LOCAL, "kernel"], indirect=True)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_contract(stores: Stores, check: NotificationCheck) -> None:
     check(*stores)
 
 
-@pytest.mark.parametrize("stores", ["moto", LOCAL], indirect=True)
+@pytest.mark.parametrize("stores", [MOTO, LOCAL], indirect=True)
 def test_one_of_a_newer_release_hides_no_other(stores: tuple[DynamoDbTaskStore, DynamoDbNotificationStore]) -> None:
     tasks, owed = stores
     task, (newer, other) = ended(tasks)

@@ -18,11 +18,10 @@ from delegation.tasks.testing.contract.support import Check
 from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from tests.contract.persistence.backends import local_backend
 from tests.contract.task_tables import local_task_store, task_store
+from tests.contract.where import LOCAL, MOTO
 from tests.kit.tasks.builders import acquired, failed, retried, submitted
 
 MEMORY = "memory"
-MOTO = "moto"
-LOCAL = pytest.param("local", marks=pytest.mark.dynamodb_local)
 KERNEL = "kernel"
 KERNEL_LOCAL = pytest.param("kernel-local", marks=[pytest.mark.dynamodb_local, pytest.mark.long])
 

@@ -8,6 +8,7 @@ import pytest
 
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.quarantine import released
+from tests.effort import examples
 from tests.faults.orphans.history import _ACTS, STEPS, History, needed_and_gone
 from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.orphans.inventory.reports import PLACE, Depot
@@ -112,11 +113,11 @@ def play(history: History, seed: int) -> None:
 
 def test_sweeps_by_reports_of_any_age_cost_no_table_a_file() -> None:
     total = 0
-    for seed in range(150):
+    for seed in range(examples(150)):
         history = ReportedHistory(seed)
         play(history, seed)
         total += history.by_report
-    assert total > 4
+    assert total > examples(150) // 30, total
 
 
 def play_tags(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -127,7 +128,7 @@ def play_tags(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_a_rule_that_acts_after_a_look_costs_no_table_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sum(play_tags(seed, monkeypatch) for seed in range(50)) > 10
+    assert sum(play_tags(seed, monkeypatch) for seed in range(examples(75))) > 5
 
 
 def test_these_histories_notice_that_no_tag_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
