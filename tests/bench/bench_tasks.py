@@ -40,7 +40,7 @@ from tests.contract.costs.metering import Cost, Meter
 from tests.contract.costs.operations import OPERATIONS, Harness
 from tests.contract.task_tables import create_task_table, dynamodb_client, task_store
 
-KIND = "NOTE"
+TASK_TYPE = "NOTE"
 REQUESTS = ("Acceptance.accept", "Acceptance.accept with a key", "Acceptance.known, replayed", "Tasks.submit")
 POLL = timedelta(milliseconds=50)
 CALLS = ("Query", "GetItem", "TransactWriteItems", "TransactWriteItems refused")
@@ -60,7 +60,7 @@ def service(url: str, table: str) -> TaskService:
 
 
 def behavior() -> Behavior[Nothing, Any]:
-    return Behavior(KIND, Nothing, lambda _parameters, _run: None)
+    return Behavior(TASK_TYPE, Nothing, lambda _parameters, _run: None)
 
 
 # ---- calls and units
@@ -110,7 +110,7 @@ def lease_all(url: str, table: str, number: int, ready: Any, go: Any, answers: A
     ready.release()
     go.wait()
     began = time.process_time()
-    while lease_next_available_task(tasks, f"worker-{number}", [KIND], an_hour, lookout=lookout) is not None:
+    while lease_next_available_task(tasks, f"worker-{number}", [TASK_TYPE], an_hour, lookout=lookout) is not None:
         found.leased, found.last = found.leased + 1, time.time()
     found.cpu = time.process_time() - began
     answers.put(found)
@@ -171,7 +171,7 @@ def starts(url: str, table: str, answers: Any, stop: Any) -> None:
     """Run a worker process whose tasks only report their start."""
     tasks = service(url, table)
     reporting: Behavior[Nothing, Any] = Behavior(
-        KIND, Nothing, lambda _parameters, run: answers.put((run.task.task_id, time.time()))
+        TASK_TYPE, Nothing, lambda _parameters, run: answers.put((run.task.task_id, time.time()))
     )
     worker = Worker(tasks, Behaviors([FunctionBehavior(tasks, reporting)]), WorkerSettings(f"worker:{os.getpid()}"))
     answers.put(("", 0.0))

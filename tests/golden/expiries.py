@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from delegation.edge.submission import SubmissionAnswer
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.behavior.run import PermissionsOf, no_policies
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.errors import PolarisForbidden
@@ -40,7 +40,7 @@ def sweep_and_drive(world: World) -> None:
 
 def expire(world: World, name: str, key: str | None = None, **properties: str) -> SubmissionAnswer:
     """Send a request for an expiry of a table."""
-    return world.submit(world.request(KIND, name, **{"older-than": "now", **properties}), key)
+    return world.submit(world.request(TASK_TYPE, name, **{"older-than": "now", **properties}), key)
 
 
 def expiry(world: World) -> list[SubmissionAnswer]:

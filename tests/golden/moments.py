@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from delegation.operations.purge.behavior.kinds import KINDS
+from delegation.operations.purge.behavior.names import TASK_TYPES
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.dispatch import Dispatcher, SqsDispatchQueue
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns, JobConfiguration
@@ -86,7 +86,7 @@ class Service(World):
         change_service(self.tasks, queue=SqsDispatchQueue(self.aws, "queue"))
         jobs = EmrServerless(self.aws, "app", APPLICATION)
         change_service(self.tasks, external_jobs=ExternalJobRuns(jobs))
-        self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]), jobs=jobs)
+        self.steps = Steps(self.tasks, TASK_TYPES, behaviors=Behaviors([self.behavior]), jobs=jobs)
         self.lake_at_first = set(fill(self).lake.uris())
 
     def dispatch(self) -> list[State]:

@@ -7,8 +7,8 @@ from delegation.edge.submission import SubmissionAnswer
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.permission import Permission, Withdrawn
-from delegation.operations.orphans.behavior.kinds import KIND as ORPHANS
-from delegation.operations.orphans.behavior.kinds import KINDS as ORPHAN_KINDS
+from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
+from delegation.operations.orphans.behavior.names import TASK_TYPES as ORPHAN_KINDS
 from delegation.polaris.model import LoadedTable
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.locations import parse

@@ -39,7 +39,7 @@ from delegation.wire.purges import PurgeRequest
 from delegation.wire.requests import TableState
 from delegation.wire.tasks import TaskRecord
 
-KIND: Final = "polaris.delegated_purge"
+TASK_TYPE: Final = "polaris.delegated_purge"
 SHORTEST_WAIT: Final = timedelta(seconds=5)
 LONGEST_WAIT: Final = timedelta(minutes=5)
 
@@ -68,7 +68,7 @@ def purge_task(
 ) -> Behavior[PurgeOrder, PurgeOutcome]:
     """Return the behavior; the client sends each request once, because the task's own retries follow."""
     work = _Work(client.without_repeats(), catalog, clock)
-    return Behavior(task_type=KIND, parameters=PurgeOrder, result=PurgeOutcome, work=work, identify=_identity)
+    return Behavior(task_type=TASK_TYPE, parameters=PurgeOrder, result=PurgeOutcome, work=work, identify=_identity)
 
 
 def _identity(order: PurgeOrder) -> str:

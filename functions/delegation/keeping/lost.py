@@ -15,7 +15,6 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
 from delegation.polaris.model import LoadedTable
-from delegation.references.kinds import LOST_REFS
 from delegation.references.lost import (
     KEPT_FOR,
     MOST_OF_CATALOG,
@@ -25,6 +24,7 @@ from delegation.references.lost import (
     lost_key,
     named,
 )
+from delegation.references.names import LOST_REFS
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.locations import Roots, parse
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.polaris.errors import PolarisUnavailable
 from delegation.references.errors import ReferencesError
-from delegation.references.kinds import REFERENCE_INDEX
+from delegation.references.names import REFERENCE_INDEX
 from delegation.references.refresh import Refresher
 from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run

@@ -16,7 +16,7 @@ from delegation.tasks.work.behaviors import Behavior, Run
 
 logger = logging.getLogger(__name__)
 
-KIND: Final = "PERSISTENCE_MAINTENANCE"
+TASK_TYPE: Final = "PERSISTENCE_MAINTENANCE"
 EVERY: Final = timedelta(hours=6)
 
 
@@ -69,4 +69,4 @@ def persistence_maintenance(
             logger.warning("maintenance left realm %r as it is: %s", realm, reason)
         return SweepReport.model_validate(report, from_attributes=True)
 
-    return Behavior(KIND, Sweep, work, result=SweepReport, identify=lambda _sweep: "", every=every)
+    return Behavior(TASK_TYPE, Sweep, work, result=SweepReport, identify=lambda _sweep: "", every=every)

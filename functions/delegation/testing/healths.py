@@ -84,8 +84,8 @@ class HealthStoreContract:
             properties={"history.expire.max-snapshot-age-ms": "7"},
             own=OwnPolicies(NOW, (OwnPolicy("system.snapshot-expiry", ("gov", "a.b"), "keep", 3, '{"enable":true}'),)),
             problem="X: no",
-            past=(PAST, replace(PAST, kind="ORPHANS", ended=NOW - timedelta(days=1), task_id="", snapshots=None)),
-            runs={"EXPIRY": RUN, "ORPHANS": replace(RUN, kind="ORPHANS", ended=None, outcome=None)},
+            past=(PAST, replace(PAST, task_type="ORPHANS", ended=NOW - timedelta(days=1), task_id="", snapshots=None)),
+            runs={"EXPIRY": RUN, "ORPHANS": replace(RUN, task_type="ORPHANS", ended=None, outcome=None)},
         )
         written = store.put(one, STATE)
         assert written == replace(one, revision=1)
@@ -147,7 +147,7 @@ class HealthStoreContract:
             for n in range(MOST_MANIFESTS + 9)
         }
         changes = {n * 2**40: SnapshotChange(huge, huge - n, huge) for n in range(MOST_CHANGES + 9)}
-        runs = {f"K{n}": replace(RUN, kind=f"K{n}") for n in range(99)}
+        runs = {f"K{n}": replace(RUN, task_type=f"K{n}") for n in range(99)}
         one = health(bytes=huge, problem="p" * 10**6, runs=runs)
         written = store.put(replace(one, metadata_location="l" * 10**6), ReadState("uuid", 1, manifests, changes))
         assert store.health(one.identifier) == written
@@ -157,14 +157,14 @@ class HealthStoreContract:
 
     def test_the_past_of_a_table_is_bounded_in_runs_of_each_kind_and_in_bytes(self, store: HealthStore) -> None:
         many = tuple(
-            replace(PAST, kind=kind, ended=NOW + timedelta(minutes=number))
+            replace(PAST, task_type=kind, ended=NOW + timedelta(minutes=number))
             for kind in ("EXPIRY", "ORPHANS")
             for number in range(MOST_PAST + 5)
         )
         written = store.put(health(past=many))
         assert store.health(written.identifier) == written
         for kind in ("EXPIRY", "ORPHANS"):
-            of_kind = [one.ended for one in written.past if one.kind == kind]
+            of_kind = [one.ended for one in written.past if one.task_type == kind]
             assert of_kind == [NOW + timedelta(minutes=number) for number in range(MOST_PAST + 4, 4, -1)]
         noise = random.Random(5)
         loud = tuple(

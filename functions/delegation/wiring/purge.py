@@ -14,8 +14,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.metrics import PURGES_HELD, MetricLines
-from delegation.operations.purge.behavior.kinds import PLAN_KIND
 from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.names import PLAN_TASK_TYPE
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.settings import PurgeSettings
@@ -152,7 +152,7 @@ def forecast(task: Task) -> Mapping[str, Any] | None:
     from delegation.operations.behaviors.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
     from delegation.operations.purge.behavior.details import PurgeDetails  # noqa: PLC0415
 
-    is_dry_run = task.task_type == PLAN_KIND
+    is_dry_run = task.task_type == PLAN_TASK_TYPE
     found = forecast_of(task, PurgeDetails, plan_store(), purge_settings(), is_dry_run=is_dry_run)
     return None if found is None else found.model_dump(mode="json")
 

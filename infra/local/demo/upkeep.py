@@ -8,7 +8,7 @@ from typing import Final
 from delegation.cli.errors import CommandError
 from delegation.client.client import DelegationClient
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
 from delegation.upkeep.rules.types import PolicyType
 from delegation.wire.tasks import TaskRecord
@@ -72,7 +72,7 @@ def started_task(
     """Return the id of the expiry that a pass started for a table; raises PolicyWithoutEffect if none does in time."""
     deadline = clock() + timeout_seconds
     while clock() < deadline:
-        for task in service.list(type=KIND, table=str(table)):
+        for task in service.list(type=TASK_TYPE, table=str(table)):
             return task.task_id
         sleep(_POLL_SECONDS)
     raise PolicyWithoutEffect(

@@ -23,7 +23,7 @@ from delegation.tasks.work.service import TaskService
 from tests.contract.costs.metering import Meter
 from tests.contract.task_tables import create_task_table, dynamodb_client
 
-KIND = "NOTE"
+TASK_TYPE = "NOTE"
 CAP = 100
 """Tasks that run at once."""
 THREADS = 10
@@ -97,13 +97,15 @@ def rates(url: str, server: int, tasks: int) -> dict[str, Phase]:
     store = DynamoDbTaskStore(ConditionalTable(client), table)
     limits = Caps(everything=CAP)
     policies = Policies(default=RetryPolicy(), by_type={}, limits=limits)
-    types = TaskTypes([TaskType(name=KIND, traits=lambda text: Traits("sales", text))])
+    types = TaskTypes([TaskType(name=TASK_TYPE, traits=lambda text: Traits("sales", text))])
     service = TaskService(store, policies, NoQueue(), clock=now, hooks=TaskHooks(types=types))
     clocks = Clocks(Meter(client), server)
 
     def submit(n: int) -> None:
         task_id = f"00000000-0000-4000-8000-{n:012d}"
-        service.submission.create(service.submission.first(task_id=task_id, task_type=KIND, payload=f"bucket-{n % 4}"))
+        service.submission.create(
+            service.submission.first(task_id=task_id, task_type=TASK_TYPE, payload=f"bucket-{n % 4}")
+        )
 
     with ThreadPoolExecutor(THREADS) as pool:
         with clocks.measured("submit"):
@@ -124,7 +126,7 @@ def drain(store: DynamoDbTaskStore, service: TaskService, clocks: Clocks, pool: 
     admission = Admission(
         service,
         store,
-        [KIND],
+        [TASK_TYPE],
         lambda task_id, _n: started.append(task_id),
         limits=Caps(everything=CAP),
         threads=THREADS,

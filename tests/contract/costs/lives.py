@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from delegation.notifications.delivery import DeliveryOutcome
 from delegation.notifications.queue import Message
-from delegation.operations.purge.behavior.kinds import KINDS
+from delegation.operations.purge.behavior.names import TASK_TYPES
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.admission import Admission
 from delegation.orchestration.job_runs import JobRun
@@ -68,7 +68,7 @@ def with_limits(store: DynamoDbTaskStore) -> Callable[[], None]:
     """`POST /v1/tasks` with a key, admitted, then run by the state machine in a Lambda."""
     there = world(store)
     change_service(there.tasks, policies=replace(there.tasks.policies, limits=Caps(everything=100)))
-    admission = Admission(there.tasks, store, KINDS, there.queue.send, limits=there.tasks.policies.limits)
+    admission = Admission(there.tasks, store, TASK_TYPES, there.queue.send, limits=there.tasks.policies.limits)
 
     def live() -> None:
         assert there.submit(there.body("orders"), "key-1").status == 202
@@ -93,7 +93,7 @@ def by_a_job(store: DynamoDbTaskStore) -> Callable[[], None]:
     """`POST /v1/tasks` with a key, run by a Spark job that is polled while it waits, runs, and has ended."""
     there = world(store, inline_max_files=0)
     jobs = OneJob()
-    steps = Steps(there.tasks, KINDS, behaviors=Behaviors([there.behavior]), jobs=jobs)
+    steps = Steps(there.tasks, TASK_TYPES, behaviors=Behaviors([there.behavior]), jobs=jobs)
 
     def live() -> None:
         assert there.submit(there.body("orders"), "key-1").status == 202

@@ -15,7 +15,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import OneTable
 from delegation.keeping.model import no_neighbours
 from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
 from delegation.operations.expiry.context import ExpirySettings
 from delegation.polaris.client import PolarisClient
@@ -141,7 +141,7 @@ class Service:
         assert health.problem is None, health.problem
 
     def expiries(self) -> list[Task]:
-        return [one for one in self.store.heads().tasks if one.task_type == KIND]
+        return [one for one in self.store.heads().tasks if one.task_type == TASK_TYPE]
 
 
 def _until_done(work: "Future[Any]", _seconds: float) -> bool:

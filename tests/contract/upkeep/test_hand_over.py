@@ -63,7 +63,7 @@ def test_a_plan_up_to_the_limit_needs_no_job(make: Make, limit: str) -> None:
 def test_a_dry_run_says_that_spark_would_delete_and_its_plan_is_approved_for_a_job(make: Make, world: Upkeep) -> None:
     before = world.files()
     dry = world.perform(**{"dry-run": "true"})
-    assert (dry.task_type, dry.engine, world.jobs.started) == (world.plan_kind, "inline", [])
+    assert (dry.task_type, dry.engine, world.jobs.started) == (world.plan_task_type, "inline", [])
     assert "with Spark" in str(dry.result_summary)
     assert world.files() == before
     [segment] = world.details.of(dry).plan_segments

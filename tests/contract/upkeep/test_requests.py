@@ -10,10 +10,10 @@ from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError, GuardRefused
 from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.behaviors.parameters import TableWork
-from delegation.operations.expiry.behavior import kinds as expiries
+from delegation.operations.expiry.behavior import names as expiries
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.task_type import EXPIRY
-from delegation.operations.orphans.behavior import kinds as removals
+from delegation.operations.orphans.behavior import names as removals
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
@@ -32,7 +32,7 @@ class Operation:
     task_type: TaskType
     parameters: type[TableWork]
     kind: str
-    plan_kind: str
+    plan_task_type: str
     option: tuple[str, str]
 
     def asked(self, world: World, **properties: str) -> Task:
@@ -40,8 +40,8 @@ class Operation:
 
 
 OPERATIONS = [
-    Operation(EXPIRY, TableExpiry, expiries.KIND, expiries.PLAN_KIND, ("retain-last", "2")),
-    Operation(ORPHANS, TableOrphans, removals.KIND, removals.PLAN_KIND, ("file-age", "7d")),
+    Operation(EXPIRY, TableExpiry, expiries.TASK_TYPE, expiries.PLAN_TASK_TYPE, ("retain-last", "2")),
+    Operation(ORPHANS, TableOrphans, removals.TASK_TYPE, removals.PLAN_TASK_TYPE, ("file-age", "7d")),
 ]
 
 
@@ -82,7 +82,7 @@ def test_no_two_operations_share_an_id_and_a_dry_run_has_its_own(world: World, o
     tasks = [one.asked(world) for one in OPERATIONS]
     plan = operation.asked(world, **{"dry-run": "true"})
     assert len({purge.task_id, plan.task_id, *(one.task_id for one in tasks)}) == 2 + len(OPERATIONS)
-    assert plan.task_type == operation.plan_kind
+    assert plan.task_type == operation.plan_task_type
     name, value = operation.option
     assert operation.asked(world, **{"dry-run": "true"}).task_id == plan.task_id
     assert operation.asked(world, **{"dry-run": "true", name: value}).task_id != plan.task_id

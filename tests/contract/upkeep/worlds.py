@@ -6,10 +6,10 @@ Jobs run in this process.
 from dataclasses import replace
 from typing import Any, Final
 
-from delegation.operations.expiry.behavior import kinds as expiries
+from delegation.operations.expiry.behavior import names as expiries
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.operations.orphans.behavior import kinds as removals
+from delegation.operations.orphans.behavior import names as removals
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.tasks.life.model import Task
@@ -25,7 +25,7 @@ class Expiry(SparkExpiries):
     takes without Spark. `doomed` are files that have to go; which others do, the plan says.
     """
 
-    plan_kind: Final = expiries.PLAN_KIND
+    plan_task_type: Final = expiries.PLAN_TASK_TYPE
     folder: Final = "lost-refs"
     done: Final = "EXPIRED"
     attempts_inline: Final = 2
@@ -57,7 +57,7 @@ class Expiry(SparkExpiries):
 class Removal(SparkRemovals):
     """Removals of orphan files."""
 
-    plan_kind: Final = removals.PLAN_KIND
+    plan_task_type: Final = removals.PLAN_TASK_TYPE
     folder: Final = "orphans"
     done: Final = "SWEPT"
     attempts_inline: Final = 3

@@ -12,7 +12,7 @@ from datetime import timedelta
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import TaskStore
 from tests.faults.drain.site import DispatchedTasks, nothing
-from tests.faults.drain.work import KIND, seconds_of
+from tests.faults.drain.work import TASK_TYPE, seconds_of
 
 SMALL = 60
 """Seconds of work up to which a table is small."""
@@ -47,7 +47,9 @@ def submit(site: DispatchedTasks, loads: Sequence[Load], seed: int = 1) -> float
             task_id = str(uuid.UUID(int=dice.getrandbits(128), version=4))
 
             def create(task_id: str = task_id, text: str = text) -> None:
-                site.tasks.submission.create(site.tasks.submission.first(task_id=task_id, task_type=KIND, payload=text))
+                site.tasks.submission.create(
+                    site.tasks.submission.first(task_id=task_id, task_type=TASK_TYPE, payload=text)
+                )
 
             site.after(timedelta(seconds=load.first + n * load.every), create)
     return total

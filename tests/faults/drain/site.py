@@ -22,7 +22,7 @@ from delegation.tasks.stores.base import Advance, TaskChange, TaskStore
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
-from tests.faults.drain.work import KIND, KINDS, Jobs, Sized, traits_of
+from tests.faults.drain.work import TASK_TYPE, TASK_TYPES, Jobs, Sized, traits_of
 from tests.faults.simulator.state_machine import STATES, act, backoff, matches, pause
 from tests.kit.tasks.builders import MINUTE, SECOND, Clock
 
@@ -67,13 +67,13 @@ class DispatchedTasks:
             self,
             clock=self.clock,
             hooks=TaskHooks(
-                types=TaskTypes([TaskType(name=KIND, traits=traits_of)]), external_jobs=ExternalJobRuns(self.jobs)
+                types=TaskTypes([TaskType(name=TASK_TYPE, traits=traits_of)]), external_jobs=ExternalJobRuns(self.jobs)
             ),
         )
         self.behavior = Sized(self)
-        self.steps = Steps(self.tasks, KINDS, behaviors=Behaviors([self.behavior]), jobs=self.jobs)
+        self.steps = Steps(self.tasks, TASK_TYPES, behaviors=Behaviors([self.behavior]), jobs=self.jobs)
         dispatcher = Dispatcher(self, "machine")
-        admission = Admission(self.tasks, store, KINDS, dispatcher.start_execution, limits=policies.limits)
+        admission = Admission(self.tasks, store, TASK_TYPES, dispatcher.start_execution, limits=policies.limits)
         self.inbox = Inbox(dispatcher, admission)
 
     # ---- time
@@ -91,7 +91,7 @@ class DispatchedTasks:
 
     def keep_sweeping(self, each_minute: Callable[[], object] = nothing) -> None:
         """Sweep now and every minute after it."""
-        for _ in sweep(self.tasks, KINDS, deadline=self.clock() + 55 * SECOND, clock=self.clock):
+        for _ in sweep(self.tasks, TASK_TYPES, deadline=self.clock() + 55 * SECOND, clock=self.clock):
             pass
         self.tasks.messages.wake()
         each_minute()

@@ -16,8 +16,8 @@ from delegation.tasks.work.parts.hooks import INLINE, SPARK
 if TYPE_CHECKING:
     from tests.faults.drain.site import DispatchedTasks
 
-KIND: Final = "TABLE_PURGE"
-KINDS: Final = frozenset({KIND})
+TASK_TYPE: Final = "TABLE_PURGE"
+TASK_TYPES: Final = frozenset({TASK_TYPE})
 LONGEST_INLINE: Final = 800
 """Seconds; longer work becomes a Spark job."""
 _PROGRESS: Final = timedelta(minutes=20)
@@ -37,7 +37,7 @@ def traits_of(payload: str) -> Traits:
 class Sized:
     """TaskBehavior whose work ends after the time that the payload states; notes how long each task waited."""
 
-    task_types = KINDS
+    task_types = TASK_TYPES
 
     def __init__(self, site: "DispatchedTasks") -> None:
         self._site = site

@@ -276,7 +276,7 @@ def resubmitted(task: Task, now: datetime, *, synchronous: bool = False) -> Task
 
 
 def retried_by_hand(task: Task, now: datetime) -> Task:
-    is_failure = task.status is Status.FAILURE and task.task_type != maintenance.KIND
+    is_failure = task.status is Status.FAILURE and task.task_type != maintenance.TASK_TYPE
     return resubmitted(task, now) if is_failure else task
 
 

@@ -61,7 +61,7 @@ END = timedelta(hours=12)
 LIFETIME = timedelta(minutes=30)
 CHILDREN_WAIT = timedelta(seconds=30)
 MAX_STEPS = 50_000
-KINDS = frozenset({PURGE, FAMILY, CHILD, ONCE, maintenance.KIND})
+TASK_TYPES = frozenset({PURGE, FAMILY, CHILD, ONCE, maintenance.TASK_TYPE})
 POLICIES = Policies(
     default=RetryPolicy(max_attempts=4, initial_backoff=timedelta(seconds=5), max_backoff=timedelta(minutes=2)),
     by_type={},
@@ -265,12 +265,12 @@ class Deployment:
         return store_maintenance(
             service,
             lambda: RecordUpkeep(service.reads.store, records, lifetime=LIFETIME, nonce=actor.nonce),
-            lambda: KINDS,
+            lambda: TASK_TYPES,
         )
 
     def steps(self, actor: Actor) -> Steps:
         service = self.service(actor, self.external_jobs(actor))
-        return Steps(service, KINDS, behaviors=self.behaviors(actor, service), jobs=SimulatedJobs(self, actor))
+        return Steps(service, TASK_TYPES, behaviors=self.behaviors(actor, service), jobs=SimulatedJobs(self, actor))
 
     @staticmethod
     def lasting(now: datetime) -> Lease:
@@ -326,7 +326,7 @@ class Deployment:
             if maintains:
                 attempted(lambda: ensure_submitted(service, self.maintenance_behavior(actor, service)))
             until = actor.clock() + timedelta(minutes=1)
-            attempted(lambda until=until: list(sweep(service, KINDS, deadline=until, clock=actor.clock)))
+            attempted(lambda until=until: list(sweep(service, TASK_TYPES, deadline=until, clock=actor.clock)))
 
     def dispatcher(self, actor: Actor) -> None:
         while True:
@@ -376,7 +376,8 @@ class Deployment:
             not self.chaos
             and self.callers.waiting == 0
             and all(
-                head.is_terminal or head.task_type == maintenance.KIND or head is self.ledger.newer for head in heads
+                head.is_terminal or head.task_type == maintenance.TASK_TYPE or head is self.ledger.newer
+                for head in heads
             )
         )
 

@@ -217,7 +217,7 @@ class Ledger:
 
     def _check_maintenance(self, task: Task) -> None:
         """Maintenance reports the tasks that it could not read, and succeeds."""
-        if task.task_type == maintenance.KIND and task.status is Status.SUCCESS:
+        if task.task_type == maintenance.TASK_TYPE and task.status is Status.SUCCESS:
             report = MaintenanceReport.model_validate_json(task.result_extended or "")
             unreadable = () if self.newer is None else (self.newer.task_id,)
             self._require(report.unreadable_ids == unreadable, task, f"reported {report.unreadable_ids} as unreadable")

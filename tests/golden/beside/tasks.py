@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from delegation.notifications.queue import SqsNotificationQueue, announce
-from delegation.operations.purge.behavior.kinds import KIND
+from delegation.operations.purge.behavior.names import TASK_TYPE
 from delegation.orchestration.admission import Admission
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.storage.memory import MemoryPlanStore
@@ -70,7 +70,7 @@ class LivedTable:
         )
         self.started: list[tuple[str, int]] = []
         self.admission = Admission(
-            self.tasks, store, {KIND}, lambda *one: self.started.append(one), limits=self.policies.limits
+            self.tasks, store, {TASK_TYPE}, lambda *one: self.started.append(one), limits=self.policies.limits
         )
         self.behaviors = {one.kind: one for one in (child(), parent(self.tasks))}
         runnable = Behaviors([FunctionBehavior(self.tasks, each) for each in self.behaviors.values()])
@@ -83,13 +83,17 @@ class LivedTable:
     def submit(self, number: int, table: str, **fields: Any) -> Task:
         """Submit a purge of a table; its id is made of the number."""
         document = {
-            "common_payload": {"operation_type": KIND, "realm_identifier": "POLARIS", "polaris_correlation_id": "c-1"},
+            "common_payload": {
+                "operation_type": TASK_TYPE,
+                "realm_identifier": "POLARIS",
+                "polaris_correlation_id": "c-1",
+            },
             "operation_parameters": {
                 "table_identity": {"catalog_name": "lake", "namespace_levels": ["ns"], "table_name": table}
             },
         }
         first = self.tasks.submission.first(
-            task_id=task_id(number), task_type=KIND, payload=json.dumps(document), **fields
+            task_id=task_id(number), task_type=TASK_TYPE, payload=json.dumps(document), **fields
         )
         return self.tasks.submission.create(first)[0]
 

@@ -18,7 +18,7 @@ from delegation.gateway.drop.submission import purge_of, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
 from delegation.gateway.drop.upkeep import settle_all
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.kinds import DROP_KIND
+from delegation.operations.purge.behavior.names import DROP_TASK_TYPE
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.step_input import Step
 from delegation.persistence.backends.memory import MemoryBackend
@@ -118,7 +118,9 @@ class DeployedDrivers:
             ("received_timestamp", "created_ts", "last_status_change_ts", "next_scheduled_run_ts", "due_at"), utc_now()
         )
         payload = purge_of(record).to_payload()
-        task = submitted(task_id, task_type=DROP_KIND, task_payload=payload, dispatches=Dispatches(count=1), **times)
+        task = submitted(
+            task_id, task_type=DROP_TASK_TYPE, task_payload=payload, dispatches=Dispatches(count=1), **times
+        )
         return self.tasks.reads.store.apply(Create(task)).task_id
 
     def held(self, task_id: str, owner: str) -> Task:

@@ -75,7 +75,7 @@ def due(world, table):
     times = {"received_timestamp": now, "created_ts": now, "last_status_change_ts": now, "due_at": now}
     return Task(
         task_id=purge.task_id,
-        task_type=purge.kind,
+        task_type=purge.task_type,
         task_payload=purge.to_payload(),
         next_scheduled_run_ts=now,
         nonce=purge.task_id,

@@ -16,7 +16,7 @@ from tests.kit.tasks.builders import MINUTE, Clock, submitted
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service
 
-KINDS = frozenset({"TABLE_PURGE"})
+TASK_TYPES = frozenset({"TABLE_PURGE"})
 
 
 @dataclass
@@ -53,7 +53,7 @@ class FixedEngine:
     """A TaskBehavior that always chooses the same engine."""
 
     engine: str
-    task_types: frozenset[str] = KINDS
+    task_types: frozenset[str] = TASK_TYPES
     asked: int = 0
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
@@ -85,7 +85,7 @@ class Driven:
             clock=self.clock,
             external_jobs=runs or ExternalJobRuns(self.jobs),
         )
-        self.steps = Steps(self.tasks, KINDS, jobs=self.jobs)
+        self.steps = Steps(self.tasks, TASK_TYPES, jobs=self.jobs)
         self.task_id = self.store.apply(Create(submitted(**{"dispatches": Dispatches(count=1), **fields}))).task_id
         self.step = Step(self.task_id, 1)
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
 from delegation.operations.expiry.engines.inline import InlineExpiry
@@ -59,7 +59,7 @@ class ExpiringWorld(IndexedWorld):
     def expire(self, name: str, **properties: str) -> Task:
         """Have a request for an expiry run until it ends or waits."""
         self.clock.advance(self.pause)
-        task_id = self.submit(self.request(KIND, name, **{"older-than": "now", **properties})).task_id
+        task_id = self.submit(self.request(TASK_TYPE, name, **{"older-than": "now", **properties})).task_id
         self.drive()
         return self.tasks.reads.get(task_id)
 

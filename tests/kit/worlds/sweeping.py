@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.kinds import KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.names import TASK_TYPE
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.context import OrphanContext, OrphanResult
 from delegation.operations.orphans.engines.deletes import InlineOrphans
@@ -81,7 +81,7 @@ class SweepingWorld(IndexedWorld):
 
     def removal(self, name: str = "t", **properties: str) -> dict[str, Any]:
         """Return the body of a request."""
-        return self.request(KIND, name, **{one.replace("_", "-"): value for one, value in properties.items()})
+        return self.request(TASK_TYPE, name, **{one.replace("_", "-"): value for one, value in properties.items()})
 
     def ask(self, name: str = "t", **properties: str) -> Task:
         """Have a request run until it ends or waits; requests come an hour apart."""
@@ -135,5 +135,5 @@ class SparkRemovals(SweepingWorld):
 
     def only_task(self) -> Task:
         """Return the removal."""
-        [found] = [one for one in self.tasks.reads.heads().tasks if one.task_type == KIND]
+        [found] = [one for one in self.tasks.reads.heads().tasks if one.task_type == TASK_TYPE]
         return found

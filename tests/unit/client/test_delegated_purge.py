@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from delegation.client.errors import ClientMisconfigured, NotAuthorised
-from delegation.client.purge_task import KIND
+from delegation.client.purge_task import TASK_TYPE
 from delegation.persistence.backends.memory import MemoryBackend
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.storage.memory import Faults, Killed
@@ -251,7 +251,7 @@ def test_the_same_with_the_tasks_in_dynamodb(lake, calls, moto_client, step, aft
 
 def test_the_stored_task_is_of_a_type_of_its_own_and_holds_no_credential(site):
     task = site.service.reads.get(site.submit().task_id)
-    assert task.task_type == KIND
+    assert task.task_type == TASK_TYPE
     assert "secret" not in task.task_payload
     assert "vended" not in task.task_payload
     site.world.lake.pointers.clear()

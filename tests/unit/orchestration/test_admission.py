@@ -28,11 +28,11 @@ from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service
 
-KIND = "TABLE_PURGE"
-KINDS = frozenset({KIND})
+TASK_TYPE = "TABLE_PURGE"
+TASK_TYPES = frozenset({TASK_TYPE})
 TYPES = TaskTypes(
     [
-        TaskType(name=KIND, traits=Traits),
+        TaskType(name=TASK_TYPE, traits=Traits),
         *(TaskType(name=name, is_housekeeping=True) for name in ("STORE_MAINTENANCE", "REFERENCE_INDEX")),
     ]
 )
@@ -75,13 +75,13 @@ class NotedAdmission:
 
     def admitting(self, limits: Caps | None, start: Callable[[str, int], object] | None = None) -> Admission:
         note = start or (lambda task_id, n: self.started.append((task_id, n)))
-        return Admission(self.tasks, self.store, KINDS, note, limits=limits)
+        return Admission(self.tasks, self.store, TASK_TYPES, note, limits=limits)
 
     def submit(self, tenant: str = "sales", **fields: Any) -> str:
         self.count += 1
         task_id = f"00000000-0000-4000-8000-{self.count:012d}"
         task, _ = self.tasks.submission.create(
-            self.tasks.submission.first(**{"task_id": task_id, "task_type": KIND, "payload": tenant, **fields})
+            self.tasks.submission.first(**{"task_id": task_id, "task_type": TASK_TYPE, "payload": tenant, **fields})
         )
         return task.task_id
 
@@ -89,7 +89,7 @@ class NotedAdmission:
         return self.tasks.leases.acquire(task_id, "run", lambda now: Lease.lasting(HOUR, now))
 
     def sweep(self) -> None:
-        for one in sweep(self.tasks, KINDS, deadline=self.clock() + MINUTE, clock=self.clock):
+        for one in sweep(self.tasks, TASK_TYPES, deadline=self.clock() + MINUTE, clock=self.clock):
             assert one.error is None
 
     @property
@@ -136,7 +136,7 @@ def test_a_submission_and_the_end_of_a_task_wake_the_dispatcher() -> None:
     task_id = site.submit()
     assert site.queue.sent == [(ANY_TASK, 0)]
     site.admission.run()
-    steps = Steps(site.tasks, KINDS)
+    steps = Steps(site.tasks, TASK_TYPES)
     step = Step.of(steps.acquire(Step(task_id, 1), site.clock() + MINUTE))
     site.tasks.leases.succeed(task_id, step.attempt, "done")
     assert steps.complete(step)["next"] == "succeeded"
@@ -176,7 +176,7 @@ def test_a_retry_after_a_backoff_gives_its_place_and_waits_again() -> None:
     site.acquire(first)
     waiting = site.tasks.leases.end_attempt(first, 1, TRANSIENT)
     assert (waiting.is_queued, waiting.status, site.places) == (True, Status.RETRY_SCHEDULED, 0)
-    assert Steps(site.tasks, KINDS).acquire(Step(first, 1), site.clock() + MINUTE)["next"] == "stop"
+    assert Steps(site.tasks, TASK_TYPES).acquire(Step(first, 1), site.clock() + MINUTE)["next"] == "stop"
     site.admission.run({first})
     assert site.started == [(first, 1), (second, 1)]
     site.tasks.operators.cancel(second)
@@ -341,7 +341,7 @@ def test_a_batch_of_messages_admits_once_and_starts_what_was_counted(monkeypatch
     site, machine = NotedAdmission(), Machine()
     ids = [site.submit() for _ in range(3)]
     dispatcher = Dispatcher(machine, "machine")
-    inbox = Inbox(dispatcher, Admission(site.tasks, site.store, KINDS, dispatcher.start_execution, limits=Caps(2)))
+    inbox = Inbox(dispatcher, Admission(site.tasks, site.store, TASK_TYPES, dispatcher.start_execution, limits=Caps(2)))
     passes: list[object] = []
     run = inbox.admission.run
     monkeypatch.setattr(inbox.admission, "run", lambda ended: passes.append(ended) or run(ended))

@@ -16,7 +16,7 @@ from delegation.tasks.stores.base import Revise
 from delegation.tasks.work.behaviors import Behaviors
 from infra.environment.functions import FUNCTIONS
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
-from tests.kit.tasks.driven import KINDS, Driven, FixedEngine
+from tests.kit.tasks.driven import TASK_TYPES, Driven, FixedEngine
 from tests.services import change_service
 
 REFUSED = "Lambda.TooManyRequestsException"
@@ -43,7 +43,7 @@ def inline(driven: Driven, error: Exception | None = None) -> dict[str, Any]:
     driven.acquire()
     behavior = Worked("inline")
     behavior.tasks, behavior.error = driven.tasks, error
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([behavior]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, TASK_TYPES, behaviors=Behaviors([behavior]), jobs=driven.jobs)
     state = steps.prepare(driven.step, driven.clock() + MINUTE)
     driven.step = Step.of(state)
     with nullcontext() if error is None else pytest.raises(type(error)):
@@ -57,7 +57,7 @@ def make_due(driven: Driven, state: dict[str, Any], error: str) -> str:
 
 
 def runs_once(driven: Driven) -> None:
-    change_service(driven.tasks, policies=replace(driven.tasks.policies, fail_when_lost=KINDS))
+    change_service(driven.tasks, policies=replace(driven.tasks.policies, fail_when_lost=TASK_TYPES))
 
 
 @pytest.fixture
@@ -310,7 +310,7 @@ NO_JOB_SERVICE = "JobServiceUnavailable"
 def job_refused(driven: Driven, n: int) -> str:
     """Run an execution while EMR does not answer, as the state machine does; return MakeDue's answer."""
     driven.acquire(n)
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("spark")]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, TASK_TYPES, behaviors=Behaviors([FixedEngine("spark")]), jobs=driven.jobs)
     state = steps.prepare(driven.step, driven.clock() + MINUTE)
     driven.step = Step.of(state)
     with pytest.raises(JobServiceUnavailable):
@@ -359,7 +359,7 @@ def test_a_job_that_was_started_without_an_answer_is_cancelled_before_the_next_o
         raise JobServiceUnavailable("EMR Serverless could not be reached: ReadTimeoutError")
 
     driven.acquire()
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("spark")]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, TASK_TYPES, behaviors=Behaviors([FixedEngine("spark")]), jobs=driven.jobs)
     state = steps.prepare(driven.step, driven.clock() + MINUTE)
     driven.step, first = Step.of(state), f"{driven.task_id}-1"
     driven.jobs.start = unanswered  # type: ignore[method-assign]

@@ -21,7 +21,7 @@ from tests.kit.tasks.builders import HOUR, MINUTE, submitted
 from tests.kit.tasks.driven import Driven, RecordedJobs
 from tests.services import change_service
 
-KIND = "TABLE_PURGE"
+TASK_TYPE = "TABLE_PURGE"
 
 
 @dataclass
@@ -64,10 +64,10 @@ class LostJob(Driven):
 
     def sweep(self, **asked: Any) -> list[Swept]:
         deadline = self.clock() + MINUTE
-        return list(sweep(self.tasks, {KIND}, deadline=deadline, clock=self.clock, **asked))
+        return list(sweep(self.tasks, {TASK_TYPE}, deadline=deadline, clock=self.clock, **asked))
 
     def lease(self) -> Task | None:
-        return lease_next_available_task(self.tasks, "worker:b:1:1", {KIND}, lambda now: Lease.lasting(HOUR, now))
+        return lease_next_available_task(self.tasks, "worker:b:1:1", {TASK_TYPE}, lambda now: Lease.lasting(HOUR, now))
 
 
 @pytest.fixture
@@ -76,12 +76,12 @@ def site() -> LostJob:
 
 
 def last_attempt(site: LostJob) -> None:
-    most = site.tasks.policies.retry(KIND)
+    most = site.tasks.policies.retry(TASK_TYPE)
     change_service(site.tasks, policies=replace(site.tasks.policies, default=replace(most, max_attempts=1), by_type={}))
 
 
 def fails_when_lost(site: LostJob) -> None:
-    change_service(site.tasks, policies=replace(site.tasks.policies, fail_when_lost=frozenset({KIND})))
+    change_service(site.tasks, policies=replace(site.tasks.policies, fail_when_lost=frozenset({TASK_TYPE})))
 
 
 def cancelled(site: LostJob) -> None:

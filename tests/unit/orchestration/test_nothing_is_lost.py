@@ -13,7 +13,7 @@ from delegation.orchestration.step_input import Step
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.model import Dispatches, Status
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
-from tests.kit.tasks.driven import KINDS, Driven
+from tests.kit.tasks.driven import TASK_TYPES, Driven
 
 
 class StepFunctions:
@@ -52,7 +52,7 @@ class Deployment(Driven):
         return [self.dispatcher.start(json.dumps({"task_id": task_id, "n": n})) for task_id, n in messages]
 
     def sweep(self) -> None:
-        for swept in sweep(self.tasks, KINDS, deadline=self.clock() + MINUTE, clock=self.clock):
+        for swept in sweep(self.tasks, TASK_TYPES, deadline=self.clock() + MINUTE, clock=self.clock):
             assert swept.error is None
 
     def begin(self, n: int) -> Step:

@@ -30,7 +30,7 @@ from delegation.tasks.work.work_errors import ending_of
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock
-from tests.kit.tasks.driven import KINDS, Driven, FixedEngine
+from tests.kit.tasks.driven import TASK_TYPES, Driven, FixedEngine
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service
 from tests.kit.tasks.sites import ADD, ONE, Site, Sum
@@ -214,7 +214,7 @@ def test_prepare_hands_over_before_it_loads_a_table(driven: Driven) -> None:
     engine = FixedEngine("inline")
     driven.acquire()
     switch.on()
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([engine]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, TASK_TYPES, behaviors=Behaviors([engine]), jobs=driven.jobs)
     assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "complete"
     assert (engine.asked, driven.task.error_code) == (0, "PAUSED")
 
@@ -225,7 +225,7 @@ def test_a_late_prepare_does_not_hand_over_work_that_has_begun(driven: Driven) -
     driven.acquire()
     driven.tasks.holding(driven.task).leases.note(driven.task_id, 1, engine="inline")
     switch.on()
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, TASK_TYPES, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
     steps.prepare(driven.step, driven.clock() + MINUTE)
     assert driven.task.is_held
 
@@ -344,7 +344,7 @@ class AdmissionSite:
         self.tasks = task_service(self.store, policies, Queue(), clock=self.clock, types=types)
         self.switch = Switch(self.tasks, types)
         start = lambda task_id, _n: self.started.append(task_id)  # noqa: E731
-        self.admission = Admission(self.tasks, self.store, KINDS, start, limits=policies.limits)
+        self.admission = Admission(self.tasks, self.store, TASK_TYPES, start, limits=policies.limits)
 
     def submit(self, table: str, number: int) -> str:
         task_id = f"00000000-0000-4000-8000-{number:012d}"

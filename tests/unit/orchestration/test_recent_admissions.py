@@ -7,9 +7,9 @@ import pytest
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.stores.admission import Recent, Register
 from tests.kit.tasks.builders import NOW, SECOND
-from tests.unit.orchestration.test_admission import KIND, NotedAdmission
+from tests.unit.orchestration.test_admission import TASK_TYPE, NotedAdmission
 
-LANE = Lane.of(KIND, Traits())
+LANE = Lane.of(TASK_TYPE, Traits())
 
 
 @pytest.mark.parametrize(

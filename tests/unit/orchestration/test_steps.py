@@ -17,7 +17,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.behaviors import Behaviors
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
-from tests.kit.tasks.driven import KINDS, Driven, FixedEngine
+from tests.kit.tasks.driven import TASK_TYPES, Driven, FixedEngine
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_acquire_gets_a_lease_beyond_the_deadline_of_prepare(driven: Driven) -> 
 def test_prepare_continues_with_the_lease_of_acquire(driven: Driven) -> None:
     """Unless it starts so late that the lease would end before the invocation."""
     driven.acquire()
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, TASK_TYPES, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
     acquired = driven.task
     for after, renewed in ((30 * SECOND, False), (31 * SECOND, True)):
         driven.clock.advance(after)
@@ -221,7 +221,7 @@ def test_a_continuation_keeps_the_job_of_its_attempt(driven: Driven) -> None:
     driven.acquire()
     driven.start()
     behavior = FixedEngine("inline")
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([behavior]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, TASK_TYPES, behaviors=Behaviors([behavior]), jobs=driven.jobs)
     assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "spark"
     assert behavior.asked == 0
     assert driven.start()["next"] == "heartbeat"
@@ -237,7 +237,7 @@ def test_the_next_attempt_is_not_a_continuation(driven: Driven) -> None:
     driven.clock.advance(HOUR)
     driven.acquire()
     assert driven.task.job_run_id is None
-    steps = Steps(driven.tasks, KINDS, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
+    steps = Steps(driven.tasks, TASK_TYPES, behaviors=Behaviors([FixedEngine("inline")]), jobs=driven.jobs)
     assert steps.prepare(driven.step, driven.clock() + MINUTE)["next"] == "inline"
 
 

@@ -30,7 +30,7 @@ from delegation.tasks.stores.admission import (
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.timestamps import isoformat
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND
-from tests.unit.orchestration.test_admission import KIND, NotedAdmission
+from tests.unit.orchestration.test_admission import TASK_TYPE, NotedAdmission
 
 
 class SlowStore(MemoryTaskStore):
@@ -117,12 +117,12 @@ def test_lanes_that_no_cap_lets_start_hide_no_other() -> None:
     for tenant in range(300):
         site.submit(task_type="BLOCKED", traits=Traits(f"a-{tenant:04d}", "lake"))
     admission = site.admission
-    admission._kinds = frozenset({KIND, "BLOCKED"})
+    admission._kinds = frozenset({TASK_TYPE, "BLOCKED"})
     ended: set[str] = set()
     for _ in range(40):
         admission.run(ended)
         for task_id, _ in site.started:
-            if site.tasks.reads.get(task_id).task_type == KIND and task_id not in ended:
+            if site.tasks.reads.get(task_id).task_type == TASK_TYPE and task_id not in ended:
                 finish(site, task_id)
                 ended.add(task_id)
     assert len(ended) == 300

@@ -25,7 +25,7 @@ from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service
 
-KIND = "acme.work"
+TASK_TYPE = "acme.work"
 
 
 class Parameters(BaseModel):
@@ -49,7 +49,7 @@ class AdmittingWorkers:
         self.working: Callable[[str], None] = lambda _task_id: None
 
     def _service(self, queue: Any, grace: timedelta) -> TaskService:
-        types = TaskTypes([TaskType(name=KIND, traits=traits_of)])
+        types = TaskTypes([TaskType(name=TASK_TYPE, traits=traits_of)])
         return task_service(
             self.store,
             Policies(RetryPolicy(), {}, dispatch=DispatchPolicy(grace=grace), limits=self.caps),
@@ -60,7 +60,7 @@ class AdmittingWorkers:
 
     def submit(self, task_id: str, **fields: Any) -> Task:
         traits = {"tenant": "sales", "bucket": "lake", **fields}
-        first = self.front.submission.first(task_id=task_id, task_type=KIND, payload=json.dumps(traits))
+        first = self.front.submission.first(task_id=task_id, task_type=TASK_TYPE, payload=json.dumps(traits))
         self.clock.advance(timedelta(milliseconds=1))
         return self.front.submission.create(first)[0]
 
@@ -71,7 +71,7 @@ class AdmittingWorkers:
             self.ran.append(run.task.task_id)
             self.working(run.task.task_id)
 
-        behaviors = Behaviors([FunctionBehavior(tasks, Behavior(KIND, Parameters, work), monotonic=self._seconds)])
+        behaviors = Behaviors([FunctionBehavior(tasks, Behavior(TASK_TYPE, Parameters, work), monotonic=self._seconds)])
         admission = WorkersAdmission(tasks, self.store, behaviors.task_types)
         settings = WorkerSettings(owner=name)
         return Worker(tasks, behaviors, settings, monotonic=self._seconds, waits=_until_done, admission=admission)
@@ -141,7 +141,7 @@ def test_a_worker_beside_a_dispatcher_stays_within_the_cap() -> None:
     site.submit("b")
     started: list[str] = []
     dispatcher = Admission(
-        site.front, site.store, {KIND}, lambda task_id, _n: started.append(task_id), limits=site.caps
+        site.front, site.store, {TASK_TYPE}, lambda task_id, _n: started.append(task_id), limits=site.caps
     )
     assert dispatcher.run() == 1
     worker = site.worker("w")

@@ -14,7 +14,7 @@ from typing import Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.behaviors.task_types import table_traits
-from delegation.operations.expiry.behavior.kinds import KIND, UPKEEP
+from delegation.operations.expiry.behavior.names import TASK_TYPE, UPKEEP
 from delegation.tasks.life.admission.choice import Queued, Running, admitted
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
@@ -34,7 +34,7 @@ ASKED: Final = AskedExpiryRule(ExpiryRule(1, 7 * 86_400_000, 2**62, 1, 0, 0, dry
 _PAYLOAD: Final = (
     '{"operation_parameters": {"table_identity": {"catalog_name": "lake"}, "metadata": {"location": "s3://lake/t"}%s}}'
 )
-EXPIRIES: Final = Lane.of(KIND, table_traits(_PAYLOAD % ', "policy": "p"', UPKEEP))
+EXPIRIES: Final = Lane.of(TASK_TYPE, table_traits(_PAYLOAD % ', "policy": "p"', UPKEEP))
 DROPS: Final = Lane.of("TABLE_PURGE", table_traits(_PAYLOAD % "", Traits()))
 _DROP_TAKES: Final = timedelta(minutes=2)
 _RUN_AT_LEAST: Final = timedelta(minutes=2)
@@ -133,7 +133,7 @@ def simulate(month: Month) -> Outcome:
             under_way = sum(run.ended is None for run in runs)
             for need in choose(needs.values(), terms, runs, now, at_once=month.at_once).start:
                 del needs[need.table]
-                table, run = tables[need.table], UpkeepRun(need.table, KIND, POLICY, now, need.cost)
+                table, run = tables[need.table], UpkeepRun(need.table, TASK_TYPE, POLICY, now, need.cost)
                 found.longest_need = max(found.longest_need, now - (table.since or now))
                 table.kept_since, table.since = now - timedelta(days=7), None
                 runs.append(run)

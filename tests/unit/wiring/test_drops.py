@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.operations.orphans.behavior import kinds as orphans
+from delegation.operations.orphans.behavior import names as orphans
 from delegation.operations.orphans.behavior.run import OrphansBehavior
-from delegation.operations.purge.behavior.kinds import DROP_KIND, UPKEEP_KIND
+from delegation.operations.purge.behavior.names import DROP_TASK_TYPE, UPKEEP_TASK_TYPE
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.testing.tombstones import pending
@@ -61,11 +61,11 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_table_of_tombstones_brings_the_behaviors_of_drops(monkeypatch):
-    assert {DROP_KIND, UPKEEP_KIND}.isdisjoint(all_behaviors(deployment()))
+    assert {DROP_TASK_TYPE, UPKEEP_TASK_TYPE}.isdisjoint(all_behaviors(deployment()))
     monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
     behaviors = all_behaviors(deployment())
-    assert isinstance(behaviors[DROP_KIND], DropBehavior)
-    assert UPKEEP_KIND in behaviors
+    assert isinstance(behaviors[DROP_TASK_TYPE], DropBehavior)
+    assert UPKEEP_TASK_TYPE in behaviors
 
 
 def test_the_gateway_s_drops_follow_the_settings(monkeypatch):
@@ -91,8 +91,8 @@ def test_a_spark_job_runs_what_its_task_is(monkeypatch):
     deployed = deployment()
     purges = all_behaviors(deployed)["TABLE_PURGE"]
     assert isinstance(purges, PurgeBehavior)
-    types = {"one": "TABLE_PURGE", "two": DROP_KIND, "three": KIND, "four": PLAN_KIND}
-    types |= {"five": orphans.KIND, "six": orphans.PLAN_KIND}
+    types = {"one": "TABLE_PURGE", "two": DROP_TASK_TYPE, "three": TASK_TYPE, "four": PLAN_TASK_TYPE}
+    types |= {"five": orphans.TASK_TYPE, "six": orphans.PLAN_TASK_TYPE}
     reads = SimpleNamespace(get=lambda task_id: SimpleNamespace(task_type=types[task_id]))
     tasks: Any = SimpleNamespace(reads=reads)
     expiries = lambda: expiry_behavior(deployed.tasks)  # noqa: E731

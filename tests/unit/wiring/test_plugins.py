@@ -19,7 +19,7 @@ from tests.kit.tasks.services import task_service
 from tests.unit.wiring.example_behaviors import SHOUT
 
 EXAMPLES = "tests.unit.wiring.example_behaviors"
-KINDS = {"SHOUT", "ONCE", "WHOLE"}
+TASK_TYPES = {"SHOUT", "ONCE", "WHOLE"}
 
 
 def work() -> None: ...
@@ -32,7 +32,7 @@ def tasks() -> TaskService:
 
 def test_a_function_may_return_any_form_of_behavior(tasks):
     added = load([f"{EXAMPLES}:behaviors"], tasks, existing=frozenset())
-    assert added.task_types == KINDS
+    assert added.task_types == TASK_TYPES
     assert added.fail_when_lost == {"ONCE"}
     assert added.deadlines == {"SHOUT": timedelta(hours=2)}
 
@@ -87,7 +87,7 @@ def test_a_deployment_has_the_named_behaviors(monkeypatch):
     assert BehaviorSettings.read().behaviors == (f"{EXAMPLES}:behaviors",)
     deployed = deployment()
     assert deployed.task_types == {**TYPES.known, "SHOUT": 3, "ONCE": 1, "WHOLE": 2}
-    assert {kind for behavior in deployed.added for kind in behavior.task_types} == KINDS
+    assert {kind for behavior in deployed.added for kind in behavior.task_types} == TASK_TYPES
     assert deployed.tasks.policies.fail_when_lost == {"ONCE"}
     deployed.store.dynamodb.client.close()
 

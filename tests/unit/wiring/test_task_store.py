@@ -21,7 +21,7 @@ from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.work.worker import WorkerSettings
-from delegation.tasks_on_persistence.maintenance import KIND, SweepReport
+from delegation.tasks_on_persistence.maintenance import TASK_TYPE, SweepReport
 from delegation.tasks_on_persistence.notifications import PersistenceNotificationStore
 from delegation.tasks_on_persistence.pauses import PersistencePauseStore
 from delegation.tasks_on_persistence.store import REFERENCE, PersistenceTaskStore
@@ -93,10 +93,10 @@ def test_a_worker_sweeps_what_commits_left_as_one_recurring_task(tables: Run) ->
     deployed, worker = added_worker(WorkerSettings("worker:7", timedelta(0)), threading.Event())
     assert [wired.ensure_swept(deployed.tasks), wired.ensure_swept(deployed.tasks)] == [True, False]
     [listed] = json.loads(tables("tasks", "list", "--direct", "--json").stdout)["tasks"]
-    assert (listed["task_type"], listed["known_behavior"]) == (KIND, True)
+    assert (listed["task_type"], listed["known_behavior"]) == (TASK_TYPE, True)
     swept = worker.run_once()
     assert swept is not None
-    assert (swept.task_type, swept.status, swept.error_code) == (KIND, Status.SUBMITTED, None)
+    assert (swept.task_type, swept.status, swept.error_code) == (TASK_TYPE, Status.SUBMITTED, None)
     [ended] = [row for row in deployed.store.history(swept.task_id) if row.status is Status.SUCCESS]
     assert SweepReport.model_validate_json(ended.result_extended or "").references == 1
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.references.kinds import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
+from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
 from delegation.references.recurring import reference_index
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wiring import upkeep

@@ -21,7 +21,7 @@ from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.orphans.restore import PlanBucketOption, plans_of
 from delegation.cli.output import open_output, print_json
 from delegation.cli.references.options import IndexTableOption
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 
 MOST_SHOWN: Final = 20
 StateOption = Annotated[
@@ -77,7 +77,7 @@ def audit_of(
     """Return the audit of a catalog; raise the errors of the service, of its stores, and CommandError."""
     references, healths = connection.reference_store(index_table), connection.health_store(index_table)
     client = connection.operator_client()
-    tasks = [task for kind in (KIND, PLAN_KIND) for task in client.list(type=kind)]
+    tasks = [task for kind in (TASK_TYPE, PLAN_TASK_TYPE) for task in client.list(type=kind)]
     wanted = last_looks(tasks, catalog)
     looks, unread = looks_of(wanted, plans_of(connection, plan_bucket), known) if wanted else ({}, [])
     located = [(str(one.subject), one.area) for one in references.located(catalog)]

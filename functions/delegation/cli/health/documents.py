@@ -91,8 +91,8 @@ class HealthRow:
 
 def _run_document(run: LastRun) -> dict[str, Any]:
     return {
-        "task_type": run.kind,
-        "kind": run.kind,
+        "task_type": run.task_type,
+        "kind": run.task_type,
         "task_id": run.task_id,
         "policy": run.policy,
         "began": isoformat(run.began),
@@ -145,8 +145,8 @@ def history_document(health: TableHealth) -> dict[str, Any]:
     return {
         "under_way": [
             {
-                "task_type": one.kind,
-                "kind": one.kind,
+                "task_type": one.task_type,
+                "kind": one.task_type,
                 "task_id": one.task_id,
                 "policy": one.policy,
                 "began": isoformat(one.began),
@@ -160,8 +160,8 @@ def history_document(health: TableHealth) -> dict[str, Any]:
 
 def _past_document(run: PastRun) -> dict[str, Any]:
     return {
-        "task_type": run.kind,
-        "kind": run.kind,
+        "task_type": run.task_type,
+        "kind": run.task_type,
         "task_id": run.task_id or None,
         "policy": run.policy,
         "began": isoformat(run.began),

@@ -33,9 +33,9 @@ def print_health(health: TableHealth, costs: str) -> None:
     if health.problem is not None:
         lines.append(("Problem", plain(health.problem)))
     # A table has one task of each kind.
-    tasks = {one.kind: one.task_id for one in reversed(health.past) if one.task_id}
-    tasks |= {one.kind: one.task_id for one in health.runs.values() if one.task_id}
-    lines.extend((f"Task of {kind}", task_id) for kind, task_id in sorted(tasks.items()))
+    tasks = {one.task_type: one.task_id for one in reversed(health.past) if one.task_id}
+    tasks |= {one.task_type: one.task_id for one in health.runs.values() if one.task_id}
+    lines.extend((f"Task of {task_type}", task_id) for task_type, task_id in sorted(tasks.items()))
     console.print(LabelledLines(lines), crop=False)
     under_way = [one for one in health.runs.values() if one.ended is None]
     if not under_way and not health.past:
@@ -44,11 +44,11 @@ def print_health(health: TableHealth, costs: str) -> None:
     numbers = ("snapshots", "files", "bytes")
     table = Rows("began", "what", "outcome", *numbers, "policy", right=numbers)
     for run in under_way:
-        table.add(_minute(run.began), run.kind, "under way", "", "", "", plain(run.policy))
+        table.add(_minute(run.began), run.task_type, "under way", "", "", "", plain(run.policy))
     for one in health.past:
         table.add(
             _minute(one.began),
-            one.kind,
+            one.task_type,
             one.outcome,
             "–" if one.snapshots is None else f"{one.snapshots:,}",
             f"{one.files:,}",

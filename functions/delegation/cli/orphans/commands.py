@@ -20,7 +20,6 @@ from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
 from delegation.errors import DelegationError, printable
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
 from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
@@ -32,6 +31,7 @@ from delegation.operations.orphans.behavior.limits import (
     QUARANTINE,
     OrphanLimits,
 )
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.errors import AgeTooShort
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
@@ -184,7 +184,7 @@ def approve_command(
         task = connection.client().get(task_id)
     except NotFound:
         raise task_unknown(task_id) from None
-    if task.task_type not in (KIND, PLAN_KIND):
+    if task.task_type not in (TASK_TYPE, PLAN_TASK_TYPE):
         raise CommandError(
             f"the plan {printable(plan)} is of a task {printable(task.task_type)}, and not of orphan files",
             "Name the plan that `delegation orphans scan` printed, or that the task's summary has.",

@@ -47,8 +47,8 @@ class Simulated:
         health = self.healths[str(need.table)]
         return {
             "table": str(need.table),
-            "task_type": need.kind,
-            "kind": need.kind,
+            "task_type": need.task_type,
+            "kind": need.task_type,
             "policy": need.policy,
             "expirable_snapshots": health.expirable,
             "freed_bytes": {"at_least": health.freed.lower, "at_most": health.freed.upper},

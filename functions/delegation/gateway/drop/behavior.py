@@ -8,14 +8,14 @@ from typing import ClassVar, Final
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError, tombstone_refused
-from delegation.gateway.drop.kinds import TOMBSTONE
+from delegation.gateway.drop.names import TOMBSTONE
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.submission import task_id_of
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.keeping.catalog import loaded_neighbour
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.behavior.kinds import DROP_KIND
+from delegation.operations.purge.behavior.names import DROP_TASK_TYPE
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.operations.purge.context import PurgeContext, PurgeResult
@@ -37,7 +37,7 @@ class DropBehavior:
     SUCCESS follows the drop; a call after a crash between any two steps finds in the record what is left.
     """
 
-    task_types: ClassVar[frozenset[str]] = frozenset({DROP_KIND})
+    task_types: ClassVar[frozenset[str]] = frozenset({DROP_TASK_TYPE})
 
     purge: PurgeBehavior
     tombstones: Tombstones

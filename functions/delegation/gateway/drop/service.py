@@ -13,8 +13,8 @@ from delegation.gateway.drop.errors import (
     purge_not_possible,
     tombstone_not_found,
 )
-from delegation.gateway.drop.kinds import RESTORE_TO, RESTORED
 from delegation.gateway.drop.moves import TombstoneCatalog, is_there, renamed_back, uuid_at
+from delegation.gateway.drop.names import RESTORE_TO, RESTORED
 from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, TombstoneStore
 from delegation.gateway.drop.submission import dispatched, submit
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState

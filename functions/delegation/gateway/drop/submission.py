@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Final
 
 from delegation.gateway.drop.errors import purge_not_possible
-from delegation.gateway.drop.kinds import TOMBSTONE
+from delegation.gateway.drop.names import TOMBSTONE
 from delegation.gateway.drop.tombstones import Tombstone
-from delegation.operations.purge.behavior.kinds import DROP_KIND, DROPPED_TABLE
+from delegation.operations.purge.behavior.names import DROP_TASK_TYPE, DROPPED_TABLE
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller, Task
@@ -25,7 +25,7 @@ settings for a request that chooses nothing.
 
 def task_id_of(tombstone_id: str) -> str:
     """Return the id of a tombstone's task: a repeated submission finds the same task."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{DROP_KIND}:{tombstone_id}"))
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{DROP_TASK_TYPE}:{tombstone_id}"))
 
 
 def purge_of(record: Tombstone) -> TablePurge:
@@ -65,7 +65,7 @@ def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None)
     waits = record.waits and at <= tasks.clock()
     first = tasks.submission.first(
         task_id=task_id,
-        task_type=DROP_KIND,
+        task_type=DROP_TASK_TYPE,
         payload=payload_of(record),
         at=at,
         synchronous=waits,

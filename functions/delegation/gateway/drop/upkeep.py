@@ -13,7 +13,7 @@ from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import LONGEST_BACKOFF, Tombstone
-from delegation.operations.purge.behavior.kinds import UPKEEP_KIND
+from delegation.operations.purge.behavior.names import UPKEEP_TASK_TYPE
 from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
@@ -55,7 +55,7 @@ def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep
         return settle_all(steps(), run.checkpoint)
 
     return Behavior(
-        UPKEEP_KIND,
+        UPKEEP_TASK_TYPE,
         TombstoneUpkeep,
         work,
         result=UpkeepReport,

@@ -21,11 +21,11 @@ _LONGEST_NAME: Final = 64
 class TableWork(IdentifiedRequest):
     """Work on a known table, with the table's state when the request was accepted.
 
-    `work_kind` and `plan_kind` are the stored task types of the work and of its dry run.
+    `work_task_type` and `plan_task_type` are the stored task types of the work and of its dry run.
     """
 
-    work_kind: ClassVar[str]
-    plan_kind: ClassVar[str]
+    work_task_type: ClassVar[str]
+    plan_task_type: ClassVar[str]
 
     table: TableState
 
@@ -35,9 +35,9 @@ class TableWork(IdentifiedRequest):
         return self.properties.get(DRY_RUN, "false").lower() == "true"
 
     @property
-    def kind(self) -> str:
+    def task_type(self) -> str:
         """The stored task type."""
-        return self.plan_kind if self.is_dry_run else self.work_kind
+        return self.plan_task_type if self.is_dry_run else self.work_task_type
 
     @property
     def payload_version(self) -> int:
@@ -50,7 +50,7 @@ class TableWork(IdentifiedRequest):
 
         A dry run has another one for another name, state or option of the table.
         """
-        parts: list[Any] = [self.realm, self.kind, self.identifier.catalog, self.table.table_uuid.lower()]
+        parts: list[Any] = [self.realm, self.task_type, self.identifier.catalog, self.table.table_uuid.lower()]
         if self.is_dry_run:
             parts += [
                 [*self.identifier.namespace, self.identifier.name],
@@ -65,7 +65,7 @@ class TableWork(IdentifiedRequest):
 
     def to_payload(self) -> str:
         """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
-        return json.dumps(self.document(self.kind), sort_keys=True)
+        return json.dumps(self.document(self.task_type), sort_keys=True)
 
     @classmethod
     def of(cls, task: Task) -> Self:

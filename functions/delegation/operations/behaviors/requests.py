@@ -122,4 +122,6 @@ class TableForm(Generic[Work]):
         is_small = files is None or files <= sources.small_files
         payload = work.to_payload()
         traits = replace(table_traits(payload, self.known), is_small=is_small)
-        return AskedWork(work, self.relation, work.task_id, work.kind, payload, work.payload_version, traits, callback)
+        return AskedWork(
+            work, self.relation, work.task_id, work.task_type, payload, work.payload_version, traits, callback
+        )

@@ -13,7 +13,7 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import STORE_MAINTENANCE as KIND
+from delegation.tasks.life.policy import STORE_MAINTENANCE as TASK_TYPE
 from delegation.tasks.stores.base import Unreadable
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.parts.reads import awaiting
@@ -82,7 +82,7 @@ def store_maintenance(
         return report
 
     return Behavior(
-        KIND,
+        TASK_TYPE,
         TaskMaintenance,
         work,
         result=MaintenanceReport,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.retention import expired
 from delegation.upkeep.errors import TooManyManifests
 from delegation.upkeep.execution.asked import AskedExpiryRule
@@ -75,12 +75,12 @@ def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
     """Return what a table needs, None if nothing, or if its last run ended after it was read."""
     if not health.expirable or health.rule != asked.version or not can_be_decided(health):
         return None
-    last = health.runs.get(KIND)
+    last = health.runs.get(TASK_TYPE)
     failures = 0 if last is None else last.failures
     ended = None if last is None else last.ended
     return UpkeepNeed(
         table=health.identifier,
-        kind=KIND,
+        task_type=TASK_TYPE,
         policy=asked.policy,
         score=_freed(health) * _STORED_MICROS // _GIB + health.expirable,
         cost=cost_of(health),
@@ -99,7 +99,7 @@ def longest_waiting(healths: Iterable[TableHealth]) -> TableHealth | None:
 
 
 def _runs(health: TableHealth) -> bool:
-    run = health.runs.get(KIND)
+    run = health.runs.get(TASK_TYPE)
     return run is not None and run.ended is None
 
 

@@ -14,7 +14,7 @@ from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.guards import check_table
 from delegation.polaris.errors import (
@@ -256,10 +256,10 @@ class UpkeepPass:
 def runs_of(healths: list[TableHealth]) -> Iterator[UpkeepRun]:
     """Yield the last run of each table as the schedule has it."""
     for health in healths:
-        run = health.runs.get(KIND)
+        run = health.runs.get(TASK_TYPE)
         if run is not None:
             yield UpkeepRun(
-                health.identifier, KIND, run.policy, run.began, run.reserved, ended=run.ended, used=run.used
+                health.identifier, TASK_TYPE, run.policy, run.began, run.reserved, ended=run.ended, used=run.used
             )
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from delegation.errors import DelegationError
 from delegation.polaris.errors import PoliciesNotSupported
-from delegation.references.kinds import CATALOG_UPKEEP
+from delegation.references.names import CATALOG_UPKEEP
 from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.upkeep.execution.passes import UpkeepCounts

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Final
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.kinds import POLICY, PREFIX
 from delegation.operations.orphans.behavior.limits import FILE_AGE, LOCATION, LOCATIONS, MISMATCH
+from delegation.operations.orphans.behavior.names import POLICY, PREFIX
 from delegation.operations.orphans.behavior.options import location_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.context import always_permitted

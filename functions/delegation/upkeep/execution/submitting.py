@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle, resumes
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN
@@ -48,7 +48,7 @@ class UpkeepTasks:
         stored = self.tasks.reads.find(expiry.task_id)
         first = self.tasks.submission.first(
             task_id=expiry.task_id,
-            task_type=expiry.kind,
+            task_type=expiry.task_type,
             payload=expiry.to_payload(),
             payload_version=expiry.payload_version,
         )
@@ -60,12 +60,12 @@ class UpkeepTasks:
 
         A process that died between reserving a run and submitting its task began none.
         """
-        run = health.runs.get(KIND)
+        run = health.runs.get(TASK_TYPE)
         if run is None or run.ended is not None:
             return health
         task = self.tasks.reads.find(run.task_id)
         if task is None or (task.is_terminal and task.last_status_change_ts < run.began):
-            return replace(health, runs={kind: one for kind, one in health.runs.items() if kind != KIND})
+            return replace(health, runs={name: one for name, one in health.runs.items() if name != TASK_TYPE})
         if not task.is_terminal:
             return health
         return _ended(health, run, task, now)
@@ -88,7 +88,7 @@ def _ended(health: TableHealth, run: LastRun, task: Task, now: datetime) -> Tabl
     if outcome == STOPPED:
         # What asks for it now is computed anew.
         return replace(noted, rule="", expirable=None)
-    if succeeded and task.task_type == KIND:
+    if succeeded and task.task_type == TASK_TYPE:
         # Until the next look at the table, which has changed, nothing is known to be left.
         again = now + REVIEW_EVERY
         return replace(noted, expirable=0, freed=FreedBytes(), since=None, again_at=again)
@@ -106,16 +106,16 @@ def _details(task: Task) -> tuple[Amount, frozenset[str], int | None]:
 
 def reserved(health: TableHealth, task_id: str, policy: str, cost: Amount, now: datetime) -> TableHealth:
     """Return the health with a run that is about to be submitted; its budget is set aside."""
-    before = health.runs.get(KIND)
+    before = health.runs.get(TASK_TYPE)
     # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
     began = datetime.fromisoformat(isoformat(now))
-    run = LastRun(KIND, task_id, policy, began, cost, failures=0 if before is None else before.failures)
+    run = LastRun(TASK_TYPE, task_id, policy, began, cost, failures=0 if before is None else before.failures)
     return health.with_run(run)
 
 
 def refused(health: TableHealth, policy: str, outcome: str, now: datetime) -> TableHealth:
     """Return the health with a run that was refused before it began, so that it is not tried in each pass."""
-    before = health.runs.get(KIND)
+    before = health.runs.get(TASK_TYPE)
     failures = 1 if before is None else before.failures + 1
-    run = LastRun(KIND, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
+    run = LastRun(TASK_TYPE, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
     return health.with_run(run)

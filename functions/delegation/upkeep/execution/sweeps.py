@@ -15,7 +15,7 @@ from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.kinds import KIND
+from delegation.operations.orphans.behavior.names import TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.relation import obstacle, resumes
 from delegation.operations.orphans.place import check_allowed, place_of
@@ -123,7 +123,7 @@ class OrphanSweeps:
 
         After a failure it may be earlier, but on another day of the budget (`schedule.choice`).
         """
-        run = health.runs.get(KIND)
+        run = health.runs.get(TASK_TYPE)
         if run is None:
             return True
         pause = pause_after(run.failures) if run.failures else EVERY
@@ -149,9 +149,9 @@ class OrphanSweeps:
         found.note(health.identifier, removal_of(health.identifier, applicable, {}, self.limits))
 
     def _need(self, health: TableHealth, asked: AskedRemoval) -> UpkeepNeed:
-        run = health.runs.get(KIND)
+        run = health.runs.get(TASK_TYPE)
         since = self.clock() if run is None else min(run.began + EVERY, self.clock())
-        return UpkeepNeed(health.identifier, KIND, asked.policy, 1 + health.bytes // _GIB, _RUN, since)
+        return UpkeepNeed(health.identifier, TASK_TYPE, asked.policy, 1 + health.bytes // _GIB, _RUN, since)
 
     def _start(self, health: TableHealth, before: AskedRemoval) -> bool:
         """Start one run by the table and its policies as they are now; return whether a task was submitted."""
@@ -190,19 +190,21 @@ class OrphanSweeps:
         return self._submitted(wanted, stored)
 
     def _submitted(self, wanted: TableOrphans, stored: Task | None) -> bool:
-        first = self.tasks.submission.first(task_id=wanted.task_id, task_type=wanted.kind, payload=wanted.to_payload())
+        first = self.tasks.submission.first(
+            task_id=wanted.task_id, task_type=wanted.task_type, payload=wanted.to_payload()
+        )
         kept = stored is not None and stored.is_terminal and resumes(stored, wanted)
         return self.tasks.submission.create(first, resumes=kept, rerun=True)[1]
 
     def _settled(self, health: TableHealth) -> TableHealth:
         """Return the health with the end of its last run, if that has ended, or without one that never began."""
         self.checkpoint()
-        run = health.runs.get(KIND)
+        run = health.runs.get(TASK_TYPE)
         if run is None or run.ended is not None:
             return health
         task = self.tasks.reads.find(run.task_id)
         if task is None or (task.is_terminal and task.last_status_change_ts < run.began):
-            after = replace(health, runs={kind: one for kind, one in health.runs.items() if kind != KIND})
+            after = replace(health, runs={name: one for name, one in health.runs.items() if name != TASK_TYPE})
         elif task.is_terminal:
             after = health.with_run(_ended(run, task))
         else:
@@ -243,7 +245,7 @@ def _runs(healths: Mapping[TableIdentifier, TableHealth]) -> Iterator[UpkeepRun]
     for health in healths.values():
         for run in health.runs.values():
             yield UpkeepRun(
-                health.identifier, run.kind, run.policy, run.began, run.reserved, ended=run.ended, used=run.used
+                health.identifier, run.task_type, run.policy, run.began, run.reserved, ended=run.ended, used=run.used
             )
 
 
@@ -271,18 +273,18 @@ def _ended(run: LastRun, task: Task) -> LastRun:
 
 
 def _reserved(health: TableHealth, task_id: str, policy: str, now: datetime) -> TableHealth:
-    before = health.runs.get(KIND)
+    before = health.runs.get(TASK_TYPE)
     # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
     began = datetime.fromisoformat(isoformat(now))
-    run = LastRun(KIND, task_id, policy, began, _RUN, failures=0 if before is None else before.failures)
+    run = LastRun(TASK_TYPE, task_id, policy, began, _RUN, failures=0 if before is None else before.failures)
     return health.with_run(run)
 
 
 def _ended_at_once(health: TableHealth, policy: str, outcome: str, now: datetime, *, failed: bool) -> TableHealth:
     """Return the health with a run that ended before it began, so that it is not tried in each pass."""
-    before = health.runs.get(KIND)
+    before = health.runs.get(TASK_TYPE)
     failures = (0 if before is None else before.failures) + 1 if failed else 0
-    run = LastRun(KIND, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
+    run = LastRun(TASK_TYPE, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
     return health.with_run(run)
 
 

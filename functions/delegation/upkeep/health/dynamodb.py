@@ -187,7 +187,7 @@ def _health_of(catalog: str, item: Mapping[str, Any]) -> TableHealth:
         properties=dict(item.get("properties", {})),
         own=_own_of(item["own"]) if "own" in item else None,
         problem=item.get("problem"),
-        runs={run.kind: run for run in map(_run_of, item.get("runs", ()))},
+        runs={run.task_type: run for run in map(_run_of, item.get("runs", ()))},
         past=past_of_rows(_inflated(item["past"].value)["runs"]) if "past" in item else (),
         revision=int(item["revision"]),
     )
@@ -212,7 +212,7 @@ def _moment(item: Mapping[str, Any], name: str) -> datetime | None:
 
 def _run_item(run: LastRun) -> dict[str, Any]:
     return {
-        "kind": run.kind,
+        "kind": run.task_type,
         "task_id": run.task_id,
         "policy": run.policy,
         "began": isoformat(run.began),

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
-from delegation.upkeep.health.past import LONGEST_PAST, PastRun, newest_of_each_kind, rows_of_past
+from delegation.upkeep.health.past import LONGEST_PAST, PastRun, newest_of_each_type, rows_of_past
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
 
 LONGEST_PROBLEM: Final = 1_000
@@ -33,7 +33,7 @@ class LastRun:
     when it was started, and `used` is what it took.
     """
 
-    kind: str
+    task_type: str
     task_id: str
     policy: str
     began: datetime
@@ -113,11 +113,11 @@ class TableHealth:
 
         `snapshots` are those that it removed.
         """
-        noted = replace(self, runs={**self.runs, run.kind: run})
+        noted = replace(self, runs={**self.runs, run.task_type: run})
         if run.ended is None or run.outcome is None:
             return noted
         ended = PastRun(
-            run.kind,
+            run.task_type,
             run.task_id,
             run.policy,
             run.began,
@@ -127,7 +127,7 @@ class TableHealth:
             run.used.bytes,
             snapshots,
         )
-        return replace(noted, past=newest_of_each_kind((ended, *self.past)))
+        return replace(noted, past=newest_of_each_type((ended, *self.past)))
 
     def bounded(self) -> "TableHealth":
         """As it is stored: whatever the table's writer chose, an item has room for it."""
@@ -142,7 +142,7 @@ class TableHealth:
 
 def _fitting(past: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
     """Return as many of the newest runs as there is room for."""
-    kept = newest_of_each_kind(past)
+    kept = newest_of_each_type(past)
     while len(packed_past(kept)) > LONGEST_PAST:
         kept = kept[:-1]
     return kept

@@ -26,7 +26,7 @@ class PastRun:
     run of this kind removes none. Times have the resolution of a second.
     """
 
-    kind: str
+    task_type: str
     task_id: str
     policy: str
     began: datetime
@@ -39,7 +39,7 @@ class PastRun:
     def bounded(self) -> "PastRun":
         """As it is stored."""
         return PastRun(
-            self.kind[:_LONGEST_WORD],
+            self.task_type[:_LONGEST_WORD],
             self.task_id[:_LONGEST_WORD],
             self.policy[:_LONGEST_POLICY],
             self.began.replace(microsecond=0),
@@ -51,13 +51,13 @@ class PastRun:
         )
 
 
-def newest_of_each_kind(past: Iterable[PastRun]) -> tuple[PastRun, ...]:
+def newest_of_each_type(past: Iterable[PastRun]) -> tuple[PastRun, ...]:
     """Return at most MOST_PAST of each kind as they are stored, the newest first."""
     kept: list[PastRun] = []
-    of_kind: Counter[str] = Counter()
+    of_type: Counter[str] = Counter()
     for one in sorted(past, key=lambda each: each.ended, reverse=True):
-        of_kind[one.kind] += 1
-        if of_kind[one.kind] <= MOST_PAST:
+        of_type[one.task_type] += 1
+        if of_type[one.task_type] <= MOST_PAST:
             kept.append(one.bounded())
     return tuple(kept)
 
@@ -66,7 +66,7 @@ def rows_of_past(past: Sequence[PastRun]) -> list[list[Any]]:
     """Return the runs as JSON has them."""
     return [
         [
-            one.kind,
+            one.task_type,
             one.task_id,
             one.policy,
             int(one.began.timestamp()),
@@ -83,8 +83,8 @@ def rows_of_past(past: Sequence[PastRun]) -> list[list[Any]]:
 def past_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[PastRun, ...]:
     """Return the runs that `rows_of_past` wrote; what a later release adds to a row is left out."""
     return tuple(
-        PastRun(kind, task_id, policy, _moment(began), _moment(ended), outcome, files, size, snapshots)
-        for kind, task_id, policy, began, ended, outcome, files, size, snapshots, *_ in rows
+        PastRun(task_type, task_id, policy, _moment(began), _moment(ended), outcome, files, size, snapshots)
+        for task_type, task_id, policy, began, ended, outcome, files, size, snapshots, *_ in rows
     )
 
 

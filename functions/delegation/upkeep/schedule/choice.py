@@ -44,7 +44,7 @@ class UpkeepNeed:
     """
 
     table: TableIdentifier
-    kind: str
+    task_type: str
     policy: str
     score: int
     cost: Amount
@@ -60,7 +60,7 @@ class UpkeepRun:
     """
 
     table: TableIdentifier
-    kind: str
+    task_type: str
     policy: str
     began: datetime
     reserved: Amount
@@ -126,7 +126,7 @@ def choose(
                     why
                     for why, holds in (
                         (Waits.RUNS, need.table in busy),
-                        (Waits.RAN_TODAY, (need.table, need.kind) in ran.get(need.policy, ())),
+                        (Waits.RAN_TODAY, (need.table, need.task_type) in ran.get(need.policy, ())),
                         (Waits.NEVER_FITS, not policy.budget.allows(need.cost)),
                         (Waits.OUTSIDE_WINDOW, not open_now[need.policy]),
                         (Waits.BUDGET_USED, not policy.budget.allows(total)),
@@ -150,7 +150,7 @@ def _order(need: UpkeepNeed, now: datetime) -> tuple[object, ...]:
     """Return what sorts needs: the overdue by their time, then by need; the name makes it the same each time."""
     is_overdue = now - need.since >= OVERDUE
     by_need = (need.since, -need.score) if is_overdue else (-need.score, need.since)
-    name = (need.table.catalog, need.table.namespace, need.table.name, need.kind, need.policy)
+    name = (need.table.catalog, need.table.namespace, need.table.name, need.task_type, need.policy)
     return (not is_overdue, *by_need, name)
 
 
@@ -173,5 +173,5 @@ def _of_today(
         policy = terms.get(run.policy)
         if policy is not None and day_of(run.began, policy.zone) == today[run.policy]:
             used[run.policy] = used.get(run.policy, NOTHING) + run.charged
-            ran.setdefault(run.policy, set()).add((run.table, run.kind))
+            ran.setdefault(run.policy, set()).add((run.table, run.task_type))
     return used, ran

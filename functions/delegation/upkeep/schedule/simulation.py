@@ -47,7 +47,7 @@ def simulate(
         choice = choose(left, terms, known, at, at_once=at_once)
         made += [SimulatedRun(at, need) for need in choice.start]
         known = [one if one.ended is not None else replace(one, ended=at) for one in known]
-        known += [UpkeepRun(one.table, one.kind, one.policy, at, one.cost, ended=at) for one in choice.start]
+        known += [UpkeepRun(one.table, one.task_type, one.policy, at, one.cost, ended=at) for one in choice.start]
         left = [need for need, _ in choice.waiting]
         waited = {why for _, why in choice.waiting}
         again = at + every

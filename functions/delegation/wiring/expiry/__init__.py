@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from delegation.operations.expiry.behavior.kinds import BY_POLICY, KINDS, PLAN_KIND
+from delegation.operations.expiry.behavior.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
@@ -17,7 +17,7 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 
         return expiry_behavior(deployed.tasks)
 
-    return [BehaviorWhenNeeded(KINDS, make, BY_POLICY)]
+    return [BehaviorWhenNeeded(TASK_TYPES, make, BY_POLICY)]
 
 
 def forecast(task: Task) -> Mapping[str, Any] | None:
@@ -27,6 +27,6 @@ def forecast(task: Task) -> Mapping[str, Any] | None:
     from delegation.wiring.expiry.run import expiry_settings  # noqa: PLC0415
     from delegation.wiring.purge import plan_store  # noqa: PLC0415
 
-    is_dry_run = task.task_type == PLAN_KIND
+    is_dry_run = task.task_type == PLAN_TASK_TYPE
     found = forecast_of(task, ExpiryDetails, plan_store(), expiry_settings(), is_dry_run=is_dry_run)
     return None if found is None else found.model_dump(mode="json")

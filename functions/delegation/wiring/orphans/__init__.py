@@ -1,6 +1,6 @@
 """The wiring of removals of orphan files."""
 
-from delegation.operations.orphans.behavior.kinds import KINDS
+from delegation.operations.orphans.behavior.names import TASK_TYPES
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 
@@ -13,4 +13,4 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 
         return orphans_behavior(deployed.tasks)
 
-    return [BehaviorWhenNeeded(KINDS, make)]
+    return [BehaviorWhenNeeded(TASK_TYPES, make)]

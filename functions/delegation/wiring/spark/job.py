@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from delegation.attempts.task_attempt import watched
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.kinds import KINDS as EXPIRIES
-from delegation.operations.orphans.behavior.kinds import KINDS as REMOVALS
-from delegation.operations.purge.behavior.kinds import DROP_KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPES as EXPIRIES
+from delegation.operations.orphans.behavior.names import TASK_TYPES as REMOVALS
+from delegation.operations.purge.behavior.names import DROP_TASK_TYPE
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
@@ -107,7 +107,7 @@ class JobBehaviors:
             return self.expiries().run_job(self.expire, task_id, attempt)
         if task_type in REMOVALS:
             return self.removals().run_job(self.remove, task_id, attempt)
-        behavior = self.drops() if task_type == DROP_KIND else self.purges
+        behavior = self.drops() if task_type == DROP_TASK_TYPE else self.purges
         return behavior.run_job(engine, task_id, attempt)
 
 

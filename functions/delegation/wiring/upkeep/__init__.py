@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from delegation.references.kinds import CATALOG_HEALTH, CATALOG_UPKEEP
+from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access

@@ -9,7 +9,7 @@ import pytest
 from delegation.edge.outlook import estimate_of
 from delegation.operations.behaviors.forecasts import forecast_of
 from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND
+from delegation.operations.purge.behavior.names import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring import types
 from delegation.wiring.types import TYPES
@@ -30,7 +30,7 @@ def world() -> World:
 def estimate(world: World, task: Task) -> dict[str, Any] | None:
     """Return the answer of `GET /v1/tasks/{taskId}/estimate`, which has to be as described."""
     found = forecast_of(
-        task, PurgeDetails, world.plans, world.behavior.settings, is_dry_run=task.task_type == PLAN_KIND
+        task, PurgeDetails, world.plans, world.behavior.settings, is_dry_run=task.task_type == PLAN_TASK_TYPE
     )
     if found is None:
         return None
@@ -117,7 +117,7 @@ def test_a_task_of_another_type_has_no_estimate(world: World) -> None:
     assert estimate(world, submitted(task_type="acme.report")) is None
 
 
-@pytest.mark.parametrize("kind", [KIND, PLAN_KIND, DROP_KIND])
+@pytest.mark.parametrize("kind", [TASK_TYPE, PLAN_TASK_TYPE, DROP_TASK_TYPE])
 def test_the_deployed_api_estimates_every_type_that_has_a_plan(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

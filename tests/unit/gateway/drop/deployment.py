@@ -29,8 +29,8 @@ from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.kinds import DROP_KIND
 from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.names import DROP_TASK_TYPE
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.client import PolarisClient
@@ -335,7 +335,7 @@ class Deployment(ABC):
             yield entry
 
     def drop_tasks(self) -> list[Task]:
-        return [task for task in self.all_tasks() if task.task_type == DROP_KIND]
+        return [task for task in self.all_tasks() if task.task_type == DROP_TASK_TYPE]
 
     def work(self, rounds: int = 6) -> None:
         """Run all tasks of drops that are due, each attempt again after a failure."""

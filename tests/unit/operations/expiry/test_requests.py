@@ -9,7 +9,7 @@ from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.behaviors.task_types import table_labels
 from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND, UPKEEP_PRIORITY
+from delegation.operations.expiry.behavior.names import PLAN_TASK_TYPE, TASK_TYPE, UPKEEP_PRIORITY
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.tasks.life.admission.lanes import Lane, Traits
@@ -27,8 +27,8 @@ from tests.kit.worlds.service import World
 @pytest.fixture(autouse=True)
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add the types to the list of `wiring.types`."""
-    monkeypatch.setitem(TYPES, KIND, EXPIRY)
-    monkeypatch.setitem(TYPES, PLAN_KIND, EXPIRY_PLAN)
+    monkeypatch.setitem(TYPES, TASK_TYPE, EXPIRY)
+    monkeypatch.setitem(TYPES, PLAN_TASK_TYPE, EXPIRY_PLAN)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def world() -> World:
 
 def body(world: World, name: str = "orders", **properties: str) -> dict[str, Any]:
     named = {one.replace("_", "-"): value for one, value in properties.items()}
-    return world.request(KIND, name, **named)
+    return world.request(TASK_TYPE, name, **named)
 
 
 def asked(world: World, name: str = "orders", **properties: str) -> Task:
@@ -140,7 +140,7 @@ def test_it_waits_in_a_lane_behind_every_purge(world: World) -> None:
     traits = EXPIRY.traits(asked(world).task_payload)
     assert traits == Traits(tenant="cat", bucket="lake", priority=UPKEEP_PRIORITY)
     purge = Lane.of("TABLE_PURGE", Traits(tenant="zoo", bucket="zoo"))
-    assert purge.text < Lane.of(KIND, traits).text
+    assert purge.text < Lane.of(TASK_TYPE, traits).text
 
 
 def test_it_is_listed_by_its_table(world: World) -> None:

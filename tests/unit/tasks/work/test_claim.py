@@ -17,7 +17,7 @@ from tests.contract.task_tables import moto_task_store
 from tests.kit.tasks.builders import HOUR, NOW, SECOND, Clock, acquired, submitted
 from tests.kit.tasks.services import task_service
 
-KINDS = {"TABLE_PURGE"}
+TASK_TYPES = {"TABLE_PURGE"}
 
 
 class CountingStore(MemoryTaskStore):
@@ -52,7 +52,7 @@ class Fleet:
     def lease(self, owner: str) -> Task | None:
         lookout = self.lookouts.setdefault(owner, DueHints())
         return lease_next_available_task(
-            self.service, owner, KINDS, lambda now: Lease.lasting(HOUR, now), lookout=lookout
+            self.service, owner, TASK_TYPES, lambda now: Lease.lasting(HOUR, now), lookout=lookout
         )
 
 

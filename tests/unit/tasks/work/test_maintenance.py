@@ -16,7 +16,7 @@ from delegation.tasks.stores.base import Advance, Create, Revise, TaskHeads
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.tasks.work.maintenance import (
-    KIND,
+    TASK_TYPE,
     MaintenanceReport,
     TaskMaintenance,
     ensure_submitted,
@@ -67,7 +67,7 @@ class MaintainedTasks:
         self.keys = Keys()
         policies = replace(Policies.from_properties({}), maintenance=MaintenancePolicy(retention=RETENTION))
         self.tasks = task_service(self.store, policies, clock=self.clock)
-        self.behavior = store_maintenance(self.tasks, lambda: self.keys, lambda: {KIND, submitted().task_type})
+        self.behavior = store_maintenance(self.tasks, lambda: self.keys, lambda: {TASK_TYPE, submitted().task_type})
 
     def stored(self, *life: Task) -> Task:
         self.store.apply(Create(life[0]))

@@ -25,7 +25,7 @@ from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
 from tests.kit.tasks.services import task_service
 from tests.unit.tasks.work.shared_time import SharedTime
 
-KIND = "TABLE_PURGE"
+TASK_TYPE = "TABLE_PURGE"
 AT_MOST = 60.0
 """Seconds that a gate blocks work: a worker that does not notice fails its test instead of hanging it."""
 SHORT = {
@@ -49,7 +49,7 @@ class Chooses:
     tasks: TaskService
     engine: str | None
     ran: list[Task] = field(default_factory=list)
-    task_types: frozenset[str] = frozenset({KIND})
+    task_types: frozenset[str] = frozenset({TASK_TYPE})
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         return self.engine
@@ -83,7 +83,7 @@ def test_tasks_of_unknown_types_hide_no_others_however_many_they_are() -> None:
         store.apply(Create(submitted(task_id, task_type="NEWER", due_at=NOW)))
     store.apply(Create(submitted("mine", due_at=NOW + MINUTE)))
     lookout = DueHints(candidates=5)
-    task = lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout)
+    task = lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, lookout=lookout)
     assert task is not None
     assert task.task_id == "mine"
     assert len(lookout.foreign.ids & foreign) >= 5
@@ -96,10 +96,10 @@ def test_a_task_of_an_unknown_type_is_read_once() -> None:
     store = MemoryTaskStore()
     store.apply(Create(submitted("newer", task_type="NEWER", due_at=NOW)))
     lookout = DueHints()
-    lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout)
+    lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, lookout=lookout)
     read: list[str] = []
     store.fault = read.append
-    assert lease_next_available_task(service(store), "w", {KIND}, lasting, lookout=lookout) is None
+    assert lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, lookout=lookout) is None
     assert set(read) == {"before due"}
 
 
@@ -113,7 +113,7 @@ def test_an_unreadable_record_hinders_no_other_task() -> None:
     store = OneUnreadable()
     store.apply(Create(submitted("bad", due_at=NOW)))
     store.apply(Create(submitted("good", due_at=NOW + SECOND)))
-    task = lease_next_available_task(service(store), "w", {KIND}, lasting)
+    task = lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting)
     assert task is not None
     assert task.task_id == "good"
 

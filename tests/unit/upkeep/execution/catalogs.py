@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
@@ -175,10 +175,15 @@ class UpkeepWorld:
         return sum(one.status.value == "SUBMITTED" for one in rows)
 
     def finish(
-        self, name: str, *, error: str | None = None, details: Mapping[str, Any] | None = None, kind: str = KIND
+        self,
+        name: str,
+        *,
+        error: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        task_type: str = TASK_TYPE,
     ) -> Task:
         """End the task of a table's reserved run, by default the one that removes what is expired."""
-        task_id = self.health(name).runs[kind].task_id
+        task_id = self.health(name).runs[task_type].task_id
         held = self.tasks.leases.acquire(task_id, "worker", lambda now: Lease.until(now + timedelta(minutes=1), now))
         self.tasks.leases.start(task_id, held.attempt_count)
         if error is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
 from delegation.polaris.policies import PolicyTarget
@@ -69,7 +69,7 @@ def test_a_policy_of_a_namespace_has_its_tables_expired_with_its_values() -> Non
     assert world.run().started == 1
     [task] = world.all_tasks()
     wanted = TableExpiry.of(task)
-    assert (task.task_type, task.status, task.payload_version) == (KIND, Status.SUBMITTED, 2)
+    assert (task.task_type, task.status, task.payload_version) == (TASK_TYPE, Status.SUBMITTED, 2)
     assert (wanted.identifier, wanted.policy) == (named("a"), "lake.gov.keep")
     assert wanted.properties["max-snapshot-age-ms"] == str(7 * DAY_MS)
     assert wanted.properties["retain-last"] == "2"
@@ -83,7 +83,7 @@ def test_with_dry_run_only_a_plan_alone_is_made() -> None:
     world.policies.attach(WEEK, "ns")
     world.run(limits=replace(ALLOWED, dry_run_only=True))
     [task] = world.all_tasks()
-    assert (task.task_type, TableExpiry.of(task).is_dry_run) == (PLAN_KIND, True)
+    assert (task.task_type, TableExpiry.of(task).is_dry_run) == (PLAN_TASK_TYPE, True)
 
 
 def test_a_table_that_needs_nothing_gets_no_task_until_its_snapshots_are_old_enough() -> None:
@@ -125,7 +125,7 @@ def test_a_pass_killed_at_any_table_and_repeated_submits_each_task_once() -> Non
             break
         assert world.submissions() == len(names), at
         assert len({TableExpiry.of(one).identifier for one in world.all_tasks()}) == len(names)
-        assert all(world.health(name).runs[KIND].ended is None for name in names)
+        assert all(world.health(name).runs[TASK_TYPE].ended is None for name in names)
     else:
         pytest.fail("the pass never ended")
 
@@ -141,7 +141,7 @@ def test_a_task_of_a_killed_pass_that_ended_before_the_next_one_is_not_submitted
     world.finish("a")
     world.later(minutes=15)
     assert world.run().started == 0
-    run = world.health("a").runs[KIND]
+    run = world.health("a").runs[TASK_TYPE]
     assert (run.outcome, run.failures) == ("SUCCESS", 0)
     assert run.ended is not None
     assert world.submissions() == 1
@@ -160,8 +160,8 @@ def test_every_ended_run_is_once_in_the_past_of_its_table_although_its_task_says
             world.later(minutes=15)
             world.run()
         newest = world.health("a").past[0]
-        assert (newest.kind, newest.outcome, newest.files, newest.bytes) == (KIND, "SUCCESS", 7, 700)
-        assert (newest.began, newest.task_id) == (began, world.health("a").runs[KIND].task_id)
+        assert (newest.task_type, newest.outcome, newest.files, newest.bytes) == (TASK_TYPE, "SUCCESS", 7, 700)
+        assert (newest.began, newest.task_id) == (began, world.health("a").runs[TASK_TYPE].task_id)
         world.later(days=1)
     assert [one.snapshots for one in world.health("a").past] == [5, 2]
     world.write("a", OLD, properties={"gc.enabled": "false"})
@@ -180,7 +180,7 @@ def test_after_its_end_a_run_is_settled_and_the_next_need_is_met_another_day() -
     world.run()
     health = world.health("a")
     assert (health.expirable, health.since) == (0, None)
-    assert (health.runs[KIND].used.files, health.runs[KIND].used.bytes) == (7, 700)
+    assert (health.runs[TASK_TYPE].used.files, health.runs[TASK_TYPE].used.bytes) == (7, 700)
     world.write("a", OLD)
     assert world.run().waiting == {Waits.RAN_TODAY.value: 1}
     world.later(days=1)
@@ -214,7 +214,7 @@ def test_a_failed_run_is_tried_again_after_ever_longer_pauses() -> None:
     pauses = [later - before for before, later in itertools.pairwise(starts)]
     assert pauses == sorted(pauses)
     assert max(pauses) >= 24 * 7
-    assert world.health("a").runs[KIND].outcome == "NO"
+    assert world.health("a").runs[TASK_TYPE].outcome == "NO"
 
 
 def test_a_table_that_a_guard_refuses_is_not_asked_about_in_each_pass() -> None:
@@ -225,7 +225,7 @@ def test_a_table_that_a_guard_refuses_is_not_asked_about_in_each_pass() -> None:
         assert world.run().started == 0
         world.later(minutes=15)
     assert world.loads["a"] == 1
-    assert world.health("a").runs[KIND].outcome == "GC_DISABLED"
+    assert world.health("a").runs[TASK_TYPE].outcome == "GC_DISABLED"
     assert world.all_tasks() == []
 
 
@@ -365,12 +365,12 @@ def test_a_callers_expiry_of_the_table_is_in_the_way_and_is_left_alone() -> None
     state = TableExpiry.model_validate(
         {"realm": "R", "identifier": named("a"), "table": world.loaded("a"), "properties": {"retain-last": "9"}}
     )
-    first = world.tasks.submission.first(task_id=state.task_id, task_type=KIND, payload=state.to_payload())
+    first = world.tasks.submission.first(task_id=state.task_id, task_type=TASK_TYPE, payload=state.to_payload())
     world.tasks.submission.create(first)
     assert world.run().started == 0
     [task] = world.all_tasks()
     assert TableExpiry.of(task).policy is None
-    assert KIND not in world.health("a").runs
+    assert TASK_TYPE not in world.health("a").runs
 
 
 def test_a_budget_of_a_day_lets_the_neediest_run_and_the_others_wait() -> None:
@@ -401,7 +401,7 @@ def test_a_run_that_failed_after_its_commit_is_resumed_with_its_plan_although_th
     world = world_of("a")
     world.policies.attach(WEEK, "ns")
     world.run()
-    run = world.health("a").runs[KIND]
+    run = world.health("a").runs[TASK_TYPE]
     held = world.tasks.leases.acquire(run.task_id, "w", lambda now: Lease.until(now + timedelta(minutes=1), now))
     world.tasks.leases.start(run.task_id, held.attempt_count, effects=True)
     world.tasks.leases.end_attempt(run.task_id, held.attempt_count, AttemptError("NO", "no", ErrorClass.PERMANENT))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND, POLICY
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
@@ -46,7 +46,7 @@ class Coast(UpkeepWorld):
         return TableOrphans.of(task)
 
     def end(self, name: str = "t", *, error: str | None = None, details: Any = None) -> Task:
-        return self.finish(name, error=error, details=details, kind=KIND)
+        return self.finish(name, error=error, details=details, task_type=TASK_TYPE)
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def test_a_policy_becomes_a_task_with_its_age_and_its_name(world: Coast) -> None
     assert world.sweep() == 1
     asked = world.asked()
     assert asked.properties == {"file-age": "777600s", "prefix-mismatch-mode": "error", POLICY: "lake.gov.sweep"}
-    assert (asked.identifier, asked.kind) == (named("t"), KIND)
-    assert world.health("t").runs[KIND].policy == "lake.gov.sweep"
+    assert (asked.identifier, asked.task_type) == (named("t"), TASK_TYPE)
+    assert world.health("t").runs[TASK_TYPE].policy == "lake.gov.sweep"
 
 
 def test_a_table_is_swept_once_a_week(world: Coast) -> None:
@@ -73,10 +73,10 @@ def test_a_table_is_swept_once_a_week(world: Coast) -> None:
     world.end(details={"files_deleted": 3, "bytes_deleted": 7})
     world.later(days=6)
     assert world.sweep() == 0
-    run = world.health("t").runs[KIND]
+    run = world.health("t").runs[TASK_TYPE]
     assert (run.outcome, run.used.files, run.used.bytes) == ("SUCCESS", 3, 7)
-    assert [(one.kind, one.outcome, one.files, one.snapshots) for one in world.health("t").past] == [
-        (KIND, "SUCCESS", 3, None)
+    assert [(one.task_type, one.outcome, one.files, one.snapshots) for one in world.health("t").past] == [
+        (TASK_TYPE, "SUCCESS", 3, None)
     ]
     world.later(days=1)
     assert world.sweep() == 1
@@ -123,7 +123,7 @@ def test_the_age_is_within_the_limits_of_the_operator_and_of_removals(
 
 def test_an_operator_who_allows_plans_alone_gets_a_dry_run(world: Coast) -> None:
     assert world.sweep(limits=replace(ALLOWED, dry_run_only=True)) == 1
-    assert world.asked().kind == PLAN_KIND
+    assert world.asked().task_type == PLAN_TASK_TYPE
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_table_turns_it_off_by_its_property_and_is_not_loaded_in_each_pass(wor
     for _ in range(3):
         assert world.sweep() == 0
         world.later(minutes=15)
-    assert (world.health("t").runs[KIND].outcome, world.loads["t"]) == ("OFF", 1)
+    assert (world.health("t").runs[TASK_TYPE].outcome, world.loads["t"]) == ("OFF", 1)
     world.write("t", [1.0])
     world.later(days=7)
     assert world.sweep() == 1
@@ -179,14 +179,14 @@ def test_a_table_turns_it_off_by_its_property_and_is_not_loaded_in_each_pass(wor
 def test_a_table_that_a_guard_refuses_is_tried_again_on_another_day(world: Coast) -> None:
     world.write("t", [1.0], properties={"gc.enabled": "false"})
     assert world.sweep() == 0
-    assert world.health("t").runs[KIND].outcome == "GC_DISABLED"
+    assert world.health("t").runs[TASK_TYPE].outcome == "GC_DISABLED"
     loads = world.loads["t"]
     world.later(minutes=45)
     world.sweep()
     assert world.loads["t"] == loads
     world.later(days=1)
     world.sweep()
-    assert (world.loads["t"], world.health("t").runs[KIND].failures) == (loads + 1, 2)
+    assert (world.loads["t"], world.health("t").runs[TASK_TYPE].failures) == (loads + 1, 2)
 
 
 def test_a_removal_that_failed_is_tried_again_on_another_day(world: Coast) -> None:
@@ -194,7 +194,7 @@ def test_a_removal_that_failed_is_tried_again_on_another_day(world: Coast) -> No
     world.end(error="LOCATION_SHARED")
     world.later(minutes=30)
     assert world.sweep() == 0
-    assert world.health("t").runs[KIND].outcome == "LOCATION_SHARED"
+    assert world.health("t").runs[TASK_TYPE].outcome == "LOCATION_SHARED"
     world.later(days=1)
     assert world.sweep() == 1
 
@@ -210,11 +210,11 @@ def test_while_a_plan_waits_for_a_person_no_other_run_replaces_it(world: Coast) 
 
 def test_a_callers_removal_under_way_is_left_alone(world: Coast) -> None:
     own = TableOrphans(realm="R", identifier=named("t"), table=TableState.of(world.loaded("t")), properties={})
-    first = world.tasks.submission.first(task_id=own.task_id, task_type=KIND, payload=own.to_payload())
+    first = world.tasks.submission.first(task_id=own.task_id, task_type=TASK_TYPE, payload=own.to_payload())
     world.tasks.submission.create(first)
     assert world.sweep() == 0
     assert world.asked().properties == {}
-    assert KIND not in world.health("t").runs
+    assert TASK_TYPE not in world.health("t").runs
 
 
 def test_a_table_with_an_expiry_under_way_waits(world: Coast) -> None:

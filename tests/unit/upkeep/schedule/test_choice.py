@@ -35,7 +35,7 @@ def need(name: object, score: int = 1, files: int = 1, *, policy: str = "p", sin
 
 
 def run_of(one: UpkeepNeed, began: datetime = NOON, *, ended: datetime | None = None) -> UpkeepRun:
-    return UpkeepRun(one.table, one.kind, one.policy, began, one.cost, ended)
+    return UpkeepRun(one.table, one.task_type, one.policy, began, one.cost, ended)
 
 
 def reasons(needs: Sequence[UpkeepNeed], **arguments: object) -> dict[str, Waits]:
@@ -52,7 +52,7 @@ def test_the_most_needed_comes_first_and_nothing_to_do_starts_nothing() -> None:
 
 def test_each_reason_to_wait() -> None:
     assert reasons([need("a")], terms={}) == {"ta": Waits.NO_TERMS}
-    assert reasons([need("a")], runs=[run_of(replace(need("a"), kind="OTHER"))]) == {"ta": Waits.RUNS}
+    assert reasons([need("a")], runs=[run_of(replace(need("a"), task_type="OTHER"))]) == {"ta": Waits.RUNS}
     assert reasons([need("a")], runs=[run_of(need("a"), ended=NOON)]) == {"ta": Waits.RAN_TODAY}
     assert reasons([need("a")], runs=[run_of(need("a"), NOON - DAY, ended=NOON)]) == {}
     assert reasons([replace(need("a"), not_before=NOON + HOUR)]) == {"ta": Waits.AFTER_FAILURE}
@@ -79,9 +79,9 @@ def test_a_run_that_used_more_than_was_set_aside_is_charged_with_that() -> None:
 
 
 def test_one_table_has_one_run_at_a_time_whatever_kinds_it_needs() -> None:
-    needs = [need("a", 2), replace(need("a", 1), kind="OTHER")]
+    needs = [need("a", 2), replace(need("a", 1), task_type="OTHER")]
     choice = choose(needs, {"p": PolicyTerms()}, (), NOON)
-    assert [one.kind for one in choice.start] == ["EXPIRY"]
+    assert [one.task_type for one in choice.start] == ["EXPIRY"]
     assert [why for _, why in choice.waiting] == [Waits.RUNS]
 
 
@@ -122,7 +122,7 @@ NEEDS = st.lists(
         MOMENTS,
     ),
     max_size=12,
-    unique_by=lambda one: (one.table, one.kind),
+    unique_by=lambda one: (one.table, one.task_type),
 )
 RUNS = st.lists(
     st.builds(

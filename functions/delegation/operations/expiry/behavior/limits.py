@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Self
 
-from delegation.operations.expiry.behavior.kinds import PREFIX
+from delegation.operations.expiry.behavior.names import PREFIX
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy
 from delegation.timestamps import parse_duration

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from delegation.operations.expiry.behavior.kinds import PREFIX
 from delegation.operations.expiry.behavior.limits import (
     CLEAN,
     LEAST_AGE,
@@ -20,6 +19,7 @@ from delegation.operations.expiry.behavior.limits import (
     SNAPSHOT_IDS,
     Floor,
 )
+from delegation.operations.expiry.behavior.names import PREFIX
 from delegation.operations.expiry.history import LONG
 from delegation.operations.expiry.retention import Retention
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption, option_not_allowed

@@ -4,7 +4,7 @@ import json
 from typing import ClassVar, Final, Self
 
 from delegation.operations.behaviors.parameters import TableWork
-from delegation.operations.expiry.behavior.kinds import BY_POLICY, KIND, PLAN_KIND
+from delegation.operations.expiry.behavior.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.wire.expiries import OPERATION
@@ -19,8 +19,8 @@ class TableExpiry(TableWork):
     """
 
     operation: ClassVar[str] = OPERATION
-    work_kind: ClassVar[str] = KIND
-    plan_kind: ClassVar[str] = PLAN_KIND
+    work_task_type: ClassVar[str] = TASK_TYPE
+    plan_task_type: ClassVar[str] = PLAN_TASK_TYPE
 
     policy: str | None = None
 
@@ -36,7 +36,7 @@ class TableExpiry(TableWork):
 
     def to_payload(self) -> str:
         """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
-        document = self.document(self.kind)
+        document = self.document(self.task_type)
         if self.policy is not None:
             document["operation_parameters"][_POLICY] = self.policy
         return json.dumps(document, sort_keys=True)

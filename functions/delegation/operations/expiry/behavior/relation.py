@@ -1,6 +1,6 @@
 """Whether a requested expiry joins or conflicts with the task that has its id."""
 
-from delegation.operations.expiry.behavior.kinds import ENDS_PLAN
+from delegation.operations.expiry.behavior.names import ENDS_PLAN
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.tasks.life.model import Status, Task
 

@@ -15,8 +15,8 @@ from delegation.keeping.model import ReferenceCheck, TableSource
 from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
 from delegation.operations.behaviors.outcome import TableEndings
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
-from delegation.operations.expiry.behavior.kinds import BY_POLICY, KINDS, PLAN_KIND
 from delegation.operations.expiry.behavior.limits import Floor
+from delegation.operations.expiry.behavior.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES
 from delegation.operations.expiry.behavior.options import choices_of
 from delegation.operations.expiry.behavior.outcome import success
 from delegation.operations.expiry.behavior.parameters import TableExpiry
@@ -54,7 +54,7 @@ class ExpiryBehavior:
     what was asked for at a time. `lost_refs` is where `search` finds what lost refs need, None without an index.
     """
 
-    task_types: ClassVar[frozenset[str]] = KINDS
+    task_types: ClassVar[frozenset[str]] = TASK_TYPES
     payload_version: ClassVar[int] = BY_POLICY
 
     tasks: TaskService
@@ -111,7 +111,7 @@ class ExpiryBehavior:
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
-            find_plan=partial(published_segment, self.tasks.reads, KINDS),
+            find_plan=partial(published_segment, self.tasks.reads, TASK_TYPES),
             spark_above=spark_above,
             request=json.loads(expiry.to_payload()),
             asked_by=attempt.asked_by,
@@ -143,7 +143,7 @@ class ExpiryBehavior:
 
     @property
     def _runs(self) -> UpkeepRuns:
-        return UpkeepRuns(AttemptRunner(self.tasks, TableEndings(self.hold, unheld=PLAN_KIND)), self.settings)
+        return UpkeepRuns(AttemptRunner(self.tasks, TableEndings(self.hold, unheld=PLAN_TASK_TYPE)), self.settings)
 
 
 def _outcome(result: ExpiryResult) -> Outcome:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.operations.behaviors.task_types import PlanDetailRules, ShownPlan, table_labels, table_traits
-from delegation.operations.expiry.behavior.kinds import BY_POLICY, ENDS_PLAN, KIND, PLAN_KIND, PREFIX, UPKEEP
-from delegation.references.kinds import LOST_REFS
+from delegation.operations.expiry.behavior.names import BY_POLICY, ENDS_PLAN, PLAN_TASK_TYPE, PREFIX, TASK_TYPE, UPKEEP
+from delegation.references.names import LOST_REFS
 from delegation.tasks.life.task_type import TaskType
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _details() -> "type[ExpiryDetails]":
 
 
 EXPIRY_PLAN: Final = TaskType(
-    name=PLAN_KIND,
+    name=PLAN_TASK_TYPE,
     payload_version=BY_POLICY,
     labels=table_labels,
     traits=partial(table_traits, known=UPKEEP),
@@ -44,7 +44,7 @@ EXPIRY_PLAN: Final = TaskType(
 )
 EXPIRY: Final = replace(
     EXPIRY_PLAN,
-    name=KIND,
+    name=TASK_TYPE,
     # What an expiry waits for is mostly another system, as with purges.
     retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
     properties=PREFIX,

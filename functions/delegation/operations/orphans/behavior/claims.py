@@ -11,7 +11,7 @@ from typing import Final
 from delegation.attempts.details import PlanDetails
 from delegation.errors import printable
 from delegation.operations.behaviors.task_types import table_place
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.orphans.context import Claim
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.service import TaskService
@@ -19,7 +19,7 @@ from delegation.tasks.work.service import TaskService
 _ANY_TIME: Final = timedelta(days=36_500)
 _AT_ONCE: Final = 100
 _FIRST_LOOK: Final = 1_000
-_OWN: Final = frozenset({KIND, PLAN_KIND})
+_OWN: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 
 
 def claims_of(tasks: TaskService, checkpoint: Callable[[], None]) -> Iterator[Claim]:

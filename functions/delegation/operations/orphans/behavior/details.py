@@ -6,7 +6,7 @@ from pydantic import Field
 
 from delegation.attempts.details import HandedDetails
 from delegation.operations.orphans.approval import Wait
-from delegation.operations.orphans.behavior.kinds import PLAN_KIND
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.worksets.attempt import PlanSegment
@@ -45,6 +45,6 @@ def approvable(task: Task) -> PlanSegment | None:
         return None
     if task.status is not Status.SUCCESS or not details.files_planned:
         return None
-    if task.task_type == PLAN_KIND:
+    if task.task_type == PLAN_TASK_TYPE:
         return details.plan_segments[-1] if details.plan_segments else None
     return details.waiting_plan

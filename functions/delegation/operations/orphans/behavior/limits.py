@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.behavior.kinds import PREFIX
+from delegation.operations.orphans.behavior.names import PREFIX
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy, SetLimits
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused, printable
-from delegation.operations.orphans.behavior.kinds import PREFIX
 from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
@@ -19,6 +18,7 @@ from delegation.operations.orphans.behavior.limits import (
     QUARANTINE,
     OrphanLimits,
 )
+from delegation.operations.orphans.behavior.names import PREFIX
 from delegation.operations.orphans.context import OrphanOptions
 from delegation.operations.orphans.eligible import AGE, checked_age
 from delegation.operations.orphans.inventory.manifest import is_below

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from delegation.operations.behaviors.parameters import TableWork
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.wire.orphans import OPERATION
 
 
@@ -11,5 +11,5 @@ class TableOrphans(TableWork):
     """A removal of a known table's orphan files, with the table's state when the request was accepted."""
 
     operation: ClassVar[str] = OPERATION
-    work_kind: ClassVar[str] = KIND
-    plan_kind: ClassVar[str] = PLAN_KIND
+    work_task_type: ClassVar[str] = TASK_TYPE
+    plan_task_type: ClassVar[str] = PLAN_TASK_TYPE

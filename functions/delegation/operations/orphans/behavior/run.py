@@ -17,8 +17,8 @@ from delegation.operations.behaviors.outcome import TableEndings
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.details import OrphanDetails, segments_of
-from delegation.operations.orphans.behavior.kinds import KINDS, PLAN_KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPES
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.outcome import success, withdrawn
 from delegation.operations.orphans.behavior.parameters import TableOrphans
@@ -75,7 +75,7 @@ class OrphansBehavior:
     ARN, the table's location, and where the table's files are).
     """
 
-    task_types: ClassVar[frozenset[str]] = KINDS
+    task_types: ClassVar[frozenset[str]] = TASK_TYPES
 
     tasks: TaskService
     open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]
@@ -124,7 +124,7 @@ class OrphansBehavior:
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
-            find_plan=partial(published_segment, self.tasks.reads, KINDS, segments_of=segments_of),
+            find_plan=partial(published_segment, self.tasks.reads, TASK_TYPES, segments_of=segments_of),
             submission=isoformat(task.received_timestamp),
             reports=self.reports,
             began=task.effects_began_ts is not None,
@@ -181,7 +181,7 @@ class OrphansBehavior:
 
     @property
     def _runs(self) -> UpkeepRuns:
-        return UpkeepRuns(AttemptRunner(self.tasks, TableEndings(self.hold, unheld=PLAN_KIND)), self.settings)
+        return UpkeepRuns(AttemptRunner(self.tasks, TableEndings(self.hold, unheld=PLAN_TASK_TYPE)), self.settings)
 
     def _removed(self, task: Task, ctx: OrphanContext, remove: OrphansFunction, engine: str) -> Outcome:
         """Remove, and return what a success writes, which a withdrawn policy is too."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.operations.behaviors.task_types import PlanDetailRules, ShownPlan, table_labels, table_traits
-from delegation.operations.orphans.behavior.kinds import BACKGROUND, FOLDER, KEPT, KIND, PLAN_KIND, PREFIX
+from delegation.operations.orphans.behavior.names import BACKGROUND, FOLDER, KEPT, PLAN_TASK_TYPE, PREFIX, TASK_TYPE
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import TaskType
 
@@ -41,7 +41,7 @@ def _details() -> "type[OrphanDetails]":
 
 
 ORPHANS_PLAN: Final = TaskType(
-    name=PLAN_KIND,
+    name=PLAN_TASK_TYPE,
     labels=table_labels,
     traits=partial(table_traits, known=BACKGROUND),
     details=PlanDetailRules(_details, kept=KEPT),
@@ -58,7 +58,7 @@ ORPHANS_PLAN: Final = TaskType(
 )
 ORPHANS: Final = replace(
     ORPHANS_PLAN,
-    name=KIND,
+    name=TASK_TYPE,
     # What a removal waits for is mostly another system, as with purges.
     retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
     properties=PREFIX,

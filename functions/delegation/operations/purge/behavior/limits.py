@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self, cast
 
-from delegation.operations.purge.behavior.kinds import PREFIX
+from delegation.operations.purge.behavior.names import PREFIX
 from delegation.operations.purge.behavior.references import REFERENCE_SETTINGS
 from delegation.operations.purge.behavior.traits import PRIORITIES, PRIORITY
 from delegation.operations.purge.options import PurgeOptions, ReferenceMode

@@ -8,7 +8,7 @@ from typing import Any, Self
 import rfc8785
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.purge.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.options import DRY_RUN
@@ -27,9 +27,9 @@ class TablePurge(PurgeRequest):
         return self.properties.get(DRY_RUN, "false").lower() == "true"
 
     @property
-    def kind(self) -> str:
+    def task_type(self) -> str:
         """The stored task type."""
-        return PLAN_KIND if self.is_dry_run else KIND
+        return PLAN_TASK_TYPE if self.is_dry_run else TASK_TYPE
 
     @property
     def task_id(self) -> str:
@@ -44,7 +44,7 @@ class TablePurge(PurgeRequest):
         So the same request attaches or is replayed, and the plan that was approved is found again after a commit.
         """
         parts = [
-            *(self.realm, PLAN_KIND, self.identifier.catalog, self.table.table_uuid.lower()),
+            *(self.realm, PLAN_TASK_TYPE, self.identifier.catalog, self.table.table_uuid.lower()),
             [self.identifier.catalog, *self.identifier.namespace, self.identifier.name],
             self.table.metadata_location,
             dict(options),
@@ -53,7 +53,7 @@ class TablePurge(PurgeRequest):
 
     def to_payload(self) -> str:
         """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
-        return json.dumps(self.document(self.kind), sort_keys=True)
+        return json.dumps(self.document(self.task_type), sort_keys=True)
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -66,7 +66,7 @@ class TablePurge(PurgeRequest):
 
 def purge_id(realm: str, catalog: str, table_uuid: str) -> str:
     """Return the uuid5 of the canonical JSON (RFC 8785) of [realm, "TABLE_PURGE", catalog, lower-case table-uuid]."""
-    return _uuid5([realm, KIND, catalog, table_uuid.lower()])
+    return _uuid5([realm, TASK_TYPE, catalog, table_uuid.lower()])
 
 
 def _uuid5(parts: list[Any]) -> str:

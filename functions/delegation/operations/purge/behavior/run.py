@@ -15,7 +15,7 @@ from delegation.operations.behaviors.outcome import TableEndings
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
 from delegation.operations.purge.behavior.access import PurgeAccess
 from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
-from delegation.operations.purge.behavior.kinds import KINDS
+from delegation.operations.purge.behavior.names import TASK_TYPES
 from delegation.operations.purge.behavior.opened import LastOpened, OpenTable
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import success
@@ -36,7 +36,7 @@ PurgeFunction = Callable[[PurgeContext], PurgeResult]
 class PurgeBehavior(PurgeAccess):
     """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN, with the access of a process."""
 
-    task_types: ClassVar[frozenset[str]] = KINDS
+    task_types: ClassVar[frozenset[str]] = TASK_TYPES
 
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 

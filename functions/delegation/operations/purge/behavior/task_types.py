@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND, PREFIX, UPKEEP_KIND
+from delegation.operations.purge.behavior.names import (
+    DROP_TASK_TYPE,
+    PLAN_TASK_TYPE,
+    PREFIX,
+    TASK_TYPE,
+    UPKEEP_TASK_TYPE,
+)
 from delegation.operations.purge.behavior.traits import labels_of, traits_of
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import Measured, TaskType
@@ -55,7 +61,7 @@ def _receipt_key(task: Task) -> str | None:
 _COUNTED: Final = {"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED, "files_kept": None}
 
 PURGE: Final = TaskType(
-    name=KIND,
+    name=TASK_TYPE,
     labels=labels_of,
     traits=traits_of,
     details=PurgeDetailRules(),
@@ -69,14 +75,14 @@ PURGE: Final = TaskType(
     receipt_key=_receipt_key,
 )
 PURGE_PLAN: Final = TaskType(
-    name=PLAN_KIND, labels=labels_of, traits=traits_of, counted=_COUNTED, receipt_key=_receipt_key
+    name=PLAN_TASK_TYPE, labels=labels_of, traits=traits_of, counted=_COUNTED, receipt_key=_receipt_key
 )
 DROP: Final = TaskType(
-    name=DROP_KIND,
+    name=DROP_TASK_TYPE,
     labels=labels_of,
     traits=traits_of,
     details=PurgeDetailRules(),
     counted=_COUNTED,
     receipt_key=_receipt_key,
 )
-TOMBSTONE_UPKEEP: Final = TaskType(name=UPKEEP_KIND, is_own=True)
+TOMBSTONE_UPKEEP: Final = TaskType(name=UPKEEP_TASK_TYPE, is_own=True)

@@ -4,7 +4,7 @@ import json
 from typing import Final
 from urllib.parse import urlsplit
 
-from delegation.operations.purge.behavior.kinds import DROPPED_TABLE
+from delegation.operations.purge.behavior.names import DROPPED_TABLE
 from delegation.tasks.life.admission.lanes import HIGHEST, NORMAL, Traits
 from delegation.tasks.life.model import Labels
 

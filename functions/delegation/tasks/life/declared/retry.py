@@ -13,7 +13,7 @@ from delegation.tasks.life.outcomes import ErrorClass
 class Retry:
     """How often, how fast and after which errors attempts are retried.
 
-    What is None follows `delegation.retry.default.*`, and `delegation.retry.KIND.*` is stronger than all of it. With
+    What is None follows `delegation.retry.default.*`, and `delegation.retry.TYPE.*` is stronger than all of it. With
     `on`, only these errors are retried. Without it all are, but those of `never` and each DelegationError that is not
     `retryable`.
     """

@@ -31,7 +31,7 @@ def task_of(wanted: TableExpiry) -> Task:
     world = ExpiringWorld()
     return world.tasks.submission.first(
         task_id=wanted.task_id,
-        task_type=wanted.kind,
+        task_type=wanted.task_type,
         payload=wanted.to_payload(),
         payload_version=wanted.payload_version,
     )

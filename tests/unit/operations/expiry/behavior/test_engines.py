@@ -8,7 +8,7 @@ import pytest
 
 from delegation.operations.behaviors.engines import engine_of, spark_above
 from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.context import ExpirySettings
 from delegation.operations.expiry.phases import ExpiryRun
 from delegation.polaris.errors import PolarisForbidden
@@ -37,7 +37,7 @@ def with_table(world: SparkExpiries) -> SparkExpiries:
 
 
 def task_with(attempt: int = 1, error: str | None = None, **details: Any) -> Task:
-    return submitted(task_type=KIND, attempt_count=attempt, error_code=error, details=details)
+    return submitted(task_type=TASK_TYPE, attempt_count=attempt, error_code=error, details=details)
 
 
 PLANNED = {"plan_segments": [{"id": "task/1/n", "sha256": "0"}]}
@@ -286,4 +286,6 @@ def test_after_a_failed_job_the_references_are_asked_for_anew_before_the_next_on
 
 
 def test_the_types_of_expiries_name_the_folder_of_lost_refs() -> None:
-    assert {one.name: one.folders for one in TYPES.values() if "lost-refs" in one.folders} == {KIND: ("lost-refs",)}
+    assert {one.name: one.folders for one in TYPES.values() if "lost-refs" in one.folders} == {
+        TASK_TYPE: ("lost-refs",)
+    }

@@ -8,7 +8,7 @@ import pytest
 from delegation.edge.outlook import estimate_of
 from delegation.operations.behaviors.forecasts import forecast_of
 from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.kinds import KIND
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status
@@ -179,7 +179,7 @@ def test_a_later_attempt_asks_for_the_references_anew_before_it_deletes(world: E
     def refuse(_bucket: str, key: str, _nth: int) -> str | None:
         if "/metadata/" not in key:
             return None
-        [attempt] = [one.attempt_count for one in world.store.heads().tasks if one.task_type == KIND]
+        [attempt] = [one.attempt_count for one in world.store.heads().tasks if one.task_type == TASK_TYPE]
         if not began:
             world.other.pointers["clone"] = former
             held.update(world.other.needed("clone") & set(world.lake.uris()))

@@ -9,7 +9,7 @@ import pytest
 
 from delegation.errors import RunHandedOver, RunPaused
 from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.kinds import KIND, PLAN_KIND
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.orphans.context import OrphanSettings
 from delegation.operations.orphans.place import Place
 from delegation.operations.purge.settings import PurgeSettings
@@ -32,8 +32,8 @@ def test_no_limit_of_the_operator_means_that_of_purges() -> None:
 
 def test_the_types_name_the_folder_of_first_plans() -> None:
     assert {one.name: one.folders for one in TYPES.values() if "orphans" in one.folders} == {
-        KIND: ("orphans",),
-        PLAN_KIND: ("orphans",),
+        TASK_TYPE: ("orphans",),
+        PLAN_TASK_TYPE: ("orphans",),
     }
 
 

@@ -10,8 +10,8 @@ from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError, GuardRefused
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.kinds import KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.names import TASK_TYPE
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
@@ -48,7 +48,7 @@ def world() -> World:
 
 def body(world: World, **properties: str) -> dict[str, Any]:
     named = {one.replace("_", "-"): value for one, value in properties.items()}
-    return world.request(KIND, "orders", **named)
+    return world.request(TASK_TYPE, "orders", **named)
 
 
 def asked(world: World, **properties: str) -> Task:

@@ -10,8 +10,8 @@ import pytest
 
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.kinds import KIND, POLICY
 from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.names import POLICY, TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.place import Place
@@ -322,7 +322,7 @@ def test_it_runs_in_the_background(world: SweepingWorld) -> None:
     task = world.tasks.reads.get(world.submit(world.removal()).task_id)
     traits = ORPHANS.traits(task.task_payload)
     assert traits == Traits(tenant="cat", bucket="lake", is_background=True)
-    assert Lane.of("TABLE_PURGE", Traits(priority=0)).text < Lane.of(KIND, traits).text
+    assert Lane.of("TABLE_PURGE", Traits(priority=0)).text < Lane.of(TASK_TYPE, traits).text
 
 
 def killed(at: int, *, after: bool) -> tuple[SweepingWorld, bool]:
@@ -364,7 +364,7 @@ def test_a_removal_can_be_killed_at_every_call(after: bool) -> None:
         needed = needed or frozenset(world.lake.needed("t", named=True))
         for _ in range(3):
             world.later(1)
-        [task] = [one for one in world.store.heads().tasks if one.task_type == KIND]
+        [task] = [one for one in world.store.heads().tasks if one.task_type == TASK_TYPE]
         assert task.status is Status.SUCCESS, (at, task.result_summary)
         assert needed <= world.files(), at
         assert not [uri for uri in world.files() if "/data/p=" in uri], at

@@ -14,8 +14,8 @@ import pytest
 
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.kinds import KIND
 from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.operations.orphans.behavior.names import TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.references.store import MemoryReferenceStore
@@ -90,7 +90,7 @@ class Quay:
         task, _ = here.tasks.submission.create(
             here.tasks.submission.first(
                 task_id=f"01234567-89ab-cdef-0123-{self.sweeps:012d}",
-                task_type=KIND,
+                task_type=TASK_TYPE,
                 payload=wanted.to_payload(),
                 at=here.clock(),
             )

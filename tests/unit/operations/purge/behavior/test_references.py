@@ -13,8 +13,8 @@ from delegation.operations.purge.behavior.indexed.other_tables import OtherTable
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.errors import PolarisForbidden
-from delegation.references.kinds import REFERENCE_INDEX
 from delegation.references.model import SERVES_FOR, CatalogPass
+from delegation.references.names import REFERENCE_INDEX
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
 from tests.kit.lakes.lake import busy_table, filled, rows

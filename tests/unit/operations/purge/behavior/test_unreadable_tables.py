@@ -9,8 +9,8 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.indexed.holding import may_be_held, release
 from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
-from delegation.operations.purge.behavior.kinds import DROP_KIND, KIND, PLAN_KIND
 from delegation.operations.purge.behavior.limits import Limits
+from delegation.operations.purge.behavior.names import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden
 from delegation.polaris.model import GenericTable
@@ -437,11 +437,11 @@ def test_what_the_writer_of_a_table_chooses_stops_no_other_purge(world: IndexedW
 @pytest.mark.parametrize(
     ("kind", "synchronous", "began", "held"),
     [
-        (KIND, False, None, True),
-        (DROP_KIND, False, None, True),
-        (PLAN_KIND, False, None, False),
-        (KIND, True, None, False),
-        (KIND, True, NOW, True),
+        (TASK_TYPE, False, None, True),
+        (DROP_TASK_TYPE, False, None, True),
+        (PLAN_TASK_TYPE, False, None, False),
+        (TASK_TYPE, True, None, False),
+        (TASK_TYPE, True, NOW, True),
     ],
 )
 def test_a_purge_is_held_unless_a_caller_has_the_answer_that_nothing_was_deleted(

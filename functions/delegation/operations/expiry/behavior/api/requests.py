@@ -4,8 +4,8 @@ from functools import lru_cache
 from typing import Final
 
 from delegation.operations.behaviors.requests import TableCheck, TableForm, WorkRelation
-from delegation.operations.expiry.behavior.kinds import UPKEEP
 from delegation.operations.expiry.behavior.limits import OPTIONS, Floor
+from delegation.operations.expiry.behavior.names import UPKEEP
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle, resumes
 from delegation.tasks.life.model import Task

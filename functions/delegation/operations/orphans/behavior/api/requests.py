@@ -4,8 +4,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from delegation.operations.behaviors.requests import TableCheck, TableForm, WorkRelation
-from delegation.operations.orphans.behavior.kinds import BACKGROUND
 from delegation.operations.orphans.behavior.limits import OPTIONS, OrphanLimits
+from delegation.operations.orphans.behavior.names import BACKGROUND
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.relation import obstacle, replays, resumes
 from delegation.tasks.submission.form import RequestSources, RequestWords

@@ -101,7 +101,7 @@ class PurgeForm:
             task_id = purge.dry_run_id(options_of(purge.properties, limits).recorded())
         else:
             task_id = purge.task_id
-        return AskedPurge(purge, task_id, purge.kind, payload, traits, labels_of(payload), callback)
+        return AskedPurge(purge, task_id, purge.task_type, payload, traits, labels_of(payload), callback)
 
 
 def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Traits:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.operations.purge.behavior.kinds import PLAN_KIND
+from delegation.operations.purge.behavior.names import PLAN_TASK_TYPE
 from delegation.references.blocking.model import HeldPurge, freed
 from delegation.references.errors import ReferencesError
 from delegation.references.store import ReferenceStore
@@ -32,7 +32,7 @@ def may_be_held(task: Task) -> bool:
     A dry run states at once what it found. A caller that waits is answered with 409, and after that nothing is deleted.
     """
     answered = task.synchronous and task.effects_began_ts is None
-    return task.task_type != PLAN_KIND and not answered
+    return task.task_type != PLAN_TASK_TYPE and not answered
 
 
 def held_by(

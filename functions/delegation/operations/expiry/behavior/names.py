@@ -4,9 +4,9 @@ from typing import Final
 
 from delegation.tasks.life.admission.lanes import Traits
 
-KIND: Final = "TABLE_EXPIRE_SNAPSHOTS"
+TASK_TYPE: Final = "TABLE_EXPIRE_SNAPSHOTS"
 """The stored `task_type` of an expiry of snapshots."""
-PLAN_KIND: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
+PLAN_TASK_TYPE: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
 """A dry run: it makes a plan, commits and deletes nothing, and has an id of its own."""
 PREFIX: Final = "delegation.expiry."
 """The beginning of the operator's properties of expiries."""
@@ -19,6 +19,6 @@ UPKEEP_PRIORITY: Final = 1
 """The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""
 UPKEEP: Final = Traits(priority=UPKEEP_PRIORITY)
 """What admission knows of every expiry."""
-KINDS: Final = frozenset({KIND, PLAN_KIND})
+TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 BY_POLICY: Final = 2
 """The version of the payload of an expiry that a policy asks for; a release without policies leaves it alone."""

@@ -4,15 +4,15 @@ from typing import Final
 
 from delegation.tasks.life.admission.lanes import Traits
 
-KIND: Final = "ORPHAN_FILES"
+TASK_TYPE: Final = "ORPHAN_FILES"
 """The stored `task_type` of a removal of a table's orphan files."""
-PLAN_KIND: Final = "ORPHAN_FILES_PLAN"
+PLAN_TASK_TYPE: Final = "ORPHAN_FILES_PLAN"
 """A dry run: it lists and plans, deletes nothing, and has an id of its own."""
 PREFIX: Final = "delegation.orphan-files."
 """The beginning of the operator's properties of removals."""
 POLICY: Final = "upkeep-policy"
 """The property of a removal that a policy asked for: the policy's dotted name. A caller's removal has none."""
-KINDS: Final = frozenset({KIND, PLAN_KIND})
+TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 FOLDER: Final = "orphans"
 """The folder of the plan bucket that states which tables had a plan before."""
 KEPT: Final = frozenset({"waits", "waiting_plan"})
