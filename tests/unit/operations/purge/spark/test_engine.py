@@ -2,6 +2,7 @@
 
 import io
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -175,6 +176,10 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executor
     with pytest.raises(RunCancelled):
         purge_with_spark(spark, ctx, place)
     assert not any(thread.name.startswith("files-broken") for thread in threading.enumerate())
+    # Spark's own listener hears of a job's end a little after the thread that ran it.
+    deadline = time.monotonic() + 30
+    while spark.statusTracker().getActiveJobsIds() and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert spark.statusTracker().getActiveJobsIds() == []
     assert keys(s3, "wh/broken/") == whole
 
