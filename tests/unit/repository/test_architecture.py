@@ -1,6 +1,7 @@
 """The page that says what is where leads a newcomer to files that exist."""
 
 import re
+import tomllib
 
 import pytest
 
@@ -110,6 +111,20 @@ def test_every_package_of_the_service_has_a_row_and_every_row_a_package():
         for name in named
         if not any((root / name).exists() or (root / f"{name}.py").exists() for root in (CODE, ROOT))
     ] == []
+
+
+def test_the_diagram_has_the_layers_that_imports_are_checked_by():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    [layers] = [one["layers"] for one in settings["contracts"] if one["type"] == "layers"]
+    checked = [{name.strip().removeprefix("delegation.") for name in layer.split("|")} for layer in layers]
+    drawn = re.findall(
+        r'(?:^    |--> )(\w+)(?:\["(.+?)"\])?', PACKAGES.partition("```mermaid")[2].partition("```")[0], re.MULTILINE
+    )
+    nodes = [label or name for name, label in drawn if label or name not in {found for found, text in drawn if text}]
+    named = [set(re.split(r",\s*", node.replace("<br/>", " ").partition(":")[0])) for node in dict.fromkeys(nodes)]
+    # The page names the leaves together, and the contracts of stores in its table alone.
+    assert named == [*checked[1 : len(named)], {"leaves"}]
+    assert all("tasks" not in layer for layer in checked[len(named) :])
 
 
 def test_no_folder_has_more_than_fifteen_modules():
