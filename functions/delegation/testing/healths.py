@@ -157,15 +157,15 @@ class HealthStoreContract:
 
     def test_the_past_of_a_table_is_bounded_in_runs_of_each_kind_and_in_bytes(self, store: HealthStore) -> None:
         many = tuple(
-            replace(PAST, task_type=kind, ended=NOW + timedelta(minutes=number))
-            for kind in ("EXPIRY", "ORPHANS")
+            replace(PAST, task_type=task_type, ended=NOW + timedelta(minutes=number))
+            for task_type in ("EXPIRY", "ORPHANS")
             for number in range(MOST_PAST + 5)
         )
         written = store.put(health(past=many))
         assert store.health(written.identifier) == written
-        for kind in ("EXPIRY", "ORPHANS"):
-            of_kind = [one.ended for one in written.past if one.task_type == kind]
-            assert of_kind == [NOW + timedelta(minutes=number) for number in range(MOST_PAST + 4, 4, -1)]
+        for task_type in ("EXPIRY", "ORPHANS"):
+            of_type = [one.ended for one in written.past if one.task_type == task_type]
+            assert of_type == [NOW + timedelta(minutes=number) for number in range(MOST_PAST + 4, 4, -1)]
         noise = random.Random(5)
         loud = tuple(
             replace(one, policy="".join(chr(noise.randrange(0x4E00, 0x9FFF)) for _ in range(5_000))) for one in many

@@ -28,6 +28,7 @@ class DynamoDbStores:
     endpoint: str | None = None
 
     def open(self) -> PersistenceProcess:
+        # Each function that executors run opens the persistence first.
         forget_archives()
         return _opened(self)
 
