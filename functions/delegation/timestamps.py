@@ -22,7 +22,7 @@ def isoformat(moment: datetime) -> str:
 _SHORT: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _ISO_8601: Final = TypeAdapter(timedelta, config=ConfigDict(defer_build=True))
-_LONGEST: Final = timedelta(days=3650)
+LONGEST_DURATION: Final = timedelta(days=3650)
 
 
 def parse_duration(text: str) -> timedelta:
@@ -42,8 +42,8 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError(f"{text!r} is not a duration like 30s, 1h or PT1H")
     if parsed <= timedelta(0):
         raise ValueError(f"{text!r} is not positive")
-    if parsed > _LONGEST:
-        raise ValueError(f"{text!r} is longer than {_LONGEST.days} days")
+    if parsed > LONGEST_DURATION:
+        raise ValueError(f"{text!r} is longer than {LONGEST_DURATION.days} days")
     return parsed
 
 

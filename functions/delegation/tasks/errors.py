@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from delegation.errors import DelegationError, RunStopped
+from delegation.timestamps import LONGEST_DURATION
 
 if TYPE_CHECKING:
     from delegation.tasks.life.model import Task
@@ -93,13 +94,16 @@ class ChildrenPending(RunStopped):
 class RunPostponed(TaskError):
     """The work waits for something outside of the tasks; it ends the attempt, and runs again after `wait`.
 
-    Such an attempt counts against no limit. `reason` states for what the work waits.
+    Such an attempt counts against no limit. `reason` states for what the work waits. Raises ValueError for a wait that
+    is negative or longer than ten years.
     """
 
     code = "POSTPONED"
     retryable = True
 
     def __init__(self, reason: str, wait: timedelta) -> None:
+        if not timedelta(0) <= wait <= LONGEST_DURATION:
+            raise ValueError(f"wait: {wait} is not between nothing and {LONGEST_DURATION.days} days")
         super().__init__(f"{reason}; the work runs again in {wait.total_seconds():g} s")
         self.wait = wait
 

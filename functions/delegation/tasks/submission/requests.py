@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from delegation.tasks.life.declared.recurrence import Recurrence, bad_schedule
 from delegation.tasks.work.behaviors import Behavior
+from delegation.timestamps import LONGEST_DURATION
 
 V_co = TypeVar("V_co", covariant=True)
 
@@ -68,6 +69,10 @@ class Schedule:
             raise bad_schedule(f"at: {at} has no time zone")
         if delay is not None and delay < timedelta(0):
             raise bad_schedule(f"delay: {delay} is negative")
+        if delay is not None and delay > LONGEST_DURATION:
+            raise bad_schedule(f"delay: {delay} is longer than {LONGEST_DURATION.days} days")
+        if at is not None and abs(at - now) > LONGEST_DURATION:
+            raise bad_schedule(f"at: {at} is more than {LONGEST_DURATION.days} days from now")
         given = Recurrence(options.get("every"), options.get("cron"))
         recurrence = given or Recurrence(behavior.every, behavior.cron)
         if at is None and delay is not None:

@@ -25,7 +25,7 @@ from delegation.upkeep.rules.limits import (
 )
 from delegation.upkeep.schedule.amounts import MICROS, Budget
 from delegation.upkeep.schedule.choice import MOST_AT_ONCE, RUNS_AT_ONCE, PolicyTerms
-from delegation.upkeep.schedule.windows import Window, zone_named
+from delegation.upkeep.schedule.windows import Window, zone_of
 
 _SHORTEST: Final = timedelta(seconds=5)
 """The sweeper begins a pass, in a deployment once a minute: a shorter interval than that is for trials."""
@@ -88,7 +88,7 @@ def _terms(properties: Mapping[str, str]) -> PolicyTerms:
     text = properties.get(WINDOW, _ALWAYS).strip()
     lasts = _duration(properties, WINDOW_LENGTH, "6h")
     try:
-        zone_named(zone)
+        zone_of(zone)
     except ScheduleInvalid as error:
         raise InvalidProperty(ZONE, str(error)) from None
     try:

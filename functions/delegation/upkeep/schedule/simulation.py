@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from delegation.upkeep.schedule.choice import RUNS_AT_ONCE, PolicyTerms, UpkeepNeed, UpkeepRun, Waits, choose
-from delegation.upkeep.schedule.windows import zone_named
+from delegation.upkeep.schedule.windows import zone_of
 
 _SHORTEST_PASS: Final = timedelta(minutes=1)
 
@@ -64,7 +64,7 @@ def _changes(needs: Iterable[UpkeepNeed], terms: Mapping[str, PolicyTerms], at: 
     for one in terms.values():
         if one.window is not None:
             yield one.window.opens_after(at)
-        local = at.astimezone(zone_named(one.zone))
+        local = at.astimezone(zone_of(one.zone))
         midnight = (local + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
         yield midnight.astimezone(at.tzinfo)
     for need in needs:

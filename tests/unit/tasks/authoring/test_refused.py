@@ -1,17 +1,17 @@
 """Declarations, cursors and schedules that cannot be used are refused with the reason."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from threading import Event
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from delegation.errors import DelegationError
 from delegation.tasks.authoring import Context, OnLost, Retry, behavior
-from delegation.tasks.errors import TaskError
+from delegation.tasks.errors import RunPostponed, TaskError
 from delegation.tasks.life.declared.recurrence import Recurrence
 from delegation.tasks.life.model import Status
 from delegation.tasks.submission.handles import pause_after
@@ -49,13 +49,20 @@ def test_a_function_that_cannot_be_a_behavior_is_refused(function: Any, options:
     [
         ({"every": HOUR, "cron": "0 3 * * *"}, "not by both"),
         ({"every": timedelta(milliseconds=5)}, "shorter than a second"),
+        ({"every": timedelta(seconds=1.9)}, "whole seconds"),
+        ({"every": timedelta(days=3_000_000)}, "longer than 3650 days"),
         ({"cron": "0 3 * *"}, "does not have five fields"),
         ({"cron": "61 3 * * *"}, "Bad minute"),
         ({"cron": "0 3 30 2 *"}, "Bad day-of-month"),
-        ({"cron": "CRON_TZ=Mars/Base 0 3 * * *"}, "unknown time zone 'Mars/Base'"),
+        ({"cron": "CRON_TZ=Mars/Base 0 3 * * *"}, "the time zone 'Mars/Base' is not known"),
+        ({"cron": "CRON_TZ=America 0 3 * * *"}, "the time zone 'America' is not known"),
+        ({"cron": "CRON_TZ= 0 3 * * *"}, "the time zone '' is not known"),
         ({"at": NOW, "delay": HOUR}, "give one of both"),
         ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - that is the fault
         ({"delay": -HOUR}, "negative"),
+        ({"delay": timedelta.max}, "longer than 3650 days"),
+        ({"at": datetime.max.replace(tzinfo=UTC)}, "more than 3650 days from now"),
+        ({"at": datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))}, "more than 3650 days from now"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused(options: Any, reason: str) -> None:
@@ -148,6 +155,32 @@ def test_a_time_that_daylight_saving_leaves_out_or_repeats_is_run_once() -> None
     assert times == [datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 3, 30, 0, 30, tzinfo=UTC)]
     autumn = nightly.next_run(datetime(2026, 10, 24, 12, tzinfo=UTC))
     assert nightly.next_run(autumn) - autumn > timedelta(hours=20)
+
+
+def test_a_time_in_the_repeated_hour_is_run_once_however_often_the_clock_is_asked() -> None:
+    """The run of 02:30 ends at 02:10, when the local clock shows that hour for the second time."""
+    nightly, began = Recurrence(cron="CRON_TZ=Europe/Berlin 30 2 * * *"), datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
+    assert nightly.next_run(began + timedelta(minutes=40)) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
+
+
+@settings(max_examples=300)
+@given(
+    minutes=st.integers(-60, 240),
+    minute=st.sampled_from(["0", "30", "*/7", "59"]),
+    hour=st.sampled_from(["*", "1", "2", "3", "*/2"]),
+    zone=st.sampled_from(["Europe/Berlin", "Antarctica/Troll", "Atlantic/Azores", "UTC"]),
+)
+def test_the_next_time_is_later_than_now_when_clocks_are_set_back(
+    minutes: int, minute: str, hour: str, zone: str
+) -> None:
+    now = datetime(2026, 10, 25, tzinfo=UTC) + timedelta(minutes=minutes)
+    assert Recurrence(cron=f"CRON_TZ={zone} {minute} {hour} * * *").next_run(now) > now
+
+
+@pytest.mark.parametrize("wait", [timedelta(days=-1), timedelta.max])
+def test_work_is_postponed_by_a_time_that_can_be(wait: timedelta) -> None:
+    with pytest.raises(ValueError, match="wait"):
+        RunPostponed("a bill", wait)
 
 
 @given(status=st.sampled_from(Status), growing=st.floats(0.05, 60), late=st.integers(0, 7200))

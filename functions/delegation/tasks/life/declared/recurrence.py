@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from delegation.errors import DelegationError
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
+from delegation.timestamps import LONGEST_DURATION
 
 CURSOR: Final = "cursor"
 """The detail that states, as JSON, how far the work of a run came; SUCCESS removes it."""
@@ -23,7 +23,6 @@ NEXT_PAYLOAD: Final = "next_payload"
 """The detail with the parameters that the next run of a recurring task takes, while the present run has others."""
 
 _ZONE: Final = "CRON_TZ="
-_FIELDS: Final = 5
 
 
 def bad_schedule(message: str) -> DelegationError:
@@ -36,8 +35,7 @@ class Recurrence:
     """How a task recurs: `every` interval after each end, or at the times of `cron`; with neither it does not.
 
     `cron` has five fields, in UTC, or in the zone that it names: `CRON_TZ=Europe/Berlin 30 3 * * *`. Times that pass
-    while a run lasts or nothing runs are skipped. A time that daylight saving leaves out or repeats is run once, as
-    Debian's cron does (cron(8), Notes).
+    while a run lasts or nothing runs are skipped. A time that daylight saving leaves out or repeats is run once.
     """
 
     every: timedelta | None = None
@@ -48,6 +46,10 @@ class Recurrence:
             raise bad_schedule("a task recurs by an interval or by a cron expression, not by both")
         if self.every is not None and self.every < timedelta(seconds=1):
             raise bad_schedule(f"every: {self.every} is shorter than a second")
+        if self.every is not None and self.every % timedelta(seconds=1):
+            raise bad_schedule(f"every: {self.every} is not in whole seconds")
+        if self.every is not None and self.every > LONGEST_DURATION:
+            raise bad_schedule(f"every: {self.every} is longer than {LONGEST_DURATION.days} days")
         if self.cron is not None:
             _next_time(self.cron, datetime(2000, 1, 1, tzinfo=UTC))
 
@@ -73,26 +75,15 @@ class Recurrence:
 
 
 def _next_time(cron: str, after: datetime) -> datetime:
-    """Return the first time of an expression after a moment, in UTC.
+    """Return the first time of an expression after a moment, in UTC; raises DelegationError (BAD_SCHEDULE)."""
+    # Most processes never compute a time.
+    from delegation.cron import cron_times, zone_named  # noqa: PLC0415
 
-    DelegationError (BAD_SCHEDULE) states what is wrong with it.
-
-    The library is imported here, because most processes never compute a time.
-    """
-    from cronsim import CronSim, CronSimError  # noqa: PLC0415
-
-    zone_name, _, expression = cron.removeprefix(_ZONE).partition(" ") if cron.startswith(_ZONE) else ("UTC", "", cron)
-    if len(expression.split()) != _FIELDS:
-        raise bad_schedule(f"cron: {cron!r} does not have five fields: minute, hour, day, month, weekday")
+    zone, _, expression = cron.removeprefix(_ZONE).partition(" ") if cron.startswith(_ZONE) else ("UTC", "", cron)
     try:
-        zone = UTC if zone_name == "UTC" else ZoneInfo(zone_name)
-        return next(CronSim(expression, after.astimezone(zone))).astimezone(UTC)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise bad_schedule(f"cron: {cron!r} names the unknown time zone {zone_name!r}") from None
-    except CronSimError as error:
+        return next(cron_times(expression, zone_named(zone), after))
+    except ValueError as error:
         raise bad_schedule(f"cron: {cron!r}: {error}") from None
-    except StopIteration:
-        raise bad_schedule(f"cron: {cron!r} has no time in the next fifty years") from None
 
 
 def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task:
