@@ -7,6 +7,7 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.operations.orphans.approval import ApprovalLimits
+from delegation.operations.orphans.eligible import AGE_PROPERTY
 from delegation.operations.orphans.errors import PrefixMismatch
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.spelling import MismatchMode
@@ -135,3 +136,45 @@ def test_a_removal_that_began_to_delete_ends_under_the_limits_that_it_began_with
     ctx = replace(world.context(table, limits=stricter), began=True)
     assert remove_orphan_files(ctx).status == "SWEPT"
     assert not set(planted) & world.lake.uris()
+
+
+def beside(age: str | None) -> tuple[SweptTables, StoryTable, StoryTable, str]:
+    """Return a table, another one that writes below its location and asks for an age, and its file of five days."""
+    world = SweptTables()
+    table = world.table()
+    other = world.table("u", **{"write.data.path": "s3://lake/wh/t/data/u"})
+    if age is not None:
+        other.set(**{AGE_PROPERTY: age})
+    written = world.orphan("s3://lake/wh/t/data/u/written.parquet")
+    world.lake.pass_days(5)
+    return world, table, other, written
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line 8: the age of another table that writes at the place")
+def test_the_age_of_another_table_that_writes_there_counts_and_it_commits_its_file() -> None:
+    world, table, other, written = beside("30d")
+    result = world.sweep(table)
+    assert (result.status, world.plan().age, [one.code for one in result.findings]) == (
+        "NOTHING",
+        30 * 86_400,
+        ["AGE_TOO_SHORT"],
+    )
+    other.append(paths=[written])
+    assert not world.missing()
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line 8: the age of another table that writes at the place")
+def test_another_table_that_asks_for_an_age_after_the_plan_keeps_its_file() -> None:
+    world, table, other, written = beside(None)
+    plan = world.sweep(table, limits=REPORT).plan_ids[-1]
+    other.set(**{AGE_PROPERTY: "30d"})
+    world.sweep(table, execute_plan=plan)
+    assert written in world.lake.uris()
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line 8: the age of another table that writes at the place")
+def test_another_table_whose_age_is_no_duration_stops_the_removal_and_is_named() -> None:
+    world, table, _, written = beside("a while")
+    with pytest.raises(GuardRefused, match=r"ns\.u's property delegation\.orphan-files", check=coded("AGE_INVALID")):
+        world.sweep(table)
+    assert written in world.lake.uris()
