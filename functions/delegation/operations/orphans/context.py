@@ -150,6 +150,11 @@ def always_permitted(_table: LoadedTable) -> None:
     """Return no reason to stop: nobody can take back what a caller asked for."""
 
 
+def no_age(_table: LoadedTable) -> timedelta:
+    """Return no age: no policies are asked."""
+    return timedelta(0)
+
+
 def random_id() -> str:
     """Return what makes the ids of two plans of one attempt differ."""
     return secrets.token_hex(6)
@@ -166,12 +171,12 @@ class OrphanContext:
     of an earlier plan's id. `submission` names the request: attempts of one share a listing. `reports` is where S3
     Inventory writes, opened with the service's own role. `began` states that an earlier attempt may have deleted files.
     `permitted` returns why a loaded table must not be swept any more, None if it may be; it is asked whenever the table
-    is loaded. `listed` gets the number of files listed so far, `quarantined` that of tagged ones. `tags` opens what
-    tags objects of a bucket, below a location, as an operator's role; it raises OperatorRoleRequired. If more files
-    than `spark_above` are left when the references are known, the attempt ends with HandedToSpark, and before there is
-    a plan if it `leaves_plan` or too many are listed; None: it does whatever there is. One that
-    `awaits_references` waits for a pass that another process makes. `now` and `sleep` count in seconds, `clock` returns
-    UTC.
+    is loaded. `asked_age` returns how old orphan files are at least by the policies of a loaded table. `listed` gets
+    the number of files listed so far, `quarantined` that of tagged ones. `tags` opens what tags objects of a bucket,
+    below a location, as an operator's role; it raises OperatorRoleRequired. If more files than `spark_above` are left
+    when the references are known, the attempt ends with HandedToSpark, and before there is a plan if it `leaves_plan`
+    or too many are listed; None: it does whatever there is. One that `awaits_references` waits for a pass that another
+    process makes. `now` and `sleep` count in seconds, `clock` returns UTC.
     """
 
     attempt: Attempt
@@ -195,6 +200,7 @@ class OrphanContext:
     reports: ReportStore | None = None
     began: bool = False
     permitted: Callable[[LoadedTable], str | None] = always_permitted
+    asked_age: Callable[[LoadedTable], timedelta] = no_age
     listed: Callable[[int], None] = not_reported
     spark_above: int | None = None
     leaves_plan: bool = False

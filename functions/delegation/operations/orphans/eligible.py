@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from delegation.errors import GuardRefused
+from delegation.errors import GuardRefused, printable
 from delegation.operations.orphans.errors import AgeTooShort
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import LOCAL, Root, canonical, uri_of
@@ -35,15 +35,17 @@ def age_of(wanted: timedelta, properties: Mapping[str, str]) -> timedelta:
 
     Raises AgeTooShort for less than a day, and GuardRefused (AGE_INVALID) if the property is no duration.
     """
-    checked_age(wanted)
+    return max(checked_age(wanted), age_in(properties, "the table"))
+
+
+def age_in(properties: Mapping[str, str], who: str) -> timedelta:
+    """Return the age that a table's property states, zero without one; raise GuardRefused (AGE_INVALID)."""
     text = properties.get(AGE_PROPERTY)
-    if text is None:
-        return wanted
     try:
-        return max(wanted, parse_duration(text))
+        return timedelta(0) if text is None else parse_duration(text)
     except ValueError as error:
         raise GuardRefused(
-            f"the table's property {AGE_PROPERTY} is not a duration such as 7d or PT48H", code="AGE_INVALID"
+            f"{printable(who)}'s property {AGE_PROPERTY} is not a duration such as 7d or PT48H", code="AGE_INVALID"
         ) from error
 
 

@@ -329,7 +329,7 @@ class OrphanRun:
             keep.add_table(table, known)
             self._released += release_needed(ctx, index.table_uuid, keep)
             assert self._segment is not None  # noqa: S101 - _open sets it
-            fresh = reduced(ctx, index, self._segment, keep, metadata_of(table))
+            fresh = reduced(ctx, index, self._segment, keep)
             if fresh is not None:
                 segment = store_index(ctx.plans, fresh)
                 self._use(ctx.attempt.replace_plan(segment, files_planned=fresh.files_planned))

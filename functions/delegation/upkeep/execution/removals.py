@@ -5,20 +5,23 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import NeighbourChanged
 from delegation.operations.orphans.behavior.limits import FILE_AGE, LOCATION, LOCATIONS, MISMATCH
 from delegation.operations.orphans.behavior.names import POLICY, PREFIX
 from delegation.operations.orphans.behavior.options import location_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.context import always_permitted
 from delegation.operations.orphans.eligible import LEAST_AGE
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PoliciesNotSupported
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import parse_duration
 from delegation.upkeep.execution.asked import PolicySource, policy_name
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.model import RuleStatus, UpkeepRule
+from delegation.upkeep.rules.model import STOPPING, RuleStatus, UpkeepRule
 from delegation.upkeep.rules.resolve import resolve
 from delegation.upkeep.rules.settings import ORPHAN_AGE
 from delegation.upkeep.rules.types import PolicyType
@@ -78,11 +81,14 @@ def removal_of(
     if not all(one.startswith(limits.orphan_locations) for one in locations):
         return RemovalRule(found, reason=f"it names locations that {PREFIX}{LOCATIONS} does not allow")
     (one,) = (each for each in applicable if each.policy.type == REMOVAL.value)
-    milliseconds = min(found.values[ORPHAN_AGE].value, _LONGEST // timedelta(milliseconds=1))
-    age = max(timedelta(milliseconds=milliseconds), LEAST_AGE)
+    age = max(_age_in(found), LEAST_AGE)
     dry_run = found.status is RuleStatus.DRY_RUN
     name = policy_name(table.catalog, one.namespace, one.policy.name)
     return RemovalRule(found, AskedRemoval(name, age, found.values[_MODE].value, dry_run, locations))
+
+
+def _age_in(rule: UpkeepRule) -> timedelta:
+    return timedelta(milliseconds=min(rule.values[ORPHAN_AGE].value, _LONGEST // timedelta(milliseconds=1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +123,24 @@ class RemovalPermissions:
             return None
 
         return permitted
+
+    def age_of(self, table: LoadedTable) -> timedelta:
+        """Return how old orphan files are at least by a table's policy, executed or not; zero without one.
+
+        Raises GuardRefused (AGE_INVALID) for a policy that cannot be read, NeighbourChanged for a table that is gone.
+        """
+        try:
+            applicable = self.policies.applicable(PolicyTarget.of(table.identifier), REMOVAL.value)
+        except PoliciesNotSupported:
+            return timedelta(0)
+        except (NoSuchTable, NoSuchNamespace) as error:
+            raise NeighbourChanged(str(table.identifier), "the table") from error
+        rule = resolve(table.identifier, applicable, table.properties, self.limits)[REMOVAL]
+        unread = next((one for one in rule.findings if one.code in STOPPING), None)
+        if unread is not None:
+            raise GuardRefused(
+                f"how old orphan files are by the policy of {table.identifier} is not known: {unread.subject}: "
+                f"{unread.text}; correct it, or detach the policy",
+                code="AGE_INVALID",
+            )
+        return _age_in(rule) if rule.values else timedelta(0)

@@ -32,6 +32,7 @@ def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
     numbers = purge_settings()
     purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties
+    permissions = RemovalPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties))
     return OrphansBehavior(
         tasks=tasks,
         open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
@@ -43,5 +44,6 @@ def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
         limits=OrphanLimits.from_properties(properties),
         reports=S3ObjectStore(),
         tags=_tags,
-        permissions=RemovalPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
+        permissions=permissions,
+        asked_age=permissions.age_of,
     )

@@ -1,6 +1,7 @@
 """The limits of a removal are those of the moment when it deletes: what an operator forbids after the plan holds."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -150,7 +151,6 @@ def beside(age: str | None) -> tuple[SweptTables, StoryTable, StoryTable, str]:
     return world, table, other, written
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 8: the age of another table that writes at the place")
 def test_the_age_of_another_table_that_writes_there_counts_and_it_commits_its_file() -> None:
     world, table, other, written = beside("30d")
     result = world.sweep(table)
@@ -163,7 +163,6 @@ def test_the_age_of_another_table_that_writes_there_counts_and_it_commits_its_fi
     assert not world.missing()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 8: the age of another table that writes at the place")
 def test_another_table_that_asks_for_an_age_after_the_plan_keeps_its_file() -> None:
     world, table, other, written = beside(None)
     plan = world.sweep(table, limits=REPORT).plan_ids[-1]
@@ -172,9 +171,19 @@ def test_another_table_that_asks_for_an_age_after_the_plan_keeps_its_file() -> N
     assert written in world.lake.uris()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 8: the age of another table that writes at the place")
 def test_another_table_whose_age_is_no_duration_stops_the_removal_and_is_named() -> None:
     world, table, _, written = beside("a while")
     with pytest.raises(GuardRefused, match=r"ns\.u's property delegation\.orphan-files", check=coded("AGE_INVALID")):
         world.sweep(table)
     assert written in world.lake.uris()
+
+
+def test_the_age_of_the_policy_of_another_table_counts_and_so_does_the_tables_own() -> None:
+    """A caller asks for the usual three days; who attached a policy knows how long jobs write."""
+    for asks in ("u", "t"):
+        world, table, _, written = beside(None)
+        ctx = world.context(table)
+        asked = {asks: timedelta(days=30)}
+        ctx = replace(ctx, asked_age=lambda one, asked=asked: asked.get(one.identifier.name, timedelta(0)))
+        assert remove_orphan_files(ctx).status == "NOTHING"
+        assert written in world.lake.uris()

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from delegation.errors import GuardRefused
+from delegation.keeping.errors import NeighbourChanged
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
+from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Task
@@ -22,6 +24,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.choice import PolicyTerms
 from delegation.upkeep.schedule.windows import Window
 from delegation.wire.requests import TableState
+from tests.kit.errors import coded
 from tests.unit.upkeep.execution.catalogs import NOW, UpkeepWorld, killing, named
 
 ALLOWED = UpkeepLimits(types=frozenset({REMOVAL}))
@@ -312,3 +315,34 @@ def test_two_passes_count_together(world: Coast) -> None:
     first, second = world.run(), world.sweeps().run("lake")
     both = together(first, second)
     assert (both.tables, both.started) == (1, 1)
+
+
+@pytest.mark.parametrize("limits", [ALLOWED, UpkeepLimits()])
+def test_the_age_of_a_policy_counts_for_removals_that_it_did_not_ask_for(world: Coast, limits: UpkeepLimits) -> None:
+    """The limits of an operator who executes no policies are the default."""
+    permissions = RemovalPermissions(world.policies, limits)
+    world.attach({"enable": True, "max_orphan_file_age_in_days": 30}, "ns")
+    assert permissions.age_of(world.loaded("t")) == timedelta(days=30)
+    stricter = {"delegation.policy.orphan-file-removal.max_orphan_file_age_in_days": "40"}
+    world.write("t", [1.0], properties=stricter)
+    assert permissions.age_of(world.loaded("t")) == timedelta(days=40)
+    world.policies.detach("ns")
+    assert permissions.age_of(world.loaded("t")) == timedelta(0)
+
+
+def test_an_age_that_cannot_be_read_or_asked_for_is_an_error_and_a_catalog_without_policies_asks_for_none(
+    world: Coast,
+) -> None:
+    permissions = RemovalPermissions(world.policies, ALLOWED)
+    world.attach("no json", "ns")
+    with pytest.raises(GuardRefused, match=r"lake\.ns\.t .*lake\.gov\.sweep.*not JSON", check=coded("AGE_INVALID")):
+        permissions.age_of(world.loaded("t"))
+    target = PolicyTarget.of(named("t"))
+    world.policies.broken[target] = NoSuchTable("no", status=404)
+    with pytest.raises(NeighbourChanged):
+        permissions.age_of(world.loaded("t"))
+    world.policies.broken[target] = PolarisForbidden("no", status=403)
+    with pytest.raises(PolarisForbidden):
+        permissions.age_of(world.loaded("t"))
+    world.policies.broken[target] = PoliciesNotSupported("no", status=404)
+    assert permissions.age_of(world.loaded("t")) == timedelta(0)

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import ClassVar, Final, NoReturn, Protocol
 
@@ -22,7 +22,7 @@ from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TY
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.outcome import success, withdrawn
 from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted
+from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted, no_age
 from delegation.operations.orphans.errors import RemovalWithdrawn, no_role, references_not_indexed
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
@@ -70,9 +70,10 @@ class OrphansBehavior:
     `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
     service's plan bucket. `places` yields where the namespaces and views of catalogs are, and calls a function before
     each request. `hold` returns how an attempt ends that waits for another table, and for how long. `permissions`
-    returns what finds for a loaded table why a removal that a policy asked for has to stop. `reports` is where S3
-    Inventory writes, opened with the service's own role. `tags` opens what tags the files of a table as a role (its
-    ARN, the table's location, and where the table's files are).
+    returns what finds for a loaded table why a removal that a policy asked for has to stop, `asked_age` how old orphan
+    files are at least by the table's policies. `reports` is where S3 Inventory writes, opened with the service's own
+    role. `tags` opens what tags the files of a table as a role (its ARN, the table's location, and where the table's
+    files are).
     """
 
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
@@ -85,6 +86,7 @@ class OrphansBehavior:
     hold: Hold
     limits: OrphanLimits = field(default_factory=OrphanLimits)
     permissions: PermissionsOf = _of_callers
+    asked_age: Callable[[LoadedTable], timedelta] = no_age
     reports: ReportStore | None = None
     tags: TagsOf = _no_tags
     settings: OrphanSettings = field(default_factory=OrphanSettings)
@@ -129,6 +131,7 @@ class OrphansBehavior:
             reports=self.reports,
             began=task.effects_began_ts is not None,
             permitted=self.permissions(orphans),
+            asked_age=self.asked_age,
             listed=lambda files: attempt.note(files_listed=files),
             spark_above=spark_above,
             leaves_plan=leaves_plan,

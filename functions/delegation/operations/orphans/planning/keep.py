@@ -1,6 +1,7 @@
 """What is needed at a location, by the table itself, by other live tables, and by the plans of unfinished tasks."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import timedelta
 from itertools import chain, islice
 
 from delegation.iceberg.files import FileType
@@ -15,8 +16,9 @@ from delegation.keeping.neighbours import metadata_of as metadata_of_neighbour
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots, reads
 from delegation.operations.orphans.context import Claim, OrphanContext
+from delegation.operations.orphans.eligible import age_in
 from delegation.operations.orphans.errors import AreaLeftAlone, LocationShared, claim_unknown
-from delegation.operations.orphans.index import Candidate
+from delegation.operations.orphans.index import Candidate, OrphanIndex
 from delegation.operations.orphans.place import Place, check_alone
 from delegation.operations.orphans.planning.needed import ANY_SPELLING, OWN_FILES, NeededSet, StoredParts
 from delegation.operations.orphans.planning.subtraction import Orphans, Rules
@@ -37,7 +39,8 @@ class KeepSet:
     """What is needed, and compared with candidates: it decides what that is, an engine's `needed` gathers it.
 
     Use it as a context manager. `left` are areas at the location in which every file stays; `manifests` are those of
-    the table whose entries are in it. `check` is called with the size of what is to be read, and may raise.
+    the table whose entries are in it. `age` is the longest that a table which was added asks for: each may write there
+    what it commits later. `check` is called with the size of what is to be read, and may raise.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class KeepSet:
         self._needed = needed
         self.checked: tuple[CheckedNeighbour, ...] = ()
         self.left = Roots(())
+        self.age = timedelta(0)
         self.manifests: frozenset[str] = frozenset()
 
     def __enter__(self) -> "KeepSet":
@@ -57,12 +61,18 @@ class KeepSet:
     def __exit__(self, *_: object) -> None:
         self._needed.close()
 
-    def subtracted(self, parts: StoredParts, plan_id: str, *, written_before: int | None = None) -> Orphans:
+    def subtracted(self, parts: StoredParts, plan_id: str, index: OrphanIndex) -> Orphans:
         """Store the candidates that nothing needs as chunks of a plan, after all is added; see NeededSet.subtracted.
 
-        Those that were not written before a time, in seconds since 1970, stay.
+        Those stay that are too young for `age`, when the listing was made that `index` is of.
         """
-        return self._needed.subtracted(parts, plan_id, self._rules(written_before))
+        age = self.seconds
+        return self._needed.subtracted(parts, plan_id, self._rules(index.listed_at - age if age > index.age else None))
+
+    @property
+    def seconds(self) -> int:
+        """The age in whole seconds."""
+        return int(self.age.total_seconds())
 
     def needed_among(self, parts: StoredParts) -> Iterator[Candidate]:
         """Yield the candidates that are needed, or may be, after all is added; chunks that are gone are left out."""
@@ -78,6 +88,7 @@ class KeepSet:
         the error of anything that is missing, damaged, encrypted or not covered: then nothing is known to be an orphan.
         """
         ctx, metadata = self._ctx, metadata_of(table)
+        self._lengthen(table, metadata, "the table")
         fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
         limit = ctx.settings.max_file_bytes
         found = read_manifest_lists(metadata, fetcher, limit=limit, readable=lambda _path: True, tolerance=OWN_FILES)
@@ -115,6 +126,8 @@ class KeepSet:
                 self._leave(one.areas or (one.table.location,), str(one.table.identifier))
             overlaps = is_near(here, one)
             metadata = metadata_of_neighbour(one)
+            if overlaps:
+                self._lengthen(one.table, metadata, str(one.table.identifier))
             checked.append(
                 CheckedNeighbour(
                     identifier=str(one.table.identifier),
@@ -172,6 +185,9 @@ class KeepSet:
             self._leave(one.areas, one.who)
         else:
             raise one
+
+    def _lengthen(self, table: LoadedTable, metadata: ParsedMetadata, who: str) -> None:
+        self.age = max(self.age, age_in(metadata.properties, who), self._ctx.asked_age(table))
 
     def _leave(self, areas: Iterable[str], who: str) -> None:
         here = self._root.uri

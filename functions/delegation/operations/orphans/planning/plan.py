@@ -1,7 +1,5 @@
 """Making the listing and the plan of a removal, and reducing a plan by what turns out to be needed."""
 
-from datetime import timedelta
-
 from delegation.iceberg.files import FileType
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.keeping.options import LENIENT_PATHS
@@ -28,7 +26,7 @@ def make_listing(
     metadata = metadata_of(table)
     check_allowed(metadata)
     root = place_of(metadata, ctx.options.location)
-    age = int(age_of(ctx.options.older_than, metadata.properties).total_seconds())
+    age = int(max(age_of(ctx.options.older_than, metadata.properties), ctx.asked_age(table)).total_seconds())
     plan_id = ctx.new_plan_id()
     eligible = Eligible(root, age, hidden_partitions(table.metadata))
     if ctx.options.inventory is None:
@@ -51,33 +49,28 @@ def make_listing(
 def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep: KeepSet) -> OrphanIndex:
     """Return the plan of what nothing needs, without storing its index; its chunks are stored."""
     plan_id = ctx.new_plan_id()
-    found = keep.subtracted([(part.plan_id, part.chunks) for part in listing.parts], plan_id)
+    found = keep.subtracted([(part.plan_id, part.chunks) for part in listing.parts], plan_id, listing)
     stage: Stage = "tagging" if ctx.options.quarantine else "planned"
     fresh = _index(ctx, table, metadata_of(table), plan_id, stage, elsewhere=listing.elsewhere)
     kept = {
         "listed": listing.listed,
         "listed_at": listing.listed_at,
-        "age": listing.age,
+        "age": max(listing.age, keep.seconds),
         "inventory": listing.inventory,
         "elsewhere": listing.elsewhere,
     }
     return fresh.model_copy(update={**kept, **_found(found, keep)})
 
 
-def reduced(
-    ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: KeepSet, metadata: ParsedMetadata
-) -> OrphanIndex | None:
+def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: KeepSet) -> OrphanIndex | None:
     """Return what is left of a published plan without what is needed, its chunks stored; None if none of it is needed.
 
-    `metadata` is the table's as it is now: files stay that are too young for its property. Chunks that are deleted
-    already are left out. Raises GuardRefused (AGE_INVALID).
+    Files stay that are too young for what a table asks for now. Chunks that are deleted already are left out.
     """
-    age = int(age_of(timedelta(seconds=index.age), metadata.properties).total_seconds())
     done = Marks(ctx.plans, index.plan_id).done()
     chunks = [chunk for chunk in index.chunks if chunk.name not in done]
     plan_id = ctx.new_plan_id()
-    written_before = index.listed_at - age if age > index.age else None
-    found = keep.subtracted([(index.plan_id, chunks)], plan_id, written_before=written_before)
+    found = keep.subtracted([(index.plan_id, chunks)], plan_id, index)
     if not found.kept:
         return None
     return index.model_copy(
@@ -87,7 +80,7 @@ def reduced(
             "created_at": ctx.clock().isoformat(),
             "reduces": (*index.reduces, ReplacedPlan(id=segment.id, sha256=segment.sha256, done=tuple(sorted(done)))),
             **_found(found, keep),
-            "age": age,
+            "age": max(index.age, keep.seconds),
             "neighbours": keep.checked or index.neighbours,
         }
     )
