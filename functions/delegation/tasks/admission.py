@@ -136,16 +136,17 @@ class Admission:
     ) -> tuple[tuple[Queued, ...], str | None]:
         """Return the tasks to start, and the lane behind which the next admission reads, None for the first one.
 
-        It reads no more than it needs, so with many lanes each admission begins where the one before stopped; those of
-        a higher priority are always read first. The index may still show as waiting what was admitted just now.
+        It reads no more than it needs, so with many lanes each admission begins where the one before stopped. Those of
+        a higher priority are read first, as far as half of the reads suffice: where many of them cannot start, later
+        ones have their turn. The index may still show as waiting what was admitted just now.
         """
         free = room(running, self._limits)
         started = {one.task_id for one in running}
         found: list[Queued] = []
         reads = 0
-        for span, following in _spans(register.after) if free else ():
+        for span, following, most in _spans(register.after) if free else ():
             after: str | None = span.after
-            while after is not None:
+            while after is not None and reads < most:
                 page = self._store.queued_in(
                     self._tasks.clock(), each=free + recent + _LAG, lanes=LANES, span=Span(after, span.until)
                 )
@@ -153,7 +154,7 @@ class Admission:
                     one for one in page.found if one.task_id not in started and one.lane.task_type in self._task_types
                 ]
                 after, reads = page.after, reads + 1
-                if reads >= _READS or suffices(found, running, self._limits):
+                if reads == _READS or suffices(found, running, self._limits):
                     return admitted(found, running, self._limits), following if after is None else after
         return admitted(found, running, self._limits), None if free else register.after
 
@@ -211,21 +212,24 @@ def _starting(recent: Collection[Recent], known: Collection[str]) -> Iterator[Ru
     )
 
 
-def _spans(after: str | None) -> Sequence[tuple[Span, str | None]]:
-    """Return what to read in turn, and where the next admission begins if nothing is left of each.
+def _spans(after: str | None) -> Iterator[tuple[Span, str | None, int]]:
+    """Yield what to read in turn, where the next admission begins if nothing is left of each, and its last read.
 
     First the lanes of higher priorities than that of `after`, then those of its own, from there on and from the
-    beginning, then those of lower ones.
+    beginning, then those of lower ones, for which two reads are kept.
     """
     if after is None:
-        return ((EVERY_LANE, None),)
+        yield EVERY_LANE, None, _READS
+        return
     own = after[0]
-    return (
-        (Span(EVERY_LANE.after, f"{own}/"), after),
-        (Span(after, f"{own}0"), f"{own}/"),
-        (Span(f"{own}/", after), f"{own}/"),
-        (Span(f"{own}0", EVERY_LANE.until), None),
-    )
+    for span, following, most in (
+        (Span(EVERY_LANE.after, f"{own}/"), after, _READS // 2),
+        (Span(after, f"{own}0"), f"{own}0", _READS),
+        (Span(f"{own}/", after), f"{own}0", _READS - 2),
+        (Span(f"{own}0", EVERY_LANE.until), None, _READS),
+    ):
+        if span.after < span.until:
+            yield span, following, most
 
 
 class WorkersAdmission:

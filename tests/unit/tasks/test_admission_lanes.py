@@ -128,6 +128,35 @@ def test_lanes_that_no_cap_lets_start_hide_no_other() -> None:
     assert len(ended) == 300
 
 
+@pytest.mark.parametrize("lanes", [127, 128, 129, 300])
+@pytest.mark.parametrize("priority", [5, 3, 0])
+def test_a_task_behind_many_lanes_whose_bucket_is_full_starts_whatever_its_priority(lanes: int, priority: int) -> None:
+    site = NotedAdmission(Caps(bucket=1))
+    for tenant in range(lanes + 1):
+        site.submit(traits=Traits(f"catalog-{tenant:04d}", "full"))
+    assert site.admission.run() == 1
+    waiting = site.submit(traits=Traits("z", "free", priority=priority))
+    for _ in range(5):
+        site.admission.run()
+    assert waiting in {task_id for task_id, _ in site.started}
+
+
+def test_lanes_of_three_priorities_that_cannot_start_hide_no_later_one() -> None:
+    site = NotedAdmission(Caps(bucket=1))
+    for priority in (7, 5, 3):
+        for tenant in range(150):
+            site.submit(traits=Traits(f"catalog-{tenant:04d}", "full", priority=priority))
+    site.admission.run()
+    waiting = {
+        site.submit(traits=Traits(tenant, f"free-{tenant}-{one}", priority=one))
+        for tenant in "az"
+        for one in (7, 5, 3, 1)
+    }
+    for _ in range(12):
+        site.admission.run()
+    assert waiting <= {task_id for task_id, _ in site.started}
+
+
 # ---- bookings
 
 
