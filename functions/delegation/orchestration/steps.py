@@ -47,6 +47,8 @@ REFUSALS_BORNE: Final = 10
 """From so many refused starts of one task on, each fails its execution: Lambda refuses for longer than a rush lasts."""
 GONE_AFTER: Final = timedelta(minutes=5)
 """For so long after its start or its last progress, a job run that the job service does not know is not gone."""
+FORMER_ENDS_WITHIN: Final = timedelta(minutes=30)
+"""For so long an attempt waits for the end of a former attempt's job, which it cancelled."""
 _SHORTEST_WAIT: Final = 5
 _LONGEST_WAIT: Final = 60
 
@@ -159,8 +161,7 @@ class Steps:
             for run in former:
                 self._job_service.cancel(run.id)
             if former:
-                self._held(step).leases.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
-                return step.to("start-again", wait_seconds=_SHORTEST_WAIT)
+                return self._wait_for_former(step, task, former[0])
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
             # Not started again if known: a later execution may come after the client token has expired, and an earlier
             # call may have started it in a former application, for which the token does not hold.
@@ -177,6 +178,18 @@ class Steps:
             self.end_attempt(step, AttemptError(refused.code, str(refused), ErrorClass.PERMANENT))
             return step.to("complete")
         return step.to("heartbeat", wait_seconds=_SHORTEST_WAIT)
+
+    def _wait_for_former(self, step: Step, task: Task, run: JobRun) -> dict[str, Any]:
+        """Start again later, or end the attempt: of a task that is cancelled or overdue, and after FORMER_ENDS_WITHIN."""
+        now = self._tasks.clock()
+        waited = now - (task.lease.acquired_ts or now)
+        if task.cancel_requested or past_deadline(task, now) or waited >= FORMER_ENDS_WITHIN:
+            minutes = int(waited.total_seconds() // 60)
+            text = f"job run {run.id} of a former attempt is {run.state}, {minutes} minutes after it was cancelled"
+            self.end_attempt(step, AttemptError("FORMER_JOB_ACTIVE", text, ErrorClass.TRANSIENT))
+            return step.to("complete")
+        self._held(step).leases.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)
+        return step.to("start-again", wait_seconds=self._wait_seconds(task, now))
 
     def heartbeat(self, step: Step) -> dict[str, Any]:
         """Renew the lease while the job waits to start, later from its last sign of life; a hung job is lost.

@@ -117,6 +117,41 @@ def test_a_former_attempts_job_is_cancelled_first_even_if_its_id_was_not_stored(
     assert [name for name, _arguments in driven.jobs.started] == [f"{driven.task_id}-2"]
 
 
+def starting_behind_a_job_that_never_ends(driven: Driven) -> list[str]:
+    """Return the answers of StartJob, as the state machine repeats it, until one is no "start-again"."""
+    driven.jobs.become(f"{driven.task_id}-1", "CANCELLING")
+    answers: list[str] = []
+    while len(answers) < 1_000 and answers[-1:] in ([], ["start-again"]):
+        answer = driven.start()
+        answers.append(answer["next"])
+        driven.clock.advance(timedelta(seconds=answer.get("wait_seconds", 0)))
+    return answers
+
+
+def second_attempt(driven: Driven) -> None:
+    driven.acquire()
+    driven.steps.make_due(driven.step)
+    driven.clock.advance(MINUTE)
+    driven.acquire(n=2)
+
+
+def test_an_attempt_behind_a_job_that_never_ends_fails_and_names_it(driven: Driven) -> None:
+    second_attempt(driven)
+    answers = starting_behind_a_job_that_never_ends(driven)
+    assert answers[-1] == "complete"
+    assert len(answers) < 100
+    assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "FORMER_JOB_ACTIVE")
+    assert f"{driven.task_id}-1" in (driven.task.result_summary or "")
+    assert driven.jobs.started == []
+
+
+def test_a_cancelled_task_ends_although_a_former_job_never_does(driven: Driven) -> None:
+    second_attempt(driven)
+    driven.tasks.operators.cancel(driven.task_id)
+    assert starting_behind_a_job_that_never_ends(driven) == ["complete"]
+    assert (driven.task.status, driven.task.error_code) == (Status.FAILURE, "CANCELLED")
+
+
 def test_a_start_repeated_after_a_deployment_finds_the_job_of_the_former_application(driven: Driven) -> None:
     """A client token holds for one application: started in the new one, the attempt would have two jobs."""
     driven.acquire()
