@@ -180,7 +180,7 @@ class Steps:
         return step.to("heartbeat", wait_seconds=_SHORTEST_WAIT)
 
     def _wait_for_former(self, step: Step, task: Task, run: JobRun) -> dict[str, Any]:
-        """Start again later, or end the attempt: of a task that is cancelled or overdue, and after FORMER_ENDS_WITHIN."""
+        """Start again later; end the attempt of a task that is cancelled or overdue, and after FORMER_ENDS_WITHIN."""
         now = self._tasks.clock()
         waited = now - (task.lease.acquired_ts or now)
         if task.cancel_requested or past_deadline(task, now) or waited >= FORMER_ENDS_WITHIN:

@@ -1,12 +1,16 @@
 """Calls of a behavior's work: a plain function runs where it is called, a coroutine in an event loop of its attempt."""
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from delegation.errors import DelegationError, RunStopped
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from delegation.errors import DelegationError, RunStopped, printable
 from delegation.tasks.errors import (
     LeaseLost,
     OutcomeUnknown,
@@ -26,9 +30,25 @@ def bad_behavior(name: str, reason: str) -> DelegationError:
     return DelegationError(f"behavior {name}: {reason}", code="BAD_BEHAVIOR")
 
 
+def illegal_parameters(task_type: str, reason: str) -> DelegationError:
+    """Return the error: parameters cannot be stored; nothing was."""
+    return DelegationError(f"the parameters of {task_type} are {reason}", code="ILLEGAL_PARAMETERS")
+
+
 def illegal_result(message: str) -> DelegationError:
     """Return the error: work returned nothing though it declares a result, or another type, or a generator."""
     return DelegationError(message, code=ILLEGAL_RESULT)
+
+
+def stored_json(model: BaseModel, refused: Callable[[str], DelegationError]) -> str:
+    """Return parameters or a result as JSON; raise what `refused` makes of the reason why they cannot be stored."""
+    try:
+        # The JSON of a model has null for infinity and NaN.
+        values = to_jsonable_python(model.model_dump(), inf_nan_mode="constants", fallback=lambda _other: None)
+        json.dumps(values, allow_nan=False)
+        return model.model_dump_json()
+    except ValueError as error:
+        raise refused(f"no JSON value: {printable(str(error))}") from error
 
 
 class WorkCancelledItself(RuntimeError):
@@ -52,8 +72,8 @@ def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -
     """Return the outcome of the work that `call` begins: what it returned, or what the coroutine returned that it made.
 
     A coroutine that waits is cancelled when its attempt must not continue. Raises what the work raises, DelegationError
-    (ILLEGAL_RESULT), and WorkCancelledItself: asyncio's CancelledError, raised further, would end the process of the
-    worker.
+    (ILLEGAL_RESULT), WorkCancelledItself, and RuntimeError for a call of sys.exit: asyncio's CancelledError or
+    SystemExit, raised further, would end the process of the worker.
     """
     stops: list[BaseException] = []
     try:
@@ -75,9 +95,15 @@ def _ended_by(task_type: str, error: BaseException, stops: list[BaseException]) 
     found = _stop_within(error) or next(iter(stops), None)
     if found is not None:
         return found
-    if isinstance(error, Exception) or not _is_cancellation(error):
+    if isinstance(error, Exception):
         return error
-    return WorkCancelledItself(f"{task_type} ended with asyncio's CancelledError, and its task was not cancelled")
+    if _contains(error, SystemExit):
+        return RuntimeError(f"{task_type} called sys.exit: raise an error instead")
+    from asyncio import CancelledError  # noqa: PLC0415 - see _awaited
+
+    if _contains(error, CancelledError):
+        return WorkCancelledItself(f"{task_type} ended with asyncio's CancelledError, and its task was not cancelled")
+    return error
 
 
 def _forms(work: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
@@ -128,9 +154,7 @@ def _stop_within(error: BaseException) -> BaseException | None:
     return None
 
 
-def _is_cancellation(error: BaseException) -> bool:
-    from asyncio import CancelledError  # noqa: PLC0415 - see _awaited
-
+def _contains(error: BaseException, kind: type[BaseException]) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return any(_is_cancellation(one) for one in error.exceptions)
-    return isinstance(error, CancelledError)
+        return any(_contains(one, kind) for one in error.exceptions)
+    return isinstance(error, kind)

@@ -40,19 +40,31 @@ LONGEST_OUTAGE_WAIT: Final = timedelta(minutes=15)
 """The same after a job that was not started: the job service may be unavailable for hours."""
 MOST_JOBS_REFUSED: Final = 200
 """So many attempts of a submission without a job are excused, about two days of them; then each counts."""
+_LONGEST_TEXT: Final = 20_000
+"""Characters of an error: more than is shown, and a result with it fits an item."""
 _PARKED: Final = "error:"
 """Begins a pending result that is an error; a JSON result never begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptError:
-    """Why an attempt ended: an error code, a text without secrets, and its class."""
+    """Why an attempt ended: an error code, a text without secrets, and its class.
+
+    Texts are made to fit: at most 20,000 characters, with lone surrogates escaped.
+    """
 
     code: str
     summary: str
     kind: ErrorClass
     extended: str | None = None
     after_children: bool = False  # no child of the task is left to wait for
+
+    def __post_init__(self) -> None:
+        for name in ("code", "summary", "extended"):
+            text = getattr(self, name)
+            if text is not None:
+                storable = text[:_LONGEST_TEXT].encode(errors="backslashreplace").decode()
+                object.__setattr__(self, name, storable)
 
 
 def after_error(

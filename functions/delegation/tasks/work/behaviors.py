@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from delegation.errors import RunCancelled
-from delegation.tasks.calls import illegal_result, outcome_of, require_work
+from delegation.tasks.calls import illegal_result, outcome_of, require_work, stored_json
 from delegation.tasks.errors import ChildrenPending, LeaseLost, MalformedPayload, waits_for_itself
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
@@ -280,7 +280,12 @@ class FunctionBehavior(Generic[P, R]):
         expected = self._behavior.result
         if expected is not None and not isinstance(result, expected):
             raise illegal_result(f"{self._behavior.task_type} must return {expected.__name__}")
-        recorded = "null" if result is None or expected is None else result.model_dump_json()
+        name = self._behavior.task_type
+        recorded = (
+            stored_json(result, lambda reason: illegal_result(f"the result of {name} is {reason}"))
+            if expected is not None
+            else "null"
+        )
         recorded = self._tasks.leases.pending_result(task, recorded)
         if not self._has_unread_children(task, run):
             return task.evolve(pending_result=recorded)

@@ -3,10 +3,12 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from delegation.tasks.calls import illegal_parameters, stored_json
 from delegation.tasks.life.declared.recurrence import bad_schedule
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.handles import Handle
@@ -54,7 +56,8 @@ class Tasks:
         is submitted again; one that succeeded is complete. A child without a key or a computed id gets one from its
         parent and its place among such children, so that the parent's next attempt finds it. Raises DelegationError
         (BAD_SCHEDULE) for a schedule that cannot be, and for a child that recurs, because it never ends;
-        DelegationError (WAITS_FOR_ITSELF) for a child that awaits its parent.
+        DelegationError (WAITS_FOR_ITSELF) for a child that awaits its parent, and (ILLEGAL_PARAMETERS) for parameters
+        that are no JSON value, such as NaN.
         """
         behavior, parameters = _unpacked(behavior, parameters)
         first, when = self._first(behavior, parameters, options)
@@ -124,13 +127,14 @@ class Tasks:
         parent, key = options.get("parent"), options.get("key")
         if parent is not None and when.recurrence:
             raise bad_schedule(f"{behavior.task_type} recurs and never ends: no parent can wait for it")
+        payload = stored_json(parameters, partial(illegal_parameters, behavior.task_type))
         if when.recurrence and key is None and behavior.identify is None:
             # Each start of a process would add one that never ends.
-            key = f"recurring:{hashlib.sha256(parameters.model_dump_json().encode()).hexdigest()}"
+            key = f"recurring:{hashlib.sha256(payload.encode()).hexdigest()}"
         first = self._service.submission.first(
             task_id=behavior.task_id(parameters, key),
             task_type=behavior.task_type,
-            payload=parameters.model_dump_json(),
+            payload=payload,
             at=when.at,
             deadline=behavior.deadline,
             payload_version=behavior.version,

@@ -86,6 +86,29 @@ def test_wrong_arguments_are_refused_at_the_submission() -> None:
         declared.of("monday")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "value", [float("inf"), float("nan"), {"a": [float("-inf")]}, "\ud800"], ids=["inf", "nan", "nested", "surrogate"]
+)
+def test_a_value_that_json_does_not_have_is_refused_as_a_parameter_and_as_a_result(value: Any) -> None:
+    @behavior("acme.x", retry=Retry(attempts=1))
+    def returned() -> object:
+        return value
+
+    @behavior("acme.y")
+    def taken(given: object) -> None: ...
+
+    harness = TaskHarness(returned, taken)
+    for schedule in ({}, {"every": HOUR}):
+        with pytest.raises(DelegationError, check=coded("ILLEGAL_PARAMETERS"), match=r"acme\.y"):
+            harness.submit(taken.of(value), **schedule)  # type: ignore[arg-type]
+    with pytest.raises(DelegationError, check=coded("ILLEGAL_PARAMETERS")):
+        harness.tasks.submit_all([taken.of(1), taken.of(value)])
+    assert harness.store.heads().entries == ()
+    handle = harness.submit(returned.of())
+    harness.run_until_idle()
+    assert (handle.get().status, handle.get().error_code) == (Status.FAILURE, "ILLEGAL_RESULT")
+
+
 @pytest.mark.parametrize("cursor", [{1, 2}, float("nan"), "x" * 5000])
 def test_a_cursor_is_a_short_json_value(cursor: Any) -> None:
     @behavior("acme.x", retry=Retry(attempts=1))
