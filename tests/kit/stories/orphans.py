@@ -11,7 +11,7 @@ from typing import Any
 
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.operations.orphans.approval import ApprovalLimits
+from delegation.operations.orphans.approval import Approval, ApprovalLimits, Approver
 from delegation.operations.orphans.context import Claim, OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.phases import remove_orphan_files
@@ -20,9 +20,9 @@ from delegation.polaris.errors import TableMetadataMissing
 from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import PlanHead
+from delegation.worksets.attempt import PlanHead, PlanSegment
 from delegation.worksets.chunks import Phase
-from delegation.worksets.index import planned_paths
+from delegation.worksets.index import planned_paths, segment_of
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier
 
@@ -106,6 +106,7 @@ class SweptTables:
     unreadable: list[NeighbourUnreadable] = field(default_factory=list)
     dying: set[str] = field(default_factory=set)
     exempt: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    approvals: dict[str, Approval] = field(default_factory=dict)
     passes: Passes = field(init=False)
     catalog: StandInCatalog = field(init=False)
     store: MemoryObjectStore = field(init=False)
@@ -131,6 +132,7 @@ class SweptTables:
         settings: OrphanSettings = SMALL,
         task_id: str = "task",
         limits: ApprovalLimits = AT_ONCE,
+        waiting: PlanSegment | None = None,
         **options: Any,
     ) -> OrphanContext:
         faults = faults or Faults()
@@ -154,10 +156,28 @@ class SweptTables:
             claims=lambda: list(self.claimed),
             options=OrphanOptions(limits=limits, **options),
             settings=settings,
-            clock=lambda: datetime.fromtimestamp(self.lake.now_ms / 1000, UTC),
+            clock=self.clock,
             now=lambda: 0.0,
             sleep=lambda _seconds: None,
+            approval=self.approved,
+            waiting=waiting,
         )
+
+    def clock(self) -> datetime:
+        return datetime.fromtimestamp(self.lake.now_ms / 1000, UTC)
+
+    def approve(self, plan_id: str, *, including: tuple[str, ...] = ()) -> PlanSegment:
+        """Record an operator's approval of a plan, and return the plan."""
+        segment = segment_of(self.plans, plan_id)
+        by = Approver(client_id="operator")
+        self.approvals[plan_id] = Approval(
+            plan=plan_id, sha256=segment.sha256, by=by, at=self.clock(), including=including
+        )
+        return segment
+
+    def approved(self, plan: PlanSegment) -> Approval | None:
+        found = self.approvals.get(plan.id)
+        return found if found is not None and found.holds(plan.id, plan.sha256, self.clock()) else None
 
     def neighbours(self, name: str) -> Iterator[Neighbour | NeighbourUnreadable]:
         """Yield the tables that the last pass saw, as they are now."""

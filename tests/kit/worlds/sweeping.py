@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from delegation.operations.orphans.behavior.consent import approve
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.names import TASK_TYPE
@@ -18,7 +19,7 @@ from delegation.operations.orphans.engines.deletes import InlineOrphans
 from delegation.operations.orphans.phases import OrphanRun
 from delegation.operations.orphans.place import Place
 from delegation.storage.memory import Faults
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Caller, Task
 from delegation.worksets.chunks import Phase
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.index import load_index, planned_paths
@@ -89,6 +90,11 @@ class SweepingWorld(IndexedWorld):
         task_id = self.submit(self.removal(name, **properties)).task_id
         self.drive()
         return self.tasks.reads.get(task_id)
+
+    def approve(self, plan: str, *, by: str = "operator", including: tuple[str, ...] = ()) -> Task:
+        """Record an operator's approval of a plan."""
+        approvers, caller = self.orphans.limits.approvers, Caller(client_id=by)
+        return approve(self.tasks.writes, approvers, plan, by=caller, is_operator=True, including=including)
 
     def planned(self, task: Task) -> set[str]:
         """Return the files of a task's plan."""

@@ -1,9 +1,60 @@
-"""When a plan waits for a person: the first of a table, and one with an unlikely share of its files. Pure."""
+"""When a plan waits for a person, and the approval that it waits for. Pure.
 
+Consent is a recorded act: an approval names one plan, and holds for what that plan is reduced to. Neither a plan nor a
+request that is sent again is consent.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from datetime import datetime, timedelta
+from typing import Final, Literal
 
-Wait = Literal["", "first-run", "max-share", "max-files"]
+from pydantic import BaseModel, ConfigDict
+
+from delegation.worksets.index import Finding
+
+Wait = Literal["", "first-run", "max-share", "max-files", "finding"]
+APPROVAL_HOLDS: Final = timedelta(days=14)
+_OF_STRICTER_RULES: Final = frozenset({"AGE_TOO_SHORT", "PREFIX_MISMATCH", "QUARANTINE_RELEASED"})
+"""Findings about files that stay because a person or a setting is stricter now; they end no approval."""
+
+
+class Approver(BaseModel):
+    """Who approved: the token's client and its subject."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    client_id: str
+    subject: str = ""
+
+
+class Approval(BaseModel):
+    """A person's consent to one plan: its id, the SHA-256 of its index, who approved it, and when.
+
+    `including` are the uuids of foreign tables, of which the plan reports files, that are deleted with it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    plan: str
+    sha256: str
+    by: Approver
+    at: datetime
+    including: tuple[str, ...] = ()
+
+    def holds(self, plan: str, sha256: str, now: datetime) -> bool:
+        """Return whether it is for this plan and has not ended."""
+        return (self.plan, self.sha256) == (plan, sha256) and now < self.at + APPROVAL_HOLDS
+
+
+def new_findings(approved: Iterable[Finding], present: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the present findings that who approved the plan has not seen: of another code, or about another sample."""
+    seen = {(one.code, what) for one in approved for what in (one.sample or ("",))}
+    return tuple(
+        one
+        for one in present
+        if one.code not in _OF_STRICTER_RULES and not seen.issuperset((one.code, what) for what in one.sample or ("",))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +78,9 @@ class ListedAmount:
 
     def __add__(self, other: "ListedAmount") -> "ListedAmount":
         return ListedAmount(self.files + other.files, self.bytes + other.bytes)
+
+
+NO_AMOUNT: Final = ListedAmount()
 
 
 def share_of(orphans: ListedAmount, listed: ListedAmount) -> float:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
-from delegation.operations.orphans.approval import ApprovalLimits, Wait
+from delegation.operations.orphans.approval import NO_AMOUNT, Approval, ApprovalLimits, ListedAmount, Wait
 from delegation.operations.orphans.eligible import AGE
 from delegation.operations.orphans.errors import no_role
 from delegation.operations.orphans.place import Place
@@ -104,13 +104,14 @@ class OrphanSettings:
 
 @dataclass(frozen=True, slots=True)
 class OrphanOptions:
-    """The choices of a request and its operator. `execute_plan` is the id of an approved plan, which is only reduced.
+    """The choices of a request and its operator. `execute_plan` is the id of an earlier plan, which is only reduced.
 
     `loosest` is what the operator allows at most for mismatched files at this time, in an approved plan too. A table
     that cannot be read and may have files at the location always holds the removal back. `inventory` is the manifest of
     an S3 Inventory report that is read instead of a listing, `inventories` the only places where reports may be.
     `location` is where to look instead of the table's present location, at or below one of `locations`, as canonical
-    URIs that end in a slash. With `quarantine` files are tagged instead of deleted.
+    URIs that end in a slash. With `quarantine` files are tagged instead of deleted. `including` are the uuids of
+    foreign tables that the plan's approval includes; no request names any.
     """
 
     older_than: timedelta = AGE
@@ -125,6 +126,7 @@ class OrphanOptions:
     location: str | None = None
     locations: tuple[str, ...] = ()
     quarantine: bool = False
+    including: tuple[str, ...] = ()
 
     @property
     def outside(self) -> Literal["keep"]:
@@ -155,6 +157,10 @@ def no_age(_table: LoadedTable) -> timedelta:
     return timedelta(0)
 
 
+def nobody_approved(_plan: PlanSegment) -> None:
+    """Return no approval."""
+
+
 def random_id() -> str:
     """Return what makes the ids of two plans of one attempt differ."""
     return secrets.token_hex(6)
@@ -176,7 +182,9 @@ class OrphanContext:
     below a location, as an operator's role; it raises OperatorRoleRequired. If more files than `spark_above` are left
     when the references are known, the attempt ends with HandedToSpark, and before there is a plan if it `leaves_plan`
     or too many are listed; None: it does whatever there is. One that `awaits_references` waits for a pass that another
-    process makes. `now` and `sleep` count in seconds, `clock` returns UTC.
+    process makes. `now` and `sleep` count in seconds, `clock` returns UTC. `approval` returns the approval of a
+    published plan that holds now. `waiting` is the plan that an earlier submission of the task left to a person.
+    Attempts before deleted `deleted_before`, of `planned_before` files.
     """
 
     attempt: Attempt
@@ -209,6 +217,10 @@ class OrphanContext:
     tags: Callable[[str, str], TagStore] = no_role
     request: Mapping[str, Any] = field(default_factory=dict)
     asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
+    approval: Callable[[PlanSegment], Approval | None] = nobody_approved
+    waiting: PlanSegment | None = None
+    deleted_before: ListedAmount = NO_AMOUNT
+    planned_before: int = 0
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""
@@ -229,7 +241,7 @@ class OrphanResult:
     tagged and still there, with `quarantine`. `files_looked_only` were deleted after a look alone, because the store
     has no conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `inventory` is the report that
     was read instead of a listing, and `listed_at` the time of either, in seconds since 1970. `engine` is the one that
-    ran, `deletes_with` the one for so many files as are planned.
+    ran, `deletes_with` the one for so many files as are planned. A lost plan had deleted `deleted_before`.
     """
 
     status: Status
@@ -256,6 +268,8 @@ class OrphanResult:
     listed_at: int = 0
     findings: tuple[Finding, ...] = ()
     receipt: str | None = None
+    deleted_before: ListedAmount = NO_AMOUNT
+    approval: Approval | None = None
     seconds: float = 0.0
     engine: EngineChoice = "inline"
     deletes_with: EngineChoice = "inline"

@@ -12,6 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from delegation.iceberg.files import FileType
 from delegation.operations.orphans.approval import ListedAmount, Wait
+from delegation.operations.orphans.context import OrphanOptions
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject
@@ -66,7 +67,8 @@ class OrphanIndex(PlanIndex):
     `inventory` is the manifest of the report that was read instead of a listing; `listed_at` is then when S3 began it.
     `elsewhere` is the place that was looked at if a request named one beside the table's location, else "". Files of
     a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
-    that knows no tags does not know the stage, and refuses the plan.
+    that knows no tags does not know the stage, and refuses the plan. `deleted_before` is what the task had deleted by a
+    plan that was lost, which this one replaces.
     """
 
     stage: Stage
@@ -80,6 +82,7 @@ class OrphanIndex(PlanIndex):
     compared: Compared | None = None
     inventory: str = ""
     elsewhere: str = ""
+    deleted_before: Total = Total()
 
     @property
     def quarantine(self) -> bool:
@@ -90,6 +93,22 @@ class OrphanIndex(PlanIndex):
     def origin(self) -> str:
         """The id of the plan as it was first."""
         return self.reduces[0].id if self.reduces else self.plan_id
+
+    def answers(self, options: OrphanOptions, identifier: str) -> bool:
+        """Return whether a request with these options, without the plan's name, asks for what the plan was made for."""
+        equal = options.equal
+        wanted = Compared(schemes=dict(equal.schemes), authorities=dict(equal.authorities), mismatch=options.mismatch)
+        return (self.identifier, self.elsewhere, self.inventory, self.quarantine, self.compared) == (
+            identifier,
+            options.location or "",
+            options.inventory or "",
+            options.quarantine,
+            wanted,
+        )
+
+    @property
+    def deleted_amount(self) -> ListedAmount:
+        return ListedAmount(self.deleted_before.files, self.deleted_before.bytes)
 
     @property
     def listed_amount(self) -> ListedAmount:

@@ -11,12 +11,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from delegation.errors import RunCancelled, counted
 from delegation.keeping.asking import AskedReferences
 from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
 from delegation.keeping.paths import check_can_delete
-from delegation.operations.orphans.approval import Wait, waits_for
+from delegation.operations.orphans.approval import Approval, Wait, new_findings, waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import OrphansDeleted, swept
 from delegation.operations.orphans.engines.asking import AskedNote
@@ -37,7 +38,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import Root, canonical
 from delegation.worksets.attempt import PlanSegment, receipt_key
-from delegation.worksets.chunks import Chunk
+from delegation.worksets.chunks import Chunk, Total
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.choice import HandedToSpark
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
@@ -64,7 +65,10 @@ class OrphanRun:
         self._remembered = set[str]()
         # Besides those that the plan names: files that were taken since it was made.
         self._released: tuple[Finding, ...] = ()
-        self._before: frozenset[str] = frozenset()
+        self._approval: Approval | None = None
+        self._ended_by_finding = False
+        self._known_consent: dict[str, Any] | None = None
+        self._lost: PlanSegment | None = None
         # What these name is not in the plan that this attempt made: an object of a table never changes.
         self._planned_without: frozenset[str] = frozenset()
 
@@ -74,12 +78,13 @@ class OrphanRun:
         ctx, index = self._ctx, self._open()
         if ctx.options.dry_run:
             return self._result("PLANNED")
-        if ctx.options.execute_plan is None and (waits := index.waits or self._waits(index)):
-            return self._result("WAITING", waits)
+        if waits := self._waits(index):
+            return self._waiting(waits)
         if not index.chunks and not index.reduces:
             return self._result("NOTHING")
         try:
-            self._delete_all()
+            if waits := self._delete_all():
+                return self._waiting(waits)
         except FilesNotDeleted as error:
             store_receipt(ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
             raise
@@ -90,37 +95,58 @@ class OrphanRun:
         store_receipt(ctx, result, self._indexes())
         return result
 
+    def _waiting(self, waits: Wait) -> OrphanResult:
+        result = self._result("WAITING", waits)
+        if result.receipt is not None:
+            store_receipt(self._ctx, result, self._indexes())
+        return result
+
     def _open(self) -> OrphanIndex:
-        """Return the published plan, or publish the approved one, or a listing and the plan made of it."""
+        """Return the published plan, or publish the named or approved one, or a listing and the plan made of it."""
         ctx = self._ctx
-        segments = ctx.attempt.plan()
-        self._before = frozenset(one.id for one in segments)
-        approved = ctx.options.execute_plan
+        segments, named = ctx.attempt.plan(), ctx.options.execute_plan
         try:
             if segments:
                 self._use(segments)
-            elif approved is not None:
-                self._adopt(approved)
-            else:
+            elif named is not None:
+                self._adopt(ctx.named_plan(named))
+            elif not self._takes_up_approved():
                 self._list(resume=True)
             if self._current().stage == "listed":
                 self._plan()
         except PlanLost:
+            self._known_consent = None
             # What is lost is listed again, but nobody approved what is found now.
-            if approved is not None:
+            if named is not None:
                 raise
+            self._lost = next(reversed(segments), None)
             self._list(resume=False)
             self._plan()
         return self._current()
 
-    def _adopt(self, plan_id: str) -> None:
-        """Publish an earlier task's approved plan as that of this one; raise GuardRefused (PLAN_OF_ANOTHER_TABLE)."""
+    def _takes_up_approved(self) -> bool:
+        """Publish the plan that waited with the task, if it is approved and of what this request asks for."""
         ctx = self._ctx
-        segment = ctx.named_plan(plan_id)
+        if ctx.options.dry_run or ctx.waiting is None or ctx.approval(ctx.waiting) is None:
+            return False
+        try:
+            index = load_plan(ctx.plans, ctx.waiting)
+        except PlanLost:
+            return False
+        if not index.answers(ctx.options, str(ctx.identifier)):
+            return False
+        if place_of(metadata_of(self._load()), index.elsewhere).uri != index.roots[0]:
+            return False
+        self._adopt(ctx.waiting)
+        return True
+
+    def _adopt(self, segment: PlanSegment) -> None:
+        """Publish an earlier plan as that of this task; raise GuardRefused (PLAN_OF_ANOTHER_TABLE)."""
+        ctx = self._ctx
         index = load_plan(ctx.plans, segment)
         self._check(index)
         if index.stage == "listed":
-            raise plan_of_another_table(f"{plan_id} is a listing and no plan")
+            raise plan_of_another_table(f"{segment.id} is a listing and no plan")
         record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
         self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
 
@@ -144,20 +170,77 @@ class OrphanRun:
             released = release_needed(ctx, listing.table_uuid, keep)
             index = make_plan(ctx, table, listing, keep)
             without = keep.manifests
-        index = index.model_copy(update={"waits": self._waits(index), "findings": (*index.findings, *released)})
+        update = {"findings": (*index.findings, *released), "deleted_before": self._deleted_before()}
+        index = index.model_copy(update=update)
+        index = index.model_copy(update={"waits": self._waits(index)})
         segment = store_index(ctx.plans, index)
         self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
         if self._current().plan_id == index.plan_id:
             self._planned_without = without
-        if index.chunks:
-            self._remember(self._current())
+
+    def _deleted_before(self) -> Total:
+        """Return what attempts before deleted by a plan that is lost, as far as that is known: rather too much."""
+        ctx = self._ctx
+        if self._lost is None or not ctx.began:
+            return Total()
+        known, done = ctx.deleted_before, Marks(ctx.plans, self._lost.id).done()
+        marked = min(len(done) * ctx.settings.chunk_paths, ctx.planned_before)
+        return Total(files=max(known.files, marked), bytes=known.bytes)
 
     def _waits(self, index: OrphanIndex) -> Wait:
-        """Return why a plan waits for a person, by what the operator allows now; none that began to be deleted does."""
-        if not index.chunks or self._ctx.began:
+        """Return why a plan waits for a person, by what the operator allows now, "" if it is approved.
+
+        One that needed nobody when its deletes began needs nobody until they end; one that replaces it does.
+        """
+        ctx, gone = self._ctx, index.deleted_amount
+        consent = self._consent(index)
+        begun = consent.get("begun") == index.origin and (ctx.began or self._deleting)
+        if not index.chunks or (begun and not consent.get("approved")):
             return ""
-        limits, first = self._ctx.options.limits, self._is_first(index)
-        return waits_for(index.planned_amount, index.listed_amount, limits, is_first=first)
+        is_first = consent.get("plan") in (None, index.origin)
+        waits = waits_for(
+            index.planned_amount + gone, index.listed_amount + gone, ctx.options.limits, is_first=is_first
+        )
+        if not waits or self._approval is not None:
+            return ""
+        return "finding" if self._ended_by_finding else waits
+
+    def _find_approval(self, index: OrphanIndex, segment: PlanSegment) -> None:
+        """Note the approval of a plan, or of one that it reduces, which holds until something else is found."""
+        ctx = self._ctx
+        for one in (segment, *(PlanSegment(each.id, each.sha256) for each in reversed(index.reduces))):
+            approval = ctx.approval(one)
+            if approval is None:
+                continue
+            if not new_findings(load_plan(ctx.plans, one).findings, index.findings):
+                self._approval = approval
+                break
+            self._ended_by_finding = True
+        including = () if self._approval is None else self._approval.including
+        self._ctx = replace(ctx, options=replace(ctx.options, including=including))
+
+    def _consent(self, index: OrphanIndex) -> dict[str, Any]:
+        """Return the first plan of the table here that consent was given to, and the last whose deletes began.
+
+        What a former release stored states only that there was a plan.
+        """
+        if self._known_consent is None:
+            stored = self._stored(self._key_of_consent(index))
+            found = json.loads(stored) if stored is not None else {}
+            self._known_consent = found if "begun" in found else {}
+        return self._known_consent
+
+    def _note_consent(self, index: OrphanIndex) -> None:
+        before, key = self._consent(index), self._key_of_consent(index)
+        begun = {"begun": index.origin, "approved": self._approval is not None}
+        record = {"format": 1, "plan": before.get("plan", index.origin), **begun}
+        if record != before:
+            self._ctx.plans.put(key, (json.dumps(record) + "\n").encode())
+            self._known_consent = record
+
+    def _key_of_consent(self, index: OrphanIndex) -> str:
+        digest = hashlib.sha256(index.roots[0].encode()).hexdigest()[:_DIGEST]
+        return f"orphans/{index.table_uuid}/{digest}.json"
 
     def _keep(self) -> KeepSet:
         needed = self._engine.needed(self._ctx)
@@ -202,23 +285,6 @@ class OrphanRun:
         except ObjectNotFound:
             return None
 
-    def _is_first(self, index: OrphanIndex) -> bool:
-        """Return whether no plan for this table at this location was published by another run."""
-        try:
-            known = json.loads(self._ctx.plans.get(self._key_of_first(index)))["plan"]
-        except (ObjectNotFound, ValueError, KeyError):
-            return True
-        return known in self._before or known == index.origin
-
-    def _remember(self, index: OrphanIndex) -> None:
-        key = self._key_of_first(index)
-        if self._stored(key) is None:
-            self._ctx.plans.put(key, (json.dumps({"format": 1, "plan": index.plan_id}) + "\n").encode())
-
-    def _key_of_first(self, index: OrphanIndex) -> str:
-        digest = hashlib.sha256(index.roots[0].encode()).hexdigest()[:_DIGEST]
-        return f"orphans/{index.table_uuid}/{digest}.json"
-
     def _use(self, segments: Sequence[PlanSegment]) -> None:
         """Read the published segment, which another attempt may have written."""
         index = load_plan(self._ctx.plans, segments[-1])
@@ -232,6 +298,9 @@ class OrphanRun:
             equal = Equal(how.schemes, how.authorities)
             options = replace(options, equal=equal, mismatch=how.mismatch.within(options.loosest))
             self._ctx = replace(self._ctx, options=options)
+        self._approval, self._ended_by_finding = None, False
+        if index.stage != "listed":
+            self._find_approval(index, segments[-1])
 
     def _check(self, index: OrphanIndex) -> None:
         ctx = self._ctx
@@ -261,11 +330,14 @@ class OrphanRun:
             self._ctx.tags(root.bucket, root.uri)
         return table
 
-    def _delete_all(self) -> None:
-        """Take out of the plan what is needed now, and delete the rest, looking at the table again meanwhile."""
+    def _delete_all(self) -> Wait:
+        """Take out of the plan what is needed now, and delete the rest, looking at the table again meanwhile.
+
+        Returns why the rest waits for a person, "" if nothing is left.
+        """
         ctx = self._ctx
         if not self._left():
-            return
+            return ""
         table, manifests = self._subtract(None, self._planned_without)
         location, looks = canonical(table.metadata_location), 0
         while left := self._left():
@@ -277,9 +349,12 @@ class OrphanRun:
                 table, manifests = self._subtract(table, manifests)
                 location = canonical(table.metadata_location)
                 continue
+            if waits := self._waits(self._current()):
+                return waits
             if not self._deleting:
                 if ctx.settings.probe and ctx.settings.vended and not ctx.options.quarantine:
                     check_can_delete(ctx.store, self._current().roots)
+                self._note_consent(self._current())
                 ctx.attempt.begin_deleting()
                 self._deleting = True
             if ctx.options.quarantine and self._current().plan_id not in self._remembered:
@@ -287,6 +362,7 @@ class OrphanRun:
                 remember_tagged(ctx, self._current(), self._segment)
                 self._remembered.add(self._current().plan_id)
             self._delete(left[: self._deletes_with.chunks_at_once(ctx.settings)])
+        return ""
 
     @property
     def _deletes_with(self) -> OrphanEngine:
@@ -301,9 +377,10 @@ class OrphanRun:
         ctx, index = self._ctx, self._current()
 
         def report(_run: Deleted, failed: int) -> None:
-            now = swept(ctx, [index])
+            now, gone = swept(ctx, [index]), index.deleted_amount
             ctx.quarantined(now.quarantined)
-            ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
+            files, size = now.files + gone.files, now.bytes + gone.bytes
+            ctx.attempt.progress(files_deleted=files, files_failed=failed, bytes_deleted=size)
 
         def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
             self._deletes_with.delete(ctx, work, add)
@@ -354,7 +431,8 @@ class OrphanRun:
     def _result(self, status: Status, waits: Wait = "") -> OrphanResult:
         ctx, indexes = self._ctx, self._indexes()
         first, last = indexes[0], indexes[-1]
-        done = swept(ctx, indexes) if status in ("SWEPT", "INCOMPLETE") else OrphansDeleted()
+        deletes = status in ("SWEPT", "INCOMPLETE") or (status == "WAITING" and (ctx.began or self._deleting))
+        done = swept(ctx, indexes) if deletes else OrphansDeleted()
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         return OrphanResult(
             status=status,
@@ -380,7 +458,9 @@ class OrphanRun:
             inventory=last.inventory,
             listed_at=last.listed_at,
             findings=merged_released(merge_findings(indexes), self._released),
-            receipt=receipt_key(last.plan_id) if status in ("SWEPT", "INCOMPLETE") else None,
+            receipt=receipt_key(last.plan_id) if deletes else None,
+            deleted_before=last.deleted_amount,
+            approval=self._approval,
             seconds=ctx.now() - self._started,
             engine=self._deletes_with.name,
             deletes_with="inline"

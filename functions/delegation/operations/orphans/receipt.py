@@ -27,7 +27,8 @@ def store_receipt(
         "location": result.location,
         "metadata_location": last.metadata_location,
         "plan": [one.plan_id for one in indexes],
-        "approved": ctx.options.execute_plan is not None,
+        "approved": result.approval is not None,
+        "approval": None if result.approval is None else result.approval.model_dump(mode="json"),
         "older_than_seconds": last.age,
         "inventory": last.inventory or None,
         "listed_at": isoformat(datetime.fromtimestamp(last.listed_at, UTC)),
@@ -38,6 +39,7 @@ def store_receipt(
         "bytes_listed": result.bytes_listed,
         "files_planned": result.files_planned,
         "files_deleted": result.files_deleted,
+        "files_deleted_before": result.deleted_before.files,
         "files_absent": result.files_absent,
         "files_changed": result.files_changed,
         "changed": [key for one in indexes for key in changed_files(ctx, one)],
@@ -54,4 +56,5 @@ def store_receipt(
         "findings": [finding.model_dump() for finding in result.findings],
         **failures(ctx.plans, [last], failed),
     }
-    put_receipt(ctx.plans, last.plan_id, receipt, approved=ctx.options.execute_plan)
+    approved = ctx.options.execute_plan if result.approval is None else result.approval.plan
+    put_receipt(ctx.plans, last.plan_id, receipt, approved=approved)

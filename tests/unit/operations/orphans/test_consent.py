@@ -21,7 +21,6 @@ def beach(orphans: int = 1) -> tuple[SweptTables, StoryTable, set[str]]:
     return world, table, planted
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 12")
 def test_the_same_request_sent_again_deletes_nothing() -> None:
     world, table, planted = beach()
     for _ in range(3):
@@ -29,7 +28,6 @@ def test_the_same_request_sent_again_deletes_nothing() -> None:
     assert planted <= world.lake.uris()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 12")
 def test_a_dry_run_is_no_consent() -> None:
     world, table, planted = beach()
     assert world.sweep(table, limits=REPORT, dry_run=True).status == "PLANNED"
@@ -37,7 +35,6 @@ def test_a_dry_run_is_no_consent() -> None:
     assert planted <= world.lake.uris()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 13")
 def test_a_plan_that_replaces_a_lost_one_asks_for_what_the_limits_ask() -> None:
     """Of 223 files 30 were a share that needs nobody; the plan is lost while they go, and 153 are found instead."""
     limits = ApprovalLimits(first_run_deletes=True)

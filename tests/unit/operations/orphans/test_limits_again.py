@@ -13,6 +13,7 @@ from delegation.operations.orphans.errors import PrefixMismatch
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.references.errors import ReferencesNotKnown
+from delegation.storage.memory import Killed
 from tests.kit.errors import coded
 from tests.kit.stories.orphans import AT_ONCE, SweptTables, hours
 from tests.kit.stories.tables import StoryTable
@@ -126,6 +127,7 @@ def test_a_plan_of_an_attempt_before_waits_if_the_limits_are_stricter_now(limits
     waiting = remove_orphan_files(world.context(table, limits=limits))
     assert (waiting.status, waiting.waits) == ("WAITING", why)
     assert set(planted) <= world.lake.uris()
+    world.approve(waiting.plan_ids[-1])
     assert world.sweep(table, limits=limits, execute_plan=waiting.plan_ids[-1]).files_deleted == 2
 
 
@@ -134,6 +136,14 @@ def test_a_removal_that_began_to_delete_ends_under_the_limits_that_it_began_with
     world, table, planted = beach("a.parquet", "b.parquet")
     interrupted(world, table)
     stricter = replace(AT_ONCE, max_files=1)
+    killed = world.context(table)
+
+    def delete(bucket: str, listed: Any) -> Any:
+        raise Killed
+
+    killed.store.delete_unchanged = delete  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        remove_orphan_files(killed)
     ctx = replace(world.context(table, limits=stricter), began=True)
     assert remove_orphan_files(ctx).status == "SWEPT"
     assert not set(planted) & world.lake.uris()

@@ -447,7 +447,8 @@ def test_the_first_run_of_a_table_only_reports() -> None:
     first = world.sweep(table, limits=limits)
     assert (first.status, first.waits, first.files_planned) == ("WAITING", "first-run", 1)
     assert OLD in world.lake.uris()
-    assert world.sweep(table, limits=limits).status == "SWEPT"
+    world.approve(first.plan_ids[-1])
+    assert world.sweep(table, limits=limits, execute_plan=first.plan_ids[-1]).status == "SWEPT"
 
 
 def test_a_run_that_finds_nothing_is_not_the_first_report() -> None:
@@ -483,6 +484,7 @@ def test_an_unlikely_share_waits_and_an_approved_plan_is_only_reduced() -> None:
     limits = ApprovalLimits(max_share=0.1, first_run_deletes=True)
     waiting = world.sweep(table, limits=limits)
     assert (waiting.status, waiting.waits) == ("WAITING", "max-share")
+    world.approve(waiting.plan_ids[-1])
     later = world.orphan("s3://lake/wh/t/data/later.parquet")
     world.lake.pass_days(9)
     table.append(paths=more[:2])

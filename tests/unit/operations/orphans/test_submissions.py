@@ -92,6 +92,7 @@ def test_an_approved_plan_is_compared_as_it_was_planned() -> None:
     waiting = asked(world, table, "2", limits=ApprovalLimits(), mismatch=MismatchMode.DELETE, task_id="second")
     assert (waiting.status, waiting.files_planned) == ("WAITING", 1)
     plan, allowed = waiting.plan_ids[-1], MismatchMode.DELETE
+    world.approve(plan)
     approved = asked(world, table, "3", limits=ApprovalLimits(), execute_plan=plan, loosest=allowed, task_id="third")
     assert (approved.status, approved.files_deleted) == ("SWEPT", 1)
     assert OLD not in world.lake.uris()

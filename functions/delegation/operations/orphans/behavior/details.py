@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from delegation.attempts.details import HandedDetails
-from delegation.operations.orphans.approval import Wait
+from delegation.operations.orphans.approval import Approval, Wait
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
@@ -16,7 +16,8 @@ class OrphanDetails(HandedDetails):
     """The published plan and its progress, how many objects were listed, tagged, and stay because they changed.
 
     `waiting_plan` waits for approval for the reason `waits`; both outlast another submission of the task, so that the
-    plan can be approved. `unplanned` attempts had a listing and too little time to make the plan.
+    plan can be approved. `approval` is of that plan, or of the dry run's. `waiting_location` is where the plan looked
+    if that is not the table's location. `unplanned` attempts had a listing and too little time to make the plan.
     """
 
     files_listed: int = Field(default=0, ge=0)
@@ -25,6 +26,8 @@ class OrphanDetails(HandedDetails):
     files_quarantined: int = Field(default=0, ge=0)
     waits: Wait = ""
     waiting_plan: PlanSegment | None = None
+    waiting_location: str = ""
+    approval: Approval | None = None
 
 
 def segments_of(task: Task) -> Sequence[PlanSegment]:
@@ -34,17 +37,22 @@ def segments_of(task: Task) -> Sequence[PlanSegment]:
     return (*details.plan_segments, *waiting)
 
 
-def approvable(task: Task) -> PlanSegment | None:
-    """Return the plan of files with which a task ended that a person may approve; None for details of a newer release.
+def waiting_plan(task: Task) -> PlanSegment | None:
+    """Return the plan of files that a person may approve, None without one: a dry run's, or one that waits.
 
-    A dry run made it, or a removal whose plan waits for approval.
+    Raises MalformedRecord.
     """
+    details = OrphanDetails.of(task)
+    if task.task_type != PLAN_TASK_TYPE:
+        return details.waiting_plan
+    is_whole = task.status is Status.SUCCESS and details.files_planned
+    return details.plan_segments[-1] if is_whole and details.plan_segments else None
+
+
+def approvable(task: Task) -> PlanSegment | None:
+    """Return the plan with which a task ended that a person may approve; None for details of a newer release."""
     try:
-        details = OrphanDetails.of(task)
+        is_whole = task.status is Status.SUCCESS and OrphanDetails.of(task).files_planned
+        return waiting_plan(task) if is_whole else None
     except MalformedRecord:
         return None
-    if task.status is not Status.SUCCESS or not details.files_planned:
-        return None
-    if task.task_type == PLAN_TASK_TYPE:
-        return details.plan_segments[-1] if details.plan_segments else None
-    return details.waiting_plan

@@ -24,6 +24,10 @@ MAX_SHARE: Final = "max-share"
 MAX_FILES: Final = "max-files"
 QUARANTINE: Final = "quarantine"
 ROLES: Final = "roles"
+APPROVERS: Final = "delegation.approvers"
+"""The operator's property that states who may approve a plan."""
+OPERATORS: Final = "operators"
+SUBMITTERS: Final = "submitters"
 _DURATION: Final = "([0-9]{1,9}(ms|[smhd])|[Pp][0-9A-Za-z.]{1,40})"
 _LIST: Final = "[^,;=/ ]{1,255}(,[^,;=/ ]{1,255}){0,9}=[^,;=/ ]{1,255}"
 _LISTS: Final = f"{_LIST}(;{_LIST}){{0,9}}"
@@ -39,6 +43,8 @@ _INVENTORY_PLACE: Final = f"{_BUCKET}([A-Za-z0-9!'()_./=+@:-]{{0,900}}/)?"
 """Without commas, and without the wildcards of policies, because the right to read them is granted by these."""
 _MOST_PLACES: Final = 20
 _NONE: Final = "none"
+_APPROVER: Final = "[!-+\\--~]{1,255}"
+_MOST_APPROVERS: Final = 100
 
 
 def _text(name: str, pattern: str, expected: str, described: str) -> Option:
@@ -123,6 +129,24 @@ OPTIONS: Final = OptionTable(
 
 
 @dataclass(frozen=True, slots=True)
+class Approvers:
+    """Who may approve a plan: operators, or those of the OAuth2 clients `clients`, but never who asked for the plan.
+
+    With `submitters` everybody may who may submit tasks, also what they asked for themselves.
+    """
+
+    operators: bool = True
+    submitters: bool = False
+    clients: frozenset[str] = frozenset()
+
+    def admit(self, client_id: str, *, is_operator: bool, is_own: bool) -> bool:
+        """Return whether a client may approve a plan; `is_own` is what the caller asked for."""
+        if self.submitters:
+            return True
+        return is_operator and not is_own and (self.operators or client_id in self.clients)
+
+
+@dataclass(frozen=True, slots=True)
 class OrphanLimits:
     """What requests may choose, when a plan waits for a person, and where inventory reports may be.
 
@@ -135,10 +159,11 @@ class OrphanLimits:
     inventories: tuple[str, ...] = ()
     locations: tuple[str, ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
+    approvers: Approvers = field(default_factory=Approvers)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
+        """Read APPROVERS and what begins with PREFIX, and ignore all other properties; raise InvalidProperty."""
         found, usual = OPTIONS.limits(properties), ApprovalLimits()
         share = properties.get(PREFIX + MAX_SHARE, str(usual.max_share))
         files = properties.get(PREFIX + MAX_FILES, str(usual.max_files))
@@ -147,7 +172,8 @@ class OrphanLimits:
         if not re.fullmatch(_COUNT, files, re.ASCII):
             raise InvalidProperty(PREFIX + MAX_FILES, f"{files!r} is not a number from 0 to 999999999999")
         approval = ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete")
-        return cls(found, approval, inventory_places(properties), allowed_locations(properties), roles_of(properties))
+        places = inventory_places(properties), allowed_locations(properties)
+        return cls(found, approval, *places, roles_of(properties), approvers_of(properties))
 
 
 def inventory_places(properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -187,3 +213,13 @@ def roles_of(properties: Mapping[str, str]) -> dict[str, str]:
     if len(found) < len(pairs) or len(found) > _MOST_ROLES:
         raise InvalidProperty(PREFIX + ROLES, f"names a bucket twice, or more than {_MOST_ROLES} buckets")
     return found
+
+
+def approvers_of(properties: Mapping[str, str]) -> Approvers:
+    """Return who may approve plans; raise InvalidProperty."""
+    names = [one.strip() for one in properties.get(APPROVERS, OPERATORS).split(",")]
+    if len(names) > _MOST_APPROVERS or not all(re.fullmatch(_APPROVER, one, re.ASCII) for one in names):
+        raise InvalidProperty(
+            APPROVERS, f"is not {OPERATORS}, {SUBMITTERS}, or OAuth2 clients with commas between them"
+        )
+    return Approvers(OPERATORS in names, SUBMITTERS in names, frozenset(names) - {OPERATORS, SUBMITTERS})

@@ -15,7 +15,7 @@ POLICY: Final = "upkeep-policy"
 TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 FOLDER: Final = "orphans"
 """The folder of the plan bucket that states which tables had a plan before."""
-KEPT: Final = frozenset({"waits", "waiting_plan"})
+KEPT: Final = frozenset({"waits", "waiting_plan", "waiting_location", "approval"})
 """What the next submission of a task keeps of its details (`details.OrphanDetails`)."""
 BACKGROUND: Final = Traits(is_background=True)
 """What admission knows of every removal: no other task waits for it."""

@@ -19,17 +19,24 @@ _WHY = {
     "first-run": "it is the first plan of this table here",
     "max-share": "that is an unlikely share",
     "max-files": "they are many",
+    "finding": "something was found that the approval does not know",
 }
 
 
-def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dict[str, Any]]:
-    """Return the summary and the details of a task that ends with SUCCESS; `segment` is its plan."""
+def success(
+    result: OrphanResult, segment: PlanSegment | None, location: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return the summary and the details of a task that ends with SUCCESS; `segment` is its plan.
+
+    `location` is where it looked if that is not the table's location.
+    """
     details: dict[str, Any] = {
         "files_planned": result.files_planned,
         "files_listed": result.files_listed,
         "findings": [{"code": finding.code, "count": finding.count} for finding in result.findings] or (),
         "waits": "",
         "waiting_plan": None,
+        "waiting_location": "",
     }
     listed = f"{counted(result.files_listed, 'object')} at {result.location}{_of_report(result)}"
     released = released_text(result.findings)
@@ -49,9 +56,11 @@ def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dic
             return summary, changed(OrphanDetails, **details)
         case "WAITING":
             waiting = None if segment is None else {"id": segment.id, "sha256": segment.sha256}
-            details |= {"waits": result.waits, "waiting_plan": waiting}
+            details |= {"waits": result.waits, "waiting_plan": waiting, "waiting_location": location or ""}
+            gone = result.files_deleted + result.deleted_before.files
+            done = f"{counted(gone, 'file')} had been deleted, the others stay" if gone else "nothing was deleted"
             summary = (
-                f"found {found}; nothing was deleted, because {_WHY[result.waits]} ({result.waits}, "
+                f"found {found}; {done}, because {_WHY[result.waits]} ({result.waits}, "
                 f"{_percent(result)} of what is there). Look at them, then `delegation orphans approve "
                 f"{result.plan_ids[-1]}`{released}"
             )
@@ -72,12 +81,12 @@ def success(result: OrphanResult, segment: PlanSegment | None) -> tuple[str, dic
             f"{listed} in {result.seconds:.1f} s{stayed}{freed}{released}"
         )
     details |= {
-        "files_deleted": result.files_deleted,
+        "files_deleted": result.files_deleted + result.deleted_before.files,
         "files_absent": result.files_absent,
         "files_failed": 0,
         "files_changed": result.files_changed,
         "files_quarantined": result.files_quarantined,
-        "bytes_deleted": result.bytes_deleted,
+        "bytes_deleted": result.bytes_deleted + result.deleted_before.bytes,
     }
     return summary, changed(OrphanDetails, **details)
 

@@ -1,5 +1,6 @@
 """Whether a requested removal joins or conflicts with the task that has its id."""
 
+from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.limits import PLAN
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.tasks.life.model import Status, Task
@@ -16,8 +17,9 @@ def obstacle(task: Task, wanted: TableOrphans) -> str | None:
 
 
 def replays(task: Task, wanted: TableOrphans) -> bool:
-    """Return whether a SUCCESS executed the very plan that is asked for."""
-    return wanted.properties.get(PLAN) is not None and _is_same(task, wanted)
+    """Return whether a SUCCESS executed the very plan that is asked for, and does not wait with it."""
+    plan = wanted.properties.get(PLAN)
+    return plan is not None and _is_same(task, wanted) and OrphanDetails.of(task).waiting_plan is None
 
 
 def resumes(task: Task, wanted: TableOrphans) -> bool:

@@ -15,7 +15,9 @@ from delegation.keeping.model import ReferenceCheck, TableSource
 from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
 from delegation.operations.behaviors.outcome import TableEndings
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
+from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.behavior.claims import claims_of
+from delegation.operations.orphans.behavior.consent import approval_of
 from delegation.operations.orphans.behavior.details import OrphanDetails, segments_of
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPES
@@ -102,7 +104,7 @@ class OrphansBehavior:
         leaves_plan: bool = False,
     ) -> OrphanContext:
         """Return what attempts need; raise MalformedPayload, InvalidOption, GuardRefused (REFERENCES_NOT_INDEXED)."""
-        orphans = TableOrphans.of(task)
+        orphans, details = TableOrphans.of(task), OrphanDetails.of(task)
         options = options_of(orphans.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         table_uuid = orphans.table.table_uuid.lower()
@@ -139,6 +141,10 @@ class OrphansBehavior:
             tags=self._tags_of(source),
             request=json.loads(orphans.to_payload()),
             asked_by=attempt.asked_by,
+            approval=lambda plan: approval_of(self.tasks.reads, self.limits.approvers, plan, task, self.tasks.clock()),
+            waiting=details.waiting_plan,
+            deleted_before=ListedAmount(details.files_deleted, details.bytes_deleted),
+            planned_before=details.files_planned or 0,
         )
 
     def _tags_of(self, source: TableSource) -> Callable[[str, str], TagStore]:
@@ -194,7 +200,7 @@ class OrphansBehavior:
             summary, details = withdrawn(error.reason, self.tasks.reads.get(task.task_id))
         else:
             segments = ctx.attempt.plan()
-            summary, details = success(result, segments[-1] if segments else None)
+            summary, details = success(result, segments[-1] if segments else None, ctx.options.location)
         return summary, details, {"engine": engine}
 
     def _count_unplanned(self, task: Task) -> None:

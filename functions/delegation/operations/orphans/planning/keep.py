@@ -52,7 +52,8 @@ class KeepSet:
         self._needed = needed
         self.checked: tuple[CheckedNeighbour, ...] = ()
         self.left = Roots(())
-        self.age = timedelta(0)
+        # A plan that the request names is executed with its own age.
+        self.age = timedelta(0) if ctx.options.execute_plan else ctx.options.older_than
         self.manifests: frozenset[str] = frozenset()
 
     def __enter__(self) -> "KeepSet":

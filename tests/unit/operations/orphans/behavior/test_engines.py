@@ -62,6 +62,7 @@ def test_a_plan_that_waits_for_a_person_starts_no_job() -> None:
     planted = world.plant("data/a.parquet", "c")
     waits = world.ask()
     assert (OrphanDetails.of(waits).waits, world.jobs.started) == ("first-run", [])
+    world.approve(world.waiting(waits))
     approved = world.ask(plan=world.waiting(waits))
     assert (approved.status, approved.engine, len(world.jobs.started)) == (Status.SUCCESS, "spark", 1)
     assert not planted & world.files()

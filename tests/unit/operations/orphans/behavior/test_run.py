@@ -151,6 +151,7 @@ def test_the_first_plan_waits_for_a_person_who_approves_it_by_its_id(careful: Sw
     assert planted <= world.files()
 
     committed = world.plant("data/later.parquet")
+    world.approve(plan)
     done = world.ask(plan=plan)
     assert (done.task_id, done.status) == (waits.task_id, Status.SUCCESS), done.result_summary
     assert not planted & world.files()
@@ -163,6 +164,7 @@ def test_an_approval_that_is_sent_twice_is_one(careful: SweepingWorld) -> None:
     world = careful
     world.plant("data/a.parquet")
     plan = world.waiting(world.ask())
+    world.approve(plan)
     done = world.ask(plan=plan)
     again = world.ask(plan=plan)
     assert (again.task_id, again.version, again.result_summary) == (done.task_id, done.version, done.result_summary)
@@ -173,6 +175,7 @@ def test_a_plan_that_waits_outlasts_an_approval_that_failed_and_a_later_plan_rep
 ) -> None:
     world, planted = careful, careful.plant("data/a.parquet")
     plan = world.waiting(world.ask())
+    world.approve(plan)
     world.places.append(Place("view", "cat.ns.v", "s3://lake/wh/t/v"))
     failed = world.ask(plan=plan)
     assert (failed.status, failed.error_code) == (Status.FAILURE, "LOCATION_SHARED")
@@ -180,12 +183,13 @@ def test_a_plan_that_waits_outlasts_an_approval_that_failed_and_a_later_plan_rep
     world.places.clear()
     none = OrphanLimits.from_properties({"delegation.orphan-files.max-files": "0"})
     world.deploy({}, orphans=replace(world.orphans, limits=none))
-    later = world.ask()
-    assert OrphanDetails.of(later).waits == "max-files"
+    later = world.ask(prefix_mismatch_mode="ignore")
+    assert OrphanDetails.of(later).waits == "first-run"
     assert world.waiting(later) != plan
     former = world.ask(plan=plan)
     assert (former.status, former.error_code) == (Status.FAILURE, "PLAN_NOT_FOUND")
     assert planted <= world.files()
+    world.approve(world.waiting(later))
     assert world.ask(plan=world.waiting(later)).status is Status.SUCCESS
     assert not planted & world.files()
 
@@ -193,7 +197,8 @@ def test_a_plan_that_waits_outlasts_an_approval_that_failed_and_a_later_plan_rep
 def test_an_unlikely_share_waits(careful: SweepingWorld) -> None:
     world = careful
     world.plant(*(f"data/{number}.parquet" for number in range(50)))
-    assert OrphanDetails.of(world.ask(dry_run="true")).waits == ""
+    limits = {"delegation.orphan-files.first-run": "delete"}
+    world.deploy({}, orphans=replace(world.orphans, limits=OrphanLimits.from_properties(limits)))
     task = world.ask()
     assert OrphanDetails.of(task).waits == "max-share"
     assert "(max-share, " in task.result_summary
@@ -205,6 +210,7 @@ def test_a_dry_runs_plan_is_executed_by_its_id(careful: SweepingWorld) -> None:
     [segment] = OrphanDetails.of(dry).plan_segments
     assert planted <= world.planned(dry)
     assert planted <= world.files()
+    world.approve(segment.id)
     assert world.ask(plan=segment.id).status is Status.SUCCESS
     assert not planted & world.files()
 
@@ -221,6 +227,7 @@ def test_an_approved_plan_does_not_delete_what_the_operator_forbade_since(allowe
     plan = world.waiting(world.ask(prefix_mismatch_mode="delete"))
     limits = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": allowed})
     world.deploy({}, orphans=replace(world.orphans, limits=limits))
+    world.approve(plan)
 
     done = world.ask(plan=plan)
 
