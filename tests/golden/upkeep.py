@@ -7,11 +7,14 @@ from delegation.edge.submission import SubmissionAnswer
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.permission import Permission, Withdrawn
+from delegation.operations.orphans.behavior.consent import approve
+from delegation.operations.orphans.behavior.limits import Approvers
 from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
 from delegation.operations.orphans.behavior.names import TASK_TYPES as ORPHAN_KINDS
 from delegation.polaris.model import LoadedTable
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.locations import parse
+from delegation.tasks.life.model import Caller
 from delegation.upkeep.execution.submitting import UpkeepTasks
 from delegation.wire.requests import TableState
 from tests.golden.expiries import expire, sweep_and_drive, with_expiries
@@ -98,13 +101,15 @@ def orphans_removed(world: World) -> list[SubmissionAnswer]:
 
 
 def orphans_approved(world: World) -> list[SubmissionAnswer]:
-    """A first run waits for a person; the request that names its plan deletes it."""
+    """A first run waits for a person, who approves its plan; the request that names it deletes it."""
     with_orphans(world)
     plant(world, "orders")
     first = sweep_orphans(world, "orders")
     world.drive()
     [waiting] = [one for one in world.store.heads().tasks if one.task_type in ORPHAN_KINDS]
-    second = sweep_orphans(world, "orders", plan=waiting.public()["waiting_plan"]["id"])
+    plan = waiting.public()["waiting_plan"]["id"]
+    approve(world.tasks.writes, Approvers(), plan, by=Caller(client_id="operator"), is_operator=True)
+    second = sweep_orphans(world, "orders", plan=plan)
     world.drive()
     return [first, second]
 
