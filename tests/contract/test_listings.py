@@ -12,7 +12,7 @@ import boto3
 import pytest
 from botocore.client import BaseClient
 
-from delegation.storage.base import BucketNotFound
+from delegation.storage.base import BucketNotFound, ObjectNotFound
 from delegation.storage.credentials import S3Settings
 from delegation.storage.file_system import FileObjectStore
 from delegation.storage.listing import looks
@@ -125,6 +125,20 @@ def test_more_objects_than_a_page_has_are_all_listed_once(listed: ListedStore) -
     listed.fill(*keys)
     assert not listed.store.page(listed.bucket, listed.below + "t/").is_last
     assert listed.keys("t/") == keys
+
+
+def test_a_part_of_an_object_is_read(listed: ListedStore) -> None:
+    listed.fill("t/a", data=b"12345")
+    listed.fill("t/empty", data=b"")
+    where = ObjectLocation(listed.bucket, listed.below + "t/a")
+    parts = [(0, 2), (3, 2), (3, 100), (5, 1), (90, 1)]
+    assert [listed.store.part(where, start=start, length=length) for start, length in parts] == [
+        b"12", b"45", b"45", b"", b"",
+    ]  # fmt: skip
+    empty = ObjectLocation(listed.bucket, listed.below + "t/empty")
+    assert listed.store.part(empty, start=0, length=1) == b""
+    with pytest.raises(ObjectNotFound):
+        listed.store.part(ObjectLocation(listed.bucket, listed.below + "t/gone"), start=0, length=1)
 
 
 def test_a_page_has_size_etag_time_and_the_stores_clock(listed: ListedStore) -> None:

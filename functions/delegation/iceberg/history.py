@@ -41,7 +41,7 @@ class History:
     reads: int = 0
 
 
-class _Version(NamedTuple):
+class MetadataVersion(NamedTuple):
     """A metadata file's directory and version number, by its path."""
 
     directory: str
@@ -51,7 +51,7 @@ class _Version(NamedTuple):
 class _Newer(NamedTuple):
     """The metadata file in whose log a run is."""
 
-    version: _Version | None
+    version: MetadataVersion | None
     locations: frozenset[str]
 
 
@@ -75,7 +75,7 @@ def read_history(
     spelling = tolerance.spelling
     current = spelling.one(metadata.path)
     seen = {current}
-    logs = deque([(metadata.former, _Newer(_version(current), frozenset(metadata.locations)))])
+    logs = deque([(metadata.former, _Newer(version_of(current), frozenset(metadata.locations)))])
     named: list[str] = []
     while logs and not enough():
         log, newer = logs.popleft()
@@ -96,10 +96,11 @@ def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[st
     return fresh
 
 
-def _version(path: str) -> _Version | None:
+def version_of(path: str) -> MetadataVersion | None:
+    """Return the version that a metadata file's name states, None for a name that states none."""
     directory, _, name = path.rpartition("/")
     found = _NAME.fullmatch(name)
-    return None if found is None else _Version(directory, int(found[1] or found[2]))
+    return None if found is None else MetadataVersion(directory, int(found[1] or found[2]))
 
 
 class _FormerReader:
@@ -177,7 +178,7 @@ def _read_run(run: Sequence[str], newer: _Newer, reader: _FormerReader) -> list[
     for one in series:
         _search(one, reader)
     read = [path for path in run if path in reader.own]
-    return [(reader.own[path].former, _Newer(_version(path), frozenset(reader.own[path].locations))) for path in read]
+    return [(reader.own[path].former, _Newer(version_of(path), frozenset(reader.own[path].locations))) for path in read]
 
 
 def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[str]]:
@@ -186,7 +187,7 @@ def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[s
     others: list[str] = []
     above, top = newer.version, newer.locations
     for path in reversed(run):
-        version = _version(path)
+        version = version_of(path)
         if version is None:
             others.append(path)
             continue

@@ -12,6 +12,14 @@ _LONGEST_UUID: Final = 100
 """Characters. Iceberg takes any text for a table's UUID (TableMetadataParser), of any length."""
 
 
+def comparable_uuid(text: str) -> str:
+    """Return a UUID in lower case, as UUIDs are compared and hashed as text; of a text that is none a digest."""
+    text = text.lower()
+    if len(text) <= _LONGEST_UUID and text.isascii():
+        return text
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
 @dataclass(frozen=True, slots=True)
 class GenericTable:
     """A table of another format that Polaris keeps; `base_location` is None if it states none."""
@@ -37,11 +45,8 @@ class LoadedTable:
 
     @property
     def table_uuid(self) -> str:
-        """The UUID in lower case, as UUIDs are compared and hashed as text; of a text that is none a digest."""
-        text = str(self.metadata["table-uuid"]).lower()
-        if len(text) <= _LONGEST_UUID and text.isascii():
-            return text
-        return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        """See comparable_uuid."""
+        return comparable_uuid(str(self.metadata["table-uuid"]))
 
     @property
     def location(self) -> str:

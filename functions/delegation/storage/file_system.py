@@ -32,21 +32,25 @@ class FileObjectStore:
     """An `ObjectStore` over the file system, with the rights of the user that runs this process."""
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        data = self.part(location, start=0, length=limit + 1)
+        if len(data) > limit:
+            raise FileTooLarge(f"{location.uri} has more than {limit} bytes")
+        return data
+
+    def part(self, location: ObjectLocation, *, start: int, length: int) -> bytes:
         path = _path(location.bucket, location.key)
         if path is None:
             raise ObjectNotFound(f"there is no file {location.uri}")
         try:
             with path.open("rb") as file:
-                data = file.read(limit + 1)
+                file.seek(start)
+                return file.read(length)
         except OSError as error:
             if error.errno in _ABSENT or error.errno == errno.EISDIR:
                 raise ObjectNotFound(f"there is no file {location.uri}") from error
             if error.errno in _DENIED:
                 raise ObjectStoreDenied(f"cannot read {location.uri}: {error.strerror}") from error
             raise ObjectStoreUnavailable(f"cannot read {location.uri}: {error.strerror}") from error
-        if len(data) > limit:
-            raise FileTooLarge(f"{location.uri} has more than {limit} bytes")
-        return data
 
     def exists(self, location: ObjectLocation) -> bool:
         path = _path(location.bucket, location.key)

@@ -107,6 +107,13 @@ class MemoryObjectStore:
                 raise FileTooLarge(f"{location.uri} has {len(data)} bytes, more than the limit of {limit}")
             return data
 
+    def part(self, location: ObjectLocation, *, start: int, length: int) -> bytes:
+        with self.faults.call("part"), self._lock:
+            data = self.objects.get((location.bucket, location.key))
+            if data is None:
+                raise ObjectNotFound(f"there is no object {location.uri}")
+            return data[start : start + length]
+
     def pieces(self, location: ObjectLocation) -> Generator[bytes]:
         """See ReportStore.pieces."""
         with self.faults.call("pieces"), self._lock:

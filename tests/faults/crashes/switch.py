@@ -244,6 +244,9 @@ class RemoteStore:
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         return bytes(self.resources.request("store", "read", location, limit=limit))
 
+    def part(self, location: ObjectLocation, *, start: int, length: int) -> bytes:
+        return bytes(self.resources.request("store", "part", location, start=start, length=length))
+
     def exists(self, location: ObjectLocation) -> bool:
         return bool(self.resources.request("store", "exists", location))
 

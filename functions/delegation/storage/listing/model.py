@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from delegation.storage.base import BatchResult, ObjectStore, ObjectStoreError
+from delegation.storage.locations import ObjectLocation
 
 CHANGED: Final = "ObjectChanged"
 """The code of a key that was not deleted, because its object is not the one that was listed."""
@@ -70,6 +71,10 @@ class UnchangedResult:
 
 class ListableStore(ObjectStore, Protocol):
     """An ObjectStore that lists its objects. Thread-safe."""
+
+    def part(self, location: ObjectLocation, *, start: int, length: int) -> bytes:
+        """Return up to `length` bytes of an object from the byte `start` on, none beyond its end; raises as `read`."""
+        ...
 
     def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
         """Return the next page of the objects whose keys begin with a prefix and are above `after` in order.
