@@ -5,7 +5,7 @@ import pytest
 from tests.faults.hostile import runs, table
 from tests.faults.hostile.runs import SIZES, Row, Run, Worlds, inline
 from tests.faults.hostile.table import ENGINES, Cell, failures, lines, play_spark
-from tests.faults.hostile.ways import WAYS
+from tests.faults.hostile.ways import KEY_BY_KEY, PARTICULAR, WAYS
 
 SAMPLE = [
     ("NoSuchBucket once", "small"),
@@ -49,9 +49,31 @@ def test_a_store_that_is_wrong_leaves_no_file_of_a_purged_table(worlds: Worlds, 
     assert problems([Cell("inline", size, row)], [name], "inline", (size,)) == []
 
 
-@pytest.mark.parametrize("name", ["MD5 demanded", "MissingContentMD5 in spite of one", "501 without a body"])
-def test_a_store_that_is_only_particular_is_purged_at_once(worlds: Worlds, name: str) -> None:
-    assert Run(worlds, "small", inline).play(name, WAYS[name]).purged == 2
+SOUND_TODAY = {
+    "MD5 demanded",
+    "MissingContentMD5 in spite of one",
+    "InvalidRequest",
+    "NotImplemented",
+    "501 without a body",
+    "501 with a proxy's page",
+    "NotImplemented for each key",
+    "conditions: 501",
+}
+TO_MEND = pytest.mark.xfail(strict=True, reason="issue 46, lines 7 and 9")
+REFUSING = {name: way for name, way in KEY_BY_KEY.items() if "key by key" not in name}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in SOUND_TODAY else TO_MEND)
+        for name in ("MD5 demanded", *REFUSING, *PARTICULAR)
+    ],
+)
+@pytest.mark.parametrize("size", ["small", "resumed"])
+def test_a_store_that_is_only_particular_is_purged_at_once(worlds: Worlds, name: str, size: str) -> None:
+    row = Run(worlds, size, inline).play(name, WAYS[name])
+    assert (row.purged, row.problems) == (2, [])
 
 
 @pytest.mark.long

@@ -93,6 +93,23 @@ def key_by_key(then: Reply | Callable[[Call], Reply]) -> Way:
     return way
 
 
+def errs_for_absent(call: Call, store: HostileStore) -> Reply | None:
+    """Delete what is there, and answer InternalError for each key that is not, as RustFS does."""
+    absent = [key for key in call.keys if (call.bucket, key) not in store.objects]
+    if not absent or not (call.deletes or call.kind == "probe"):
+        return None
+    if call.kind != "delete":
+        return error("InternalError", 500)
+    present = set(call.keys) - set(absent)
+    store.remove(call.bucket, *present)
+    return Reply(body=result(deleted(*present) + failed("InternalError", *absent)))
+
+
+def no_conditions(answer: Reply) -> Way:
+    """Answer so to a delete that has a condition; all else is sound."""
+    return to_kinds(answer, "probe")
+
+
 def wrong_endpoint(call: Call, _store: HostileStore) -> Reply | None:
     """Answer as a store without this bucket does, except to the reads of the plan."""
     if call.kind == "read":
@@ -260,6 +277,14 @@ KEY_BY_KEY: dict[str, Way] = {
     "NotImplemented": to_many(error("NotImplemented", 501)),
     "501 without a body": to_many(Reply(501)),
     "501 with a proxy's page": to_many(page(501)),
+    "405 MethodNotAllowed": to_many(error("MethodNotAllowed", 405)),
+    "405 with a proxy's page": to_many(page(405)),
+    "MissingArgument": to_many(error("MissingArgument", 400)),
+    "InvalidDigest": to_many(error("InvalidDigest", 400)),
+    "403 with a proxy's page": to_many(page(403)),
+    "an empty 200 to many": to_many(Reply(200)),
+    "a page in a 200 to many": to_many(page(200)),
+    "an empty result": to_many(inside(lambda _keys: "")),
     "NotImplemented for each key": to_many(inside(lambda keys: failed("NotImplemented", *keys))),
     "NotImplemented, also key by key": to_deletes(error("NotImplemented", 501)),
     "key by key: NoSuchBucket": key_by_key(error("NoSuchBucket", 404)),
@@ -269,6 +294,14 @@ KEY_BY_KEY: dict[str, Way] = {
     "key by key: AccessDenied": key_by_key(error("AccessDenied", 403)),
     "key by key: silent": key_by_key(Reply(raw=b"", then="silence")),
     "key by key: 3 GB": key_by_key(Reply(body=_START, length=_HUGE, then="flood")),
+}
+
+PARTICULAR: dict[str, Way] = {
+    "InternalError for absent keys": errs_for_absent,
+    "conditions: 400": no_conditions(error("InvalidArgument", 400)),
+    "conditions: 400 with a proxy's page": no_conditions(page(400)),
+    "conditions: 405": no_conditions(error("MethodNotAllowed", 405)),
+    "conditions: 501": no_conditions(error("NotImplemented", 501)),
 }
 
 LIARS: dict[str, Way] = {
@@ -294,6 +327,7 @@ WAYS: dict[str, Way] = {
     **LATE,
     **HUGE,
     **KEY_BY_KEY,
+    **PARTICULAR,
     **LIARS,
     **READS,
 }
