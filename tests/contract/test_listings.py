@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.client import BaseClient
+from botocore.exceptions import ClientError
 
 from delegation.storage.base import BucketNotFound, ObjectNotFound
 from delegation.storage.credentials import S3Settings
@@ -300,3 +301,31 @@ def test_a_missing_bucket_deletes_nothing_and_lists_nothing(s3: S3ObjectStore) -
     done = s3.delete_unchanged("nope", [ListedObject("a", 1, '"1"', 0)])
     assert done.result.deleted == ()
     assert [one.code for one in done.result.failed] == ["NoSuchBucket"]
+
+
+@pytest.mark.parametrize("conditions", [400, 405, 501, 412])
+@pytest.mark.parametrize("many", [405, 403, None])
+def test_a_store_that_refuses_deletes_of_many_or_conditions_is_asked_for_each_object(
+    s3: S3ObjectStore, monkeypatch: pytest.MonkeyPatch, conditions: int, many: int | None
+) -> None:
+    """`many` is the status of DeleteObjects, None an empty 200; `conditions` that of a delete with a condition."""
+    for key in ("a", "b", "c"):
+        put_object(key)
+    found = s3.page("lake", "").objects
+    put_object("c", b"of a writer")
+    usual = BaseClient._make_api_call
+
+    def call(client: Any, operation: str, arguments: dict[str, Any]) -> Any:
+        status = many if operation == "DeleteObjects" else conditions if "IfMatch" in arguments else 0
+        if status is None:
+            return {"ResponseMetadata": {"HTTPStatusCode": 200, "HTTPHeaders": {}}}
+        if status in {0, 412}:
+            return usual(client, operation, arguments)
+        refused = {"Error": {"Code": "Oops"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        raise ClientError(refused, operation)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", call)
+    done = s3.delete_unchanged("lake", found)
+    assert (done.result.deleted, done.looked_only) == (("a", "b"), 0 if conditions == 412 else 2)
+    assert [(one.key, one.code) for one in done.result.failed] == [("c", CHANGED)]
+    assert [one.key for one in s3.page("lake", "").objects] == ["c"]

@@ -9,14 +9,18 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sized
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from delegation.backoff import exponential
-from delegation.storage.base import BatchResult, Deletable, ObjectStore
-from delegation.storage.lots import STORE_FAILURES, THROTTLED, TRANSIENT, Batch, Outcome, WaitingBatches
+from delegation.storage.base import BatchResult, Deletable, ObjectStore, ObjectStoreError
+from delegation.storage.locations import ObjectLocation
+from delegation.storage.lots import NOT_OF_KEY, STORE_FAILURES, THROTTLED, TRANSIENT, Batch, Outcome, WaitingBatches
 from delegation.storage.rate import AdaptiveRate, RatePolicy
 
 T = TypeVar("T")
+
+_PRESENT_IN_A_ROW: Final = 20
+"""Keys that a look finds, after which no other of a batch is looked for: they cannot be deleted for another reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Deleter:
         self._rate = AdaptiveRate(policy.rate, now=now())
         self._accepted_at = now()
         self._refusal = "SlowDown"
+        self._of_absent: set[str] = set()
         self._pool = ThreadPoolExecutor(policy.threads, thread_name_prefix="delete")
 
     def __enter__(self) -> "Deleter":
@@ -113,7 +118,7 @@ class Deleter:
                 now = self._now()
                 batch = waiting.take(self._rate.batch(self._policy.batch), now)
                 self._rate.sent(len(batch.sizes), now)
-                in_flight[self._pool.submit(self._store.delete, batch.bucket, tuple(batch.sizes))] = batch
+                in_flight[self._pool.submit(self._send, batch)] = batch
             yield from waiting.finished()
         finally:
             wait(in_flight)
@@ -124,6 +129,33 @@ class Deleter:
             return None
         now = self._now()
         return max(self._rate.wait(now), waiting.not_before() - now)
+
+    def _send(self, batch: Batch[T]) -> BatchResult:
+        """Delete a batch; an absent key counts as deleted, whatever the store's answer, if that does not change."""
+        result = self._store.delete(batch.bucket, tuple(batch.sizes))
+        absent: set[str] = set()
+        present = 0
+        for one in result.failed:
+            final = one.code not in TRANSIENT or batch.codes.get(one.key) == one.code or one.code in self._of_absent
+            if final and one.key in batch.sizes and one.code not in NOT_OF_KEY:
+                try:
+                    exists = self._store.exists(ObjectLocation(batch.bucket, one.key))
+                except ObjectStoreError:
+                    break
+                if not exists:
+                    absent.add(one.key)
+                    self._of_absent.add(one.code)
+                present = present + 1 if exists else 0
+                if present == _PRESENT_IN_A_ROW:
+                    break
+        if not absent:
+            return result
+        return replace(
+            result,
+            deleted=(*result.deleted, *absent),
+            absent=(*result.absent, *absent),
+            failed=tuple(one for one in result.failed if one.key not in absent),
+        )
 
     def _record(self, batch: Batch[T], result: BatchResult) -> Batch[T] | None:
         """Record the store's answer for each key; return a batch of the keys to send again."""
@@ -137,7 +169,7 @@ class Deleter:
         tries, most = (batch.throttled, policy.throttled_tries) if throttled else (batch.tries, policy.tries)
         again = {key: size for key, size in left.items() if tries + 1 < most and codes[key] in TRANSIENT}
         batch.failed({key: codes[key] for key in left if key not in again})
-        return self._retry(batch, again, throttled=throttled, now=now) if again else None
+        return self._retry(batch, again, codes, throttled=throttled, now=now) if again else None
 
     def _adapt(self, deleted: int, codes: Mapping[str, str], *, throttled: bool, now: float) -> None:
         """Adapt the rate to an answer: how many keys were deleted, and the codes of the others."""
@@ -148,7 +180,9 @@ class Deleter:
         else:
             self._accepted_at = now
 
-    def _retry(self, batch: Batch[T], sizes: dict[str, int], *, throttled: bool, now: float) -> Batch[T]:
+    def _retry(
+        self, batch: Batch[T], sizes: dict[str, int], codes: Mapping[str, str], *, throttled: bool, now: float
+    ) -> Batch[T]:
         # The rate already slows down what is throttled.
         failures = 1 if throttled else batch.tries + 1
         pause = exponential(failures, self._policy.pause, self._policy.longest_pause)
@@ -158,4 +192,5 @@ class Deleter:
             tries=batch.tries + (not throttled),
             throttled=batch.throttled + throttled,
             not_before=now + pause,
+            codes=codes,
         )

@@ -19,6 +19,10 @@ STORE_FAILURES: Final = THROTTLED | {
     "InternalError", "OperationAborted", "RequestTimeout", "ConnectionFailed", "NoAnswer", "AnswerTooLarge",
     "500",
 }  # fmt: skip
+# With one of these the store was not reached, or did not look at the key.
+NOT_OF_KEY: Final = THROTTLED | {
+    "AnswerTooLarge", "BucketNotFound", "ConnectionFailed", "ExpiredToken", "NoSuchBucket", "RequestTimeout",
+}  # fmt: skip
 TRANSIENT: Final = STORE_FAILURES | {"ExpiredToken"}
 
 
@@ -67,6 +71,8 @@ class Batch(Generic[T]):
     tries: int = 0
     throttled: int = 0
     not_before: float = 0.0
+    codes: Mapping[str, str] = field(default_factory=dict)
+    """The answers for its keys when they were sent the last time."""
 
     def deleted(self, result: BatchResult) -> dict[str, int]:
         """Count the keys that the store deleted; return the others with their sizes."""

@@ -27,7 +27,17 @@ from delegation.storage.credentials import Credentials, CredentialsUnavailable, 
 from delegation.storage.delete_objects.events import is_pinned, prepare_for_deletes
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split, uri_of
 from delegation.storage.s3_delete import delete_keys
-from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, cause_of, code_of, fits_xml, translate
+from delegation.storage.s3_errors import (
+    ABSENT,
+    EXPIRED,
+    EXPIRED_CODES,
+    FAILED,
+    cause_of,
+    code_of,
+    fits_xml,
+    is_unsupported,
+    translate,
+)
 from delegation.storage.sessions import s3_client
 
 if TYPE_CHECKING:
@@ -121,24 +131,27 @@ class S3ObjectStore:
         bucket, key = split(uri)
 
         # If-Match keeps a versioned bucket from writing a delete marker; S3 checks the authorization before it.
-        refused = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key, IfMatch=_NEVER_ETAG))
-        if refused == "NotImplemented" and not self.versioned(bucket):
-            refused = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key))
-        return refused
+        refusal = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key, IfMatch=_NEVER_ETAG))
+        # A store without conditional deletes refuses the condition, not the delete.
+        if refusal and is_unsupported(refusal.__cause__) and not self.versioned(bucket):
+            refusal = self._refusal(uri, lambda s3: s3.delete_object(Bucket=bucket, Key=key))
+        return cause_of(refusal) if refusal else None
 
-    def _refusal(self, uri: str, delete: "Callable[[S3Client], object]") -> str | None:
-        """Return the error code with which a delete of an absent key is refused; None if it is allowed."""
+    def _refusal(self, uri: str, delete: "Callable[[S3Client], object]") -> ObjectStoreError | None:
+        """Return the error with which a delete of an absent key is refused; None if it is allowed."""
         try:
             self._call(uri, delete)
         except ObjectNotFound:
             if not fits_xml(uri):
                 self.exists(ObjectLocation(*split(uri)))  # the 404 could be of the bucket
-            return None
-        except (ObjectStoreUnavailable, BucketNotFound):
+        except ObjectStoreUnavailable as error:
+            # Some stores answer so about a key that they do not have, and do tell that they do not have it.
+            if cause_of(error) != "InternalError" or self.exists(ObjectLocation(*split(uri))):
+                raise
+        except BucketNotFound:
             raise
         except ObjectStoreError as error:
-            code = cause_of(error)
-            return None if code == "PreconditionFailed" else code
+            return None if cause_of(error) == "PreconditionFailed" else error
         return None
 
     def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:

@@ -10,24 +10,34 @@ from typing import TYPE_CHECKING, Any
 from delegation.storage.base import BatchResult, KeyFailure
 from delegation.storage.delete_objects.answers import DeleteAnswer
 from delegation.storage.delete_objects.events import READ
-from delegation.storage.s3_errors import ABSENT, EXPIRED, EXPIRED_CODES, FAILED, NO_ANSWER, delete_code_of, fits_xml
+from delegation.storage.s3_errors import (
+    ABSENT,
+    EXPIRED,
+    EXPIRED_CODES,
+    FAILED,
+    NO_ANSWER,
+    delete_code_of,
+    fits_xml,
+    is_unsupported,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# A store that refuses DeleteObjects so may still delete key by key.
-_ONE_BY_ONE = frozenset({"MissingContentMD5", "InvalidRequest", "NotImplemented"})
+# With one of these for a key, a store may still delete it alone.
+_ONE_BY_ONE = frozenset({
+    "InvalidDigest", "InvalidRequest", "MethodNotAllowed", "MissingArgument", "MissingContentMD5", "NotImplemented",
+})  # fmt: skip
 # After one of these, further calls of the same batch would only wait or add to the load.
 _ENDS_BATCH = frozenset({"ConnectionFailed", "AnswerTooLarge", "SlowDown", "ServiceUnavailable", EXPIRED})
 
 
 def delete_keys(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
-    """Delete up to 1,000 keys; those that XML cannot contain, and all if the store demands it, one by one."""
+    """Delete up to 1,000 keys, one by one if XML cannot contain them or the store refuses DeleteObjects."""
     plain, alone = _split_by_xml(keys)
     absent: set[str] = set()
-    deleted, codes, markers = _delete_many(client, bucket, plain, absent) if plain else (set(), {}, False)
-    again = [key for key, code in codes.items() if code in _ONE_BY_ONE]
-    for key, code, marker in _each(client, bucket, [*again, *alone]):
+    deleted, codes, markers, again = _delete_many(client, bucket, plain, absent) if plain else (set(), {}, False, [])
+    for key, code, marker in _each(client, bucket, [*again, *alone], refused=codes.get(again[0]) if again else None):
         codes.pop(key, None)
         if code is None or code in ABSENT:
             deleted.add(key)
@@ -53,8 +63,8 @@ def _split_by_xml(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 def _delete_many(
     client: "S3Client", bucket: str, keys: Sequence[str], absent: set[str]
-) -> tuple[set[str], dict[str, str], bool]:
-    """Return the keys deleted, the error code of each other key, and whether delete markers were written.
+) -> tuple[set[str], dict[str, str], bool, Sequence[str]]:
+    """Return the keys deleted, the error code of each other key, whether delete markers were written, and refused keys.
 
     Those of the deleted keys whose error stated that they are absent are added to `absent`.
     """
@@ -63,23 +73,26 @@ def _delete_many(
             Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]}
         )
     except FAILED as error:
-        return set(), dict.fromkeys(keys, delete_code_of(error)), False
+        return set(), dict.fromkeys(keys, delete_code_of(error)), False, keys if is_unsupported(error, 403, 404) else ()
     said: DeleteAnswer = answer.get(READ) or DeleteAnswer.of(answer)
     sent = set(keys)
     if not said.errors and sent <= said.confirmed.keys():
-        return sent, {}, any(map(said.confirmed.__getitem__, keys))
+        return sent, {}, any(map(said.confirmed.__getitem__, keys)), ()
+    if not said.errors and not said.confirmed:
+        return set(), dict.fromkeys(keys, NO_ANSWER), False, keys
     confirmed = {key: marker for key, marker in said.confirmed.items() if key in sent}
     deleted = set(confirmed)
     codes: dict[str, str] = {}
     for key, code in said.errors:
         if key is None:
             # Some key was not deleted, and the store does not state which.
-            return set(), dict.fromkeys(keys, _code(code)), False
+            return set(), dict.fromkeys(keys, _code(code)), False, keys if code in _ONE_BY_ONE else ()
         if key in sent:
             _record(key, _code(code), deleted, codes, both=key in confirmed)
     codes |= {key: NO_ANSWER for key in keys if key not in deleted and key not in codes}
     absent |= deleted - confirmed.keys()
-    return deleted, codes, any(confirmed[key] for key in deleted if key in confirmed)
+    again = [key for key, code in codes.items() if code in _ONE_BY_ONE]
+    return deleted, codes, any(confirmed[key] for key in deleted if key in confirmed), again
 
 
 def _code(code: str | None) -> str:
@@ -97,16 +110,19 @@ def _record(key: str, code: str, deleted: set[str], codes: dict[str, str], *, bo
     codes[key] = NO_ANSWER if code in ABSENT else code
 
 
-def _each(client: "S3Client", bucket: str, keys: Sequence[str]) -> Iterator[tuple[str, str | None, bool]]:
+def _each(
+    client: "S3Client", bucket: str, keys: Sequence[str], *, refused: str | None
+) -> Iterator[tuple[str, str | None, bool]]:
     """Delete keys one by one; yield each with its error code, None if it is deleted, and whether it got a marker.
 
-    A code in ABSENT states that there is no such key.
+    A code in ABSENT states that there is no such key. `refused` is the code of DeleteObjects for the first key: if the
+    store refuses to delete that one alone with it too, no other is tried.
     """
     ended: str | None = None
-    for key in keys:
+    for number, key in enumerate(keys):
         code, marker = (ended, False) if ended else _delete_one(client, bucket, key)
         yield key, code, marker
-        if code in _ENDS_BATCH:
+        if code in _ENDS_BATCH or (not number and code == refused):
             ended = code
 
 

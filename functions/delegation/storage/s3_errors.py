@@ -14,6 +14,7 @@ from delegation.storage.base import (
     ObjectStoreError,
     ObjectStoreUnavailable,
 )
+from delegation.storage.delete_objects.events import FOREIGN
 from delegation.storage.s3_answers import AnswerNotRead
 
 # The only codes that state that a key is not there: a missing bucket, or a 404 without a code, may be another store's.
@@ -27,7 +28,10 @@ _DENIED = frozenset({
     "AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "403",
     "Forbidden",
 })  # fmt: skip
-_Failure = ClientError | BotoCoreError | ResponseParserError | ValueError
+# With these a store, or a proxy before it, refuses a kind of request, so that another kind may do the same.
+_UNSUPPORTED = frozenset({400, 405, 411, 415, 501})
+_NO_REFUSAL = EXPIRED_CODES | ABSENT | {"NoSuchBucket", "RequestTimeout"}
+S3Failure = ClientError | BotoCoreError | ResponseParserError | ValueError
 
 # What boto3's clients raise; ResponseParserError for an answer that a proxy cut short or wrote itself, ValueError for a
 # header that is no date or number.
@@ -46,7 +50,7 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code") or "Unknown")
 
 
-def delete_code_of(error: _Failure) -> str:
+def delete_code_of(error: S3Failure) -> str:
     """Return the error code of a failed delete.
 
     A 404 or 5xx without a code may come from a proxy without a store behind it: it is transient, whatever the key.
@@ -70,6 +74,13 @@ def delete_code_of(error: _Failure) -> str:
     return "InternalError" if status >= 500 else code
 
 
+def is_unsupported(error: BaseException | None, *more: int) -> bool:
+    """Return whether a store may not have this kind of request, by its status, or answered with a foreign document."""
+    if not isinstance(error, ClientError) or code_of(error) in _NO_REFUSAL:
+        return False
+    return _status(error) in {*_UNSUPPORTED, *more} or FOREIGN in error.response
+
+
 def is_bare_404(error: ClientError) -> bool:
     return _status(error) == 404 and code_of(error) in {"404", "NotFound", "Unknown"}
 
@@ -83,7 +94,7 @@ def cause_of(error: ObjectStoreError) -> str:
     return code_of(cause) if isinstance(cause, ClientError) else error.code
 
 
-def translate(uri: str, error: _Failure) -> NoReturn:
+def translate(uri: str, error: S3Failure) -> NoReturn:
     """Raise the ObjectStoreError for an error of boto3; its text has the store's code, never the store's message."""
     if isinstance(error, ClientError):
         code = code_of(error)
@@ -97,7 +108,7 @@ def translate(uri: str, error: _Failure) -> NoReturn:
         if code in _DENIED or code in EXPIRED_CODES:
             raise ObjectStoreDenied(f"the object store answered {code} for {uri}") from error
         transient = _status(error) == 429 or code in {"SlowDown", "RequestTimeout", "OperationAborted"}
-        if transient or (_status(error) >= 500 and code != "NotImplemented"):
+        if transient or (_status(error) >= 500 and _status(error) != 501):
             raise ObjectStoreUnavailable(f"the object store answered {code} for {uri}") from error
         raise ObjectStoreError(f"the object store answered {code} for {uri}") from error
     if isinstance(error, AnswerNotRead):

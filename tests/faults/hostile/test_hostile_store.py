@@ -49,27 +49,10 @@ def test_a_store_that_is_wrong_leaves_no_file_of_a_purged_table(worlds: Worlds, 
     assert problems([Cell("inline", size, row)], [name], "inline", (size,)) == []
 
 
-SOUND_TODAY = {
-    "MD5 demanded",
-    "MissingContentMD5 in spite of one",
-    "InvalidRequest",
-    "NotImplemented",
-    "501 without a body",
-    "501 with a proxy's page",
-    "NotImplemented for each key",
-    "conditions: 501",
-}
-TO_MEND = pytest.mark.xfail(strict=True, reason="issue 46, lines 7 and 9")
 REFUSING = {name: way for name, way in KEY_BY_KEY.items() if "key by key" not in name}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name in SOUND_TODAY else TO_MEND)
-        for name in ("MD5 demanded", *REFUSING, *PARTICULAR)
-    ],
-)
+@pytest.mark.parametrize("name", ["MD5 demanded", *REFUSING, *PARTICULAR])
 @pytest.mark.parametrize("size", ["small", "resumed"])
 def test_a_store_that_is_only_particular_is_purged_at_once(worlds: Worlds, name: str, size: str) -> None:
     row = Run(worlds, size, inline).play(name, WAYS[name])

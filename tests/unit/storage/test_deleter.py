@@ -9,6 +9,7 @@ from delegation.errors import RunHandedOver
 from delegation.iceberg.files import TableFile
 from delegation.storage.base import BatchResult, KeyFailure
 from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
 from delegation.storage.rate import RatePolicy
 from delegation.tasks.errors import LeaseLost
@@ -210,12 +211,49 @@ def test_a_failing_store_is_not_overloaded(code: str) -> None:
     """A store that accepts nothing receives fewer and fewer keys, whatever its error code."""
     clock = SleptSeconds()
     files = records(100_000)
-    store = Failing({}, code, since=20_000)
+    store = Failing({("b", f"k{number:05d}"): b"" for number in range(100_000)}, code, since=20_000)
     with Deleter(store, DeletePolicy(), now=clock.read, sleep=clock.sleep) as run:
         lots = ((number, files[number : number + 10_000]) for number in range(0, 100_000, 10_000))
         ended = [outcome for _, outcome in run.delete_each(lots, never_stop)]
     assert sum(outcome.files + len(outcome.failures) for outcome in ended) == 100_000
     assert store.sent < 100_000
+
+
+class Forgetful(MemoryObjectStore):
+    """Answers `code` for a key that it does not have, as RustFS does; counts the looks."""
+
+    looks = 0
+    code = "InternalError"
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        absent = [key for key in keys if (bucket, key) not in self.objects]
+        done = super().delete(bucket, [key for key in keys if key not in absent])
+        return BatchResult(done.deleted, tuple(KeyFailure(key, self.code) for key in absent))
+
+    def exists(self, location: ObjectLocation) -> bool:
+        self.looks += 1
+        return super().exists(location)
+
+
+@pytest.mark.parametrize("code", ["InternalError", "NoAnswer", "Teapot"])
+def test_absent_keys_count_as_deleted_whatever_the_store_answers_for_them(code: str) -> None:
+    store = Forgetful({("b", f"k{number:05d}"): b"" for number in range(0, 20_000, 3)})
+    store.code = code
+    clock = SleptSeconds()
+    with Deleter(store, DeletePolicy(threads=1), now=clock.read, sleep=clock.sleep) as run:
+        outcome = run.delete(records(20_000), never_stop)
+        assert run.keys_per_second > 1_000
+    assert (outcome.files, outcome.failures, store.objects) == (20_000, [], {})
+    assert store.looks == 20_000 - 6_667
+
+
+def test_few_looks_are_made_for_keys_that_are_present_and_cannot_be_deleted() -> None:
+    store = Forgetful(
+        {("b", f"k{number:05d}"): b"" for number in range(5_000)}, refuse=lambda _bucket, _key, _nth: "AccessDenied"
+    )
+    with deleter(store, DeletePolicy(batch=1_000, threads=1, rate=RatePolicy(start=1e6))) as run:
+        assert len(run.delete(records(5_000), never_stop).failures) == 5_000
+    assert store.looks <= 5 * 20
 
 
 def test_one_refused_batch_lowers_the_rate_once() -> None:

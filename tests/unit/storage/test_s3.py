@@ -184,7 +184,7 @@ def failures(keys: Sequence[str], code: str) -> tuple[KeyFailure, ...]:
         (refusal("SlowDown", 503), "SlowDown"),
         (refusal("AccessDenied", 403), "AccessDenied"),
         (ReadTimeoutError(endpoint_url="http://x"), "ConnectionFailed"),
-        ({}, "NoAnswer"),
+        ({"ResponseMetadata": {"HTTPStatusCode": 200}}, "NoAnswer"),
         (ResponseParserError("no element found: line 1, column 0"), "NoAnswer"),
         # Answers of a load balancer or an ingress, as botocore reads them.
         (refusal("404", 404), "NoAnswer"),
@@ -198,8 +198,10 @@ def failures(keys: Sequence[str], code: str) -> tuple[KeyFailure, ...]:
     ],
 )
 def test_a_call_that_fails_as_a_whole_fails_for_each_key(answer: Any, code: str) -> None:
-    result = store_with({"key-0-0": Client(answer)}).delete("b", ["k1", "k2"])
+    client = Client(answer, answer)
+    result = store_with({"key-0-0": client}).delete("b", ["k1", "k2"])
     assert (result.deleted, result.failed) == ((), failures(["k1", "k2"], code))
+    assert len(client.calls) <= 2
     if answer:
         alone = store_with({"key-0-0": Client(answer)}).delete("b", ["\x01"])
         assert (alone.deleted, alone.failed) == ((), failures(["\x01"], code))

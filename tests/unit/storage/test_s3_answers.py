@@ -55,17 +55,48 @@ def test_a_look_at_a_missing_bucket_is_an_error() -> None:
 
 @pytest.mark.parametrize("one", [{}, {"Key": ["k", "l"]}, {"VersionId": "1"}])
 def test_an_entry_without_one_key_confirms_nothing(one: dict[str, Any]) -> None:
-    result = store_with({"key-0-0": Client({"Deleted": [one]})}).delete("b", ["k"])
+    client = Client({"Deleted": [one]}, {"ResponseMetadata": {"HTTPStatusCode": 200}})
+    result = store_with({"key-0-0": client}).delete("b", ["k"])
     assert (result.deleted, result.failed) == ((), (KeyFailure("k", "NoAnswer"),))
 
 
-@pytest.mark.parametrize(("code", "status"), [("MissingContentMD5", 400), ("InvalidRequest", 400), ("501", 501)])
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("MissingContentMD5", 400), ("InvalidDigest", 400), ("405", 405), ("501", 501), ("SignatureDoesNotMatch", 403)],
+)
 def test_keys_are_deleted_one_by_one_if_the_store_refuses_deletes_of_many(code: str, status: int) -> None:
     answers = [refusal(code, status), {"ResponseMetadata": {"HTTPStatusCode": 204}}, refusal("AccessDenied", 403)]
     client = Client(*answers)
     result = store_with({"key-0-0": client}).delete("b", ["k", "l"])
     assert [name for name, _ in client.calls] == ["delete_objects", "delete_object", "delete_object"]
     assert (result.deleted, result.failed) == (("k",), (KeyFailure("l", "AccessDenied"),))
+
+
+def test_no_other_key_is_tried_alone_if_the_store_refuses_the_first_one_too() -> None:
+    client = Client(refusal("MethodNotAllowed", 405), refusal("MethodNotAllowed", 405))
+    result = store_with({"key-0-0": client}).delete("b", ["k", "l", "m"])
+    assert (result.deleted, {one.code for one in result.failed}) == ((), {"MethodNotAllowed"})
+    assert [name for name, _ in client.calls] == ["delete_objects", "delete_object"]
+
+
+def test_a_key_that_is_refused_alone_for_another_reason_ends_nothing() -> None:
+    done = {"ResponseMetadata": {"HTTPStatusCode": 204}}
+    client = Client(refusal("MethodNotAllowed", 405), refusal("InternalError", 500), done, done)
+    result = store_with({"key-0-0": client}).delete("b", ["k", "l", "m"])
+    assert (result.deleted, result.failed) == (("l", "m"), (KeyFailure("k", "InternalError"),))
+
+
+@pytest.mark.parametrize("status", [400, 405, 501])
+def test_a_store_without_conditional_deletes_is_asked_without_a_condition(status: int) -> None:
+    client = Client(refusal("InvalidArgument", status), {}, refusal("AccessDenied", 403))
+    assert store_with({"key-0-0": client}).probe_delete("s3://b/t/") == "AccessDenied"
+    assert "IfMatch" not in client.calls[-1][1]
+
+
+def test_a_denied_condition_is_a_missing_privilege() -> None:
+    client = Client(refusal("AccessDenied", 403))
+    assert store_with({"key-0-0": client}).probe_delete("s3://b/t/") == "AccessDenied"
+    assert len(client.calls) == 1
 
 
 class Wire:

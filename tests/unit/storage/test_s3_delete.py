@@ -57,7 +57,11 @@ VERSIONS = {"ours": botocore.__version__, "botocore": "1.0.0"}
 BOTH = pytest.mark.parametrize("way", VERSIONS)
 
 
-def client(answer: bytes = b"<DeleteResult/>", status: int = 200, *, way: str = "ours") -> tuple[Any, list[Any]]:
+# It confirms no key that a test sends, and some key: a result without any is followed by a delete of one key.
+OTHER = b"<DeleteResult><Deleted><Key>other</Key></Deleted></DeleteResult>"
+
+
+def client(answer: bytes = OTHER, status: int = 200, *, way: str = "ours") -> tuple[Any, list[Any]]:
     """Return a boto3 client that records its requests in a list instead of sending them, and always gets `answer`."""
     sent: list[Any] = []
     return client_of([answer], status, way=way, sent=sent), sent

@@ -61,10 +61,24 @@ def test_its_session_may_only_tag_below_the_tables_location() -> None:
     assert len(asked["Policy"]) < 2_048
 
 
-@pytest.mark.parametrize("prefix", ["a*b", "a?b", "${aws:userid}", "é", "x" * 1_001])
-def test_a_location_that_a_policy_cannot_name_is_given_the_bucket(prefix: str) -> None:
-    found = session_policy(ARN, Root("lake", prefix))
-    assert found["Statement"][0]["Resource"] == "arn:aws:s3:::lake/*"
+@pytest.mark.parametrize(
+    ("prefix", "below"),
+    [
+        ("a*b", "a${*}b/"),
+        ("a?b", "a${?}b/"),
+        ("${aws:userid}", "${$}{aws:userid}/"),
+        ("wh/é日本", "wh/é日本/"),
+        ('a"b\\', 'a"b\\/'),
+        ("x" * 999, "x" * 999 + "/"),
+        ("x" * 1_001, "x" * 1_000),
+        ("wh/" + "日" * 300, "wh/" + "日" * 166),
+        ("", ""),
+    ],
+)
+def test_its_session_covers_a_location_of_any_name_and_not_the_bucket(prefix: str, below: str) -> None:
+    policy = session_policy(ARN, Root("lake", prefix))
+    assert policy["Statement"][0]["Resource"] == f"arn:aws:s3:::lake/{below}*"
+    assert len(json.dumps(policy, separators=(",", ":"))) < 2_048
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,12 @@ def _read_keys(body: bytes) -> DeleteAnswer | None:
     """
     between = body.count(_BETWEEN)
     tags = 4 * between + 6 + body.startswith(b"<?xml ")
-    if not 0 < between < MOST_ENTRIES or body.count(b"<") != tags or b"></Key>" in body or not is_delete_result(body):
+    if (
+        not 0 < between < MOST_ENTRIES
+        or body.count(b"<") != tags
+        or b"></Key>" in body
+        or root_of(body) != "DeleteResult"
+    ):
         return None
     keys: list[str] = []
     parser = expat.ParserCreate("utf-8", "}")
@@ -146,13 +151,13 @@ def _read(body: bytes) -> DeleteAnswer:
     return answer
 
 
-def is_delete_result(body: bytes) -> bool:
-    """Return whether the root element of an answer, in any form, is a DeleteResult: botocore does not check it."""
+def root_of(body: bytes) -> str:
+    """Return the name of the root element of an answer, in any form; "" if it is no XML. botocore does not check it."""
     names: list[str] = []
     parser = expat.ParserCreate("utf-8", "}")
     parser.StartElementHandler = lambda name, _: names.append(name)
     try:
         parser.Parse(body[:LATEST_START], False)
     except expat.ExpatError:
-        return False
-    return bool(names) and names[0].rpartition("}")[2] == "DeleteResult"
+        return ""
+    return names[0].rpartition("}")[2] if names else ""

@@ -9,12 +9,13 @@ what this leans on; with any other version of botocore nothing is replaced.
 import base64
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
 import botocore
 
-from delegation.storage.delete_objects.answers import is_delete_result, read_answer
+from delegation.storage.delete_objects.answers import read_answer, root_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 PINNED = frozenset({(1, 44)})
 # The name under which an answer that `answers` has read is in what the client returns.
 READ = "DelegationAnswer"
+# Under this name it states that an answer of status 200 is neither a result nor an error of S3, such as a proxy's page.
+FOREIGN = "DelegationForeign"
 _KEYS = "delegation_keys"
 _START = b'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Object><Key>'
 _BETWEEN = "</Key></Object><Object><Key>"
@@ -43,7 +46,7 @@ def prepare_for_deletes(client: "S3Client", *, version: str = botocore.__version
     if is_pinned(version):
         events.register_first("before-call.s3.DeleteObjects", _write_body)
         events.register("provide-client-params.s3.DeleteObjects", _take_keys)  # type: ignore[arg-type]
-        events.register(_BEFORE_PARSE, _read_body)
+    events.register(_BEFORE_PARSE, partial(_read_body, is_pinned=is_pinned(version)))
 
 
 def is_pinned(version: str = botocore.__version__) -> bool:
@@ -78,17 +81,23 @@ def _add_md5(params: dict[str, Any], **_: Any) -> None:
     params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
 
 
-def _read_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
+def _read_body(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], *, is_pinned: bool, **_: Any
+) -> None:
     """Read an answer in S3's form and leave botocore an empty one; leave every other answer to it."""
-    if response_dict["status_code"] == 200:
-        answer = read_answer(response_dict["body"])
-        if answer is not None:
-            customized_response_dict[READ] = answer
-            response_dict["body"] = b""
+    if response_dict["status_code"] != 200:
+        return
+    answer = read_answer(response_dict["body"]) if is_pinned else None
+    if answer is not None:
+        customized_response_dict[READ] = answer
+        response_dict["body"] = b""
+    elif root_of(response_dict["body"]) not in {"DeleteResult", "Error"}:
+        # botocore makes an InternalError of what is no XML.
+        customized_response_dict[FOREIGN] = True
 
 
 def _check_kind(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
     """Remove what botocore read from another document than a DeleteResult, whose root element it does not check."""
-    if ("Deleted" in parsed or "Errors" in parsed) and not is_delete_result(http_response.content):
+    if ("Deleted" in parsed or "Errors" in parsed) and root_of(http_response.content) != "DeleteResult":
         parsed.pop("Deleted", None)
         parsed.pop("Errors", None)

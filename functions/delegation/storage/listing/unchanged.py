@@ -14,7 +14,7 @@ from delegation.storage.delete_objects.answers import DeleteAnswer
 from delegation.storage.delete_objects.events import READ
 from delegation.storage.listing.looks import Looks
 from delegation.storage.listing.model import CHANGED, ListedObject, UnchangedResult
-from delegation.storage.s3_errors import ABSENT, FAILED, NO_ANSWER, delete_code_of, fits_xml
+from delegation.storage.s3_errors import ABSENT, FAILED, NO_ANSWER, S3Failure, delete_code_of, fits_xml, is_unsupported
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 _NEVER_ETAG: Final = '"00000000000000000000000000000000"'
 _REFUSED: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _UNKNOWN_REQUEST: Final = frozenset({"NotImplemented", "InvalidRequest", "InvalidArgument", "MalformedXML"})
+
+
+class _Unsupported(str):
+    """The code of a request that the store may not have: nothing is known about the key."""
+
+    __slots__ = ()
 
 
 class Conditions(StrEnum):
@@ -83,7 +89,7 @@ class UnchangedDeletes:
             code, marker = tried(client, bucket, one.key, _NEVER_ETAG)
             if code in _REFUSED:
                 self._conditions = trial
-            elif code in _UNKNOWN_REQUEST or code is None or code in ABSENT:
+            elif isinstance(code, _Unsupported) or code in _UNKNOWN_REQUEST or code is None or code in ABSENT:
                 # It deleted the object in spite of the condition, or knows no such request.
                 self._rule_out(trial)
                 if code is None or code in ABSENT:
@@ -91,16 +97,26 @@ class UnchangedDeletes:
             else:
                 yield todo.pop(0), code, marker, False
         plain = [one for one in todo if fits_xml(one.key)]
-        odd = [one for one in todo if not fits_xml(one.key)]
-        if self._conditions is Conditions.MANY:
-            yield from ((*found, True) for found in _many(client, bucket, plain, conditional=True))
-        elif self._conditions is Conditions.ONE:
-            yield from ((one, *_one(client, bucket, one.key, one.etag), True) for one in plain)
-        else:
-            yield from ((*found, False) for found in _many(client, bucket, plain, conditional=False))
+        alone = [one for one in todo if not fits_xml(one.key)]
         is_conditional = self._conditions in (Conditions.MANY, Conditions.ONE)
-        for one in odd:
-            yield one, *_one(client, bucket, one.key, one.etag if is_conditional else None), is_conditional
+        refused: str | None = None
+        if self._conditions is Conditions.ONE:
+            alone = [*plain, *alone]
+        else:
+            for one, code, marker in _many(client, bucket, plain, conditional=is_conditional):
+                if isinstance(code, _Unsupported):
+                    refused = code
+                    alone.append(one)
+                else:
+                    yield one, code, marker, is_conditional
+        ended: str | None = None
+        for number, one in enumerate(alone):
+            etag = one.etag if is_conditional else None
+            code, marker = (ended, None) if ended else _one(client, bucket, one.key, etag)
+            yield one, code, marker, is_conditional
+            # A store that refuses the first one alone too is not asked about the others.
+            if not number and code == refused:
+                ended = refused
 
     def _next_trial(
         self, one: ListedObject
@@ -121,10 +137,15 @@ def _one(client: "S3Client", bucket: str, key: str, etag: str | None) -> tuple[s
     try:
         answer = client.delete_object(Bucket=bucket, Key=key, **more)
     except FAILED as error:
-        return delete_code_of(error), None
+        return _code_of(error), None
     confirmed = answer["ResponseMetadata"]["HTTPStatusCode"] == 204
     marker = answer.get("VersionId", "") if answer.get("DeleteMarker") else None
     return (None if confirmed else NO_ANSWER), marker
+
+
+def _code_of(error: S3Failure, *more: int) -> str:
+    code = delete_code_of(error)
+    return _Unsupported(code) if is_unsupported(error, *more) else code
 
 
 def _one_of_many(client: "S3Client", bucket: str, key: str, etag: str) -> tuple[str | None, str | None]:
@@ -143,10 +164,13 @@ def _many(
     try:
         answer: Any = client.delete_objects(Bucket=bucket, Delete={"Objects": wanted})
     except FAILED as error:
-        code = delete_code_of(error)
+        code = _code_of(error, 403, 404)
         yield from ((one, code, None) for one in some)
         return
     said: DeleteAnswer = answer.get(READ) or DeleteAnswer.of(answer)
+    if not said.errors and not said.confirmed:
+        yield from ((one, _Unsupported(NO_ANSWER), None) for one in some)
+        return
     errors = {key: code or NO_ANSWER for key, code in said.errors}
     for one in some:
         if None in errors:

@@ -26,8 +26,7 @@ _SECONDS: Final = 3600
 _MARGIN: Final = timedelta(minutes=10)
 _CONNECTIONS: Final = 32
 _LONGEST_PREFIX: Final = 1_000
-"""A session policy has 2,048 characters at most."""
-_SPECIAL: Final = frozenset('*?$"\\')
+"""Characters of a location in JSON; a session policy has 2,048 at most."""
 _REFUSED: Final = frozenset({"AccessDenied", "AccessDeniedException", "RegionDisabledException"})
 
 
@@ -89,8 +88,6 @@ class AssumedRole:
 def session_policy(arn: str, root: Root) -> dict[str, Any]:
     """Return the policy that leaves a role's session only the rights to tag the objects at a location."""
     partition = arn.split(":")[1]
-    plain = len(root.prefix) <= _LONGEST_PREFIX and root.prefix.isascii() and not _SPECIAL & set(root.prefix)
-    below = f"{root.prefix}/" if plain and root.prefix else ""
     # Without ListBucket S3 answers 403 for an object that is not there.
     return {
         "Version": "2012-10-17",
@@ -98,11 +95,26 @@ def session_policy(arn: str, root: Root) -> dict[str, Any]:
             {
                 "Effect": "Allow",
                 "Action": list(TAG_RIGHTS),
-                "Resource": f"arn:{partition}:s3:::{root.bucket}/{below}*",
+                "Resource": f"arn:{partition}:s3:::{root.bucket}/{_below(root.prefix)}*",
             },
             {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:{partition}:s3:::{root.bucket}"},
         ],
     }
+
+
+def _below(prefix: str) -> str:
+    """Return what the ARNs of the objects at a prefix begin with, the first part of it if it is too long for a policy.
+
+    IAM User Guide, policy variables: `*`, `?` and `$` are written as `${*}`, `${?}` and `${$}`.
+    """
+    below, left = "", _LONGEST_PREFIX
+    for one in f"{prefix}/" if prefix else "":
+        literal = f"${{{one}}}" if one in "*?$" else one
+        left -= len(json.dumps(literal)) - 2
+        if left < 0:
+            break
+        below += literal
+    return below
 
 
 def tags_as(
