@@ -49,6 +49,7 @@ from infra.local.demo import tables as demo_tables
 from infra.local.demo.report import ExpiredTable, Purged, Report
 from infra.local.demo.tables import CUSTOMERS, EVENTS, NAMESPACE, ORDERS, TAG, VISITS, Bucket, Recipe
 from infra.local.demo.upkeep import OPTED_OUT, SWEEP_SECONDS, DemoPolicy, started_task, trial_properties
+from infra.local.errors import LocalStackError
 from infra.local.options import StackOptions
 from infra.local.supervisor import LocalStack
 
@@ -215,7 +216,7 @@ class Demo:
         return Contents(len(self._catalog.load_table((NAMESPACE, table.name)).snapshots()), rows, tagged)
 
     def _followed(self, payload: Payload) -> TaskRecord:
-        """Submit a task and show it until it has ended; raises DelegationError if it takes too long."""
+        """Submit a task and show it until it has ended; raises DelegationError if it takes too long, or its job fails."""
         return self._follow(self._service.submit(payload).delegation_task_id)
 
     def _follow(self, task_id: str) -> TaskRecord:
@@ -224,6 +225,8 @@ class Demo:
         with Live(watch, console=self._console, refresh_per_second=10, transient=True):
             for view in self._service.follow(task_id, interval_seconds=0.5, timeout_seconds=_TIMEOUT_SECONDS):
                 watch.show(view)
+                if view.error_code == "JOB_FAILED":
+                    raise LocalStackError(f"task {task_id}: attempt {view.attempt_count} failed: {view.result_summary}")
         if not view.is_terminal:
             raise task_not_done(task_id, view.status)
         return view

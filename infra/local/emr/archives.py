@@ -44,7 +44,9 @@ def unpack(archive: Path, target: Path) -> None:
                 opened.extractall(target)  # noqa: S202 - our own archive
         case Unpacking.TAR:
             with tarfile.open(archive) as packed:
-                packed.extractall(target, filter="data")
+                # Python 3.11.2 (Debian 12) has no filters; the archive is our own.
+                packed.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
+                packed.extractall(target)  # noqa: S202
         case Unpacking.COPY:
             shutil.copyfile(archive, target)
 

@@ -219,13 +219,18 @@ class LocalSparkJobs:
             run.ended.wait()
 
     def _run(self, run: LocalJobRun, command: SparkCommand) -> None:
+        state, details = "FAILED", "Job failed to start"
         try:
             state, details = self._wait_for_a_slot(run, command)
         except (OSError, LocalStackError, tarfile.TarError, zipfile.BadZipFile) as exc:
-            state, details = "FAILED", f"Job failed to start: {exc}"
-        with self._lock:
-            self._set_state(run, state, details)
-        run.ended.set()
+            details = f"Job failed to start: {exc}"
+        finally:
+            # Nobody waits for a job whose thread ended by an error that is not expected here.
+            if (error := sys.exception()) is not None:
+                details = f"Job failed to start: {type(error).__name__}: {error}"
+            with self._lock:
+                self._set_state(run, state, details)
+            run.ended.set()
 
     def _wait_for_a_slot(self, run: LocalJobRun, command: SparkCommand) -> tuple[str, str]:
         self._advance(run, "PENDING")

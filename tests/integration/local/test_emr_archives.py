@@ -3,6 +3,7 @@
 import json
 import shutil
 import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -97,6 +98,36 @@ def test_a_damaged_archive_fails_the_job(emr, program, tmp_path):
     (tmp_path / "damaged").write_bytes(b"not a tar")
     run = emr.start(parameters=packaged_job(emr.put("0123.tgz", tmp_path / "damaged")))
     assert "Job failed to start" in emr.until(run, "FAILED")["stateDetails"]
+
+
+def without_filters(monkeypatch):
+    """Take away what Python 3.11.2, that of Debian 12, does not have: filters of archives."""
+    monkeypatch.delattr(tarfile, "data_filter")
+    monkeypatch.delattr(tarfile, "tar_filter")
+    later = tarfile.TarFile.extractall
+
+    def former(self, path=".", members=None, *, numeric_owner=False):
+        return later(self, path, members, numeric_owner=numeric_owner, filter="fully_trusted")
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", former)
+
+
+def test_an_archive_is_unpacked_by_the_oldest_python(emr, program, archive, monkeypatch):
+    without_filters(monkeypatch)
+    program(IMPORTS.format(module="one_module"))
+    run = emr.start(parameters=packaged_job(emr.put("0123.tgz", archive)))
+    assert ended(emr, run) == "SUCCESS"
+
+
+def test_a_job_whose_start_fails_unexpectedly_has_failed_with_the_cause(emr, program, archive, monkeypatch):
+    noted = []
+    monkeypatch.setattr(threading, "excepthook", noted.append)
+    monkeypatch.setattr("infra.local.emr.spark_jobs.unpack", lambda _archive: None)  # called with two arguments
+    program("exit 0")
+    run = emr.start(parameters=packaged_job(emr.put("0123.tgz", archive)))
+    assert "Job failed to start: TypeError" in emr.until(run, "FAILED")["stateDetails"]
+    emr.server.stop()  # ends, although the thread of the job died
+    assert [one.exc_type for one in noted] == [TypeError]
 
 
 def test_archives_are_parsed_as_spark_names_them():
