@@ -3,12 +3,12 @@
 import dataclasses
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from delegation.errors import GuardRefused
+from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.operations.expiry.phases import expire_snapshots
@@ -26,7 +26,7 @@ from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.storage import memory
-from delegation.storage.memory import Faults, Killed
+from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanSegment, receipt_key
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
 from delegation.worksets.marks import Marks
@@ -102,15 +102,73 @@ def test_the_receipt_says_what_was_done() -> None:
     assert receipt["references"] == [{"catalog": "cat", "tables": 1}]
 
 
-@pytest.mark.parametrize("days", [-2, 2])
-def test_a_writers_clock_that_is_two_days_off_changes_nothing(days: int) -> None:
-    """Only the store's clock counts, of its listing and of its objects: the service's is two days off here."""
+@pytest.mark.parametrize("minutes", [-59, 59])
+def test_a_writers_clock_and_that_of_the_service_change_nothing_within_an_hour(minutes: int) -> None:
+    """Only the store's clock counts, of its listing and of its objects."""
     world, table = beach()
-    world.lake.pass_days(-1.5)
+    world.lake.pass_days(-1)
     ctx = world.context(table)
-    late = dataclasses.replace(ctx, clock=lambda: ctx.clock() + timedelta(days=days))
+    late = dataclasses.replace(ctx, clock=lambda: ctx.clock() + timedelta(minutes=minutes))
     assert remove_orphan_files(late).status == "NOTHING"
     assert OLD in world.lake.uris()
+
+
+WRONG = pytest.mark.xfail(strict=True, reason="issue 45, line 9: a wrong Date of the store decides what is old")
+FAR = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@WRONG
+@pytest.mark.parametrize("wrong", [FAR, timedelta(minutes=61), timedelta(minutes=-61)])
+def test_a_store_whose_clock_is_more_than_an_hour_from_ours_stops_it(wrong: Any) -> None:
+    """A store answered with the year 9999, and each file was old."""
+    world, table = beach()
+    fresh = world.orphan("s3://lake/wh/t/data/fresh.parquet")
+    ctx = world.context(table)
+    now = ctx.clock()
+    there = wrong if wrong is FAR else now + wrong
+    ctx.store.clock = there.timestamp  # type: ignore[attr-defined]
+    with pytest.raises(DelegationError, match="s3://lake/", check=coded("STORE_CLOCK_OFF")) as error:
+        remove_orphan_files(ctx)
+    assert all(one.isoformat(timespec="seconds")[:19] in str(error.value) for one in (there, now))
+    assert {OLD, fresh} <= world.lake.uris()
+    assert remove_orphan_files(world.context(table)).files_deleted == 1
+
+
+@WRONG
+def test_a_single_page_with_a_wrong_date_stops_it() -> None:
+    """One server of the store has another clock; the first answer was from another server."""
+    world, table = beach()
+    fresh = [world.orphan(f"s3://lake/wh/t/data/f{number}.parquet") for number in range(9)]
+    ctx = world.context(table)
+    usual = ctx.store.page
+
+    def page(bucket: str, prefix: str, *, after: str = "") -> Any:
+        found = usual(bucket, prefix, after=after)
+        return dataclasses.replace(found, at=int(FAR.timestamp())) if fresh[4] in map(uri_in, found.objects) else found
+
+    def uri_in(one: Any) -> str:
+        return f"s3://lake/{one.key}"
+
+    ctx.store.page = page  # type: ignore[method-assign]
+    ctx.store.folder = lambda bucket, prefix: dataclasses.replace(  # type: ignore[method-assign]
+        MemoryObjectStore.folder(ctx.store, bucket, prefix),  # type: ignore[arg-type]
+        is_whole=False,
+    )
+    with pytest.raises(DelegationError, check=coded("STORE_CLOCK_OFF")):
+        remove_orphan_files(ctx)
+    assert {OLD, *fresh} <= world.lake.uris()
+
+
+@WRONG
+def test_a_store_that_lists_an_object_of_its_future_stops_it() -> None:
+    """Its clock was set back, or objects have the times of another one: no age is known."""
+    world, table = beach()
+    world.lake.now_ms += 120_000
+    late = world.orphan("s3://lake/wh/t/data/late.parquet")
+    world.lake.now_ms -= 120_000
+    with pytest.raises(DelegationError, match="late.parquet", check=coded("STORE_CLOCK_OFF")):
+        world.sweep(table)
+    assert {OLD, late} <= world.lake.uris()
 
 
 def during_listing(world: SweptTables, act: Callable[[], object]) -> Callable[[Any], None]:
