@@ -9,8 +9,8 @@ from pathlib import Path
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
+from infra.local.aws.object_ages import ObjectAges
 from infra.local.aws.server import REGION, MotoAws
-from infra.local.aws.store_clock import StoreClock
 from infra.local.catalog.principals.access import ROOT_PRINCIPAL
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.warehouse import PURGE_VIEWS
@@ -75,8 +75,7 @@ def start_backends(
         local = DynamoDbLocal(log=logs / "dynamodb.log")
         cleanup.callback(local.stop)
         unavailable = None if options.dynamodb_endpoint else thread.submit(_start_dynamodb, local)
-        # Another store has a clock of its own.
-        aws = MotoAws(lambdas, store_clock=None if options.s3_endpoint else StoreClock()).start()
+        aws = MotoAws(lambdas, ages=None if options.s3_endpoint else ObjectAges()).start()
         cleanup.callback(aws.stop)
         vended = VendedKeys()
         s3_url, s3_note = _start_s3(options, aws, vended, cleanup)

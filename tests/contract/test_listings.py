@@ -2,6 +2,7 @@
 
 import functools
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -283,16 +284,24 @@ def test_a_listing_without_a_date_has_no_age(s3: S3ObjectStore, monkeypatch: pyt
             ask()
 
 
-def test_the_clock_is_the_stores_not_this_machines(s3: S3ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("date", [formatdate(1_000, usegmt=True), "Thu, 01 Jan 1970 00:16:40 -0000"])
+def test_the_clock_is_the_stores_not_this_machines(
+    s3: S3ObjectStore, monkeypatch: pytest.MonkeyPatch, date: str
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
     usual = BaseClient._make_api_call
 
     def call(client: Any, operation: str, arguments: Any) -> Any:
         answer = usual(client, operation, arguments)
-        answer["ResponseMetadata"]["HTTPHeaders"]["date"] = formatdate(1_000, usegmt=True)
+        answer["ResponseMetadata"]["HTTPHeaders"]["date"] = date
         return answer
 
     monkeypatch.setattr(BaseClient, "_make_api_call", call)
-    assert s3.page("lake", "").at == 1_000
+    found = s3.page("lake", "").at
+    monkeypatch.undo()
+    time.tzset()
+    assert found == 1_000
 
 
 def test_a_missing_bucket_deletes_nothing_and_lists_nothing(s3: S3ObjectStore) -> None:

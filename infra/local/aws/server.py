@@ -17,7 +17,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from infra.local.aws import moto_waiting
 from infra.local.aws.moto_app import application
-from infra.local.aws.store_clock import MovableClock, StoreClock
+from infra.local.aws.object_ages import ObjectAges, WithObjectAges
 from infra.local.errors import CannotStartError
 from infra.local.lambdas.functions import (
     FunctionUnknownError,
@@ -60,22 +60,17 @@ class _QuietMotoHandler(MotoRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Log nothing, because there are thousands of requests, and a request line may name an object."""
 
-    def date_time_string(self, timestamp: float | None = None) -> str:
-        """Return the time of an answer's `Date`, by the store's clock if there is one."""
-        clock: StoreClock | None = self.server.store_clock  # type: ignore[attr-defined]
-        return super().date_time_string(clock.seconds() if timestamp is None and clock else timestamp)
-
 
 class MotoAws:
     """moto's server on the loopback interface; `.url` is the endpoint for `AWS_ENDPOINT_URL`.
 
-    With a `store_clock` its S3 has that clock, which a request moves (`infra.local.aws.store_clock`).
+    With `ages` a request makes the objects of its S3 older (`infra.local.aws.object_ages`).
     """
 
-    def __init__(self, lambdas: LambdaPool, *, port: int = 0, store_clock: StoreClock | None = None) -> None:
+    def __init__(self, lambdas: LambdaPool, *, port: int = 0, ages: ObjectAges | None = None) -> None:
         self._lambdas = lambdas
         self._port = port
-        self._store_clock = store_clock
+        self._ages = ages
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
         self._replaced: dict[str, Any] = {}
@@ -87,13 +82,12 @@ class MotoAws:
 
     def start(self) -> Self:
         """Serve in threads of this process; raises `CannotStartError` if the port is in use."""
-        app = application() if self._store_clock is None else MovableClock(application(), self._store_clock)
+        app = application() if self._ages is None else WithObjectAges(application(), self._ages)
         try:
             self._server = make_server(LOOPBACK, self._port, app, threaded=True, request_handler=_QuietMotoHandler)
         except (OSError, SystemExit) as exc:
             # If the port is in use, werkzeug prints advice and exits.
             raise CannotStartError("AWS (moto)", f"port {self._port} cannot be used") from exc
-        self._server.store_clock = self._store_clock  # type: ignore[attr-defined]
         self._port = self._server.server_port
         self._configure()
         self._thread = threading.Thread(target=self._server.serve_forever, name="moto", daemon=True)
@@ -111,7 +105,6 @@ class MotoAws:
             self._server = self._thread = None
             _BACKEND.invoke = self._replaced["invoke"]
             self._replaced["waiting"]()
-            self._replaced["store_clock"]()
             default_user_config.update(self._replaced["config"])
 
     def client(self, service: str) -> Any:
@@ -129,7 +122,6 @@ class MotoAws:
         self._replaced = {
             "invoke": LambdaSimpleBackend.invoke,
             "waiting": moto_waiting.correct_wait_times(),
-            "store_clock": self._store_clock.apply_to_moto() if self._store_clock else _nothing,
             "config": {name: default_user_config[name] for name in ("stepfunctions", "lambda")},
         }
         default_user_config["stepfunctions"] = {"execute_state_machine": True}
@@ -156,10 +148,6 @@ class MotoAws:
             return invocation.payload
 
         _BACKEND.invoke = invoke
-
-
-def _nothing() -> None:
-    """Undo nothing."""
 
 
 def _invoke(lambdas: LambdaPool, function_name: str, payload: bytes) -> Invocation:

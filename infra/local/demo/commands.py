@@ -21,14 +21,11 @@ from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.timestamps import parse_duration
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from infra.local.demo.orphans import PlantedFile
     from infra.local.demo.tables import SampleState
 
-_DAY = 86_400
 AgeOption = Annotated[
-    str, typer.Option(metavar="AGE", help="How old the files are afterwards, by the clock of their store: 4d, 36h.")
+    str, typer.Option(metavar="AGE", help="How old the files are afterwards, by the times of their store: 4d, 36h.")
 ]
 
 
@@ -71,15 +68,15 @@ def plant_orphans_command(
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write files that no table needs to a table's location, and move the clock of the stack's store ahead.
+    """Write files that no table needs to a table's location, and make the objects of the stack's store older.
 
     The files are those of a job that ended before its commit: data files, a
     manifest and a manifest list. A removal leaves files under 24 hours alone
-    by the clock of their store, so that clock moves: all objects there are
-    older by as much, and all other parts of the stack keep the machine's time.
+    by the clock of their store, so the times at which they were written are
+    set back: all objects there are older by as much.
     """
     from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
-    from infra.local.demo.orphans import RemoteClock, plant  # noqa: PLC0415  loads moto too
+    from infra.local.demo.orphans import RemoteAges, plant  # noqa: PLC0415  loads moto too
 
     open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
@@ -89,28 +86,27 @@ def plant_orphans_command(
         raise typer.BadParameter(str(error), param_hint="--age") from None
     connection = Connection.of(ctx, stack)
     running = connection.stack()
-    clock = RemoteClock(running)
-    clock.ahead()  # Nothing is written where the clock cannot be moved.
+    ages = RemoteAges(running)
+    ages.check()  # Nothing is written where it would stay young.
     # Loaded as the owner, which reports a table that the catalog does not have in one line.
     connection.catalog().load_table(identifier)
     planted = plant(sample.connect(running), identifier)
     if not planted:
         raise typer.BadParameter(f"{identifier} has no snapshot yet", param_hint="CATALOG.NAMESPACE.TABLE")
-    ahead = clock.advance(by)
+    older = ages.add(by)
     if as_json:
         files = [{"uri": one.uri, "bytes": one.size} for one in planted]
-        print_json({"table": str(identifier), "files": files, "clock_ahead_seconds": ahead.total_seconds()})
+        print_json({"table": str(identifier), "files": files, "older_seconds": older.total_seconds()})
         return
-    _show(identifier, planted, age, ahead)
+    _show(identifier, planted, age)
 
 
-def _show(identifier: TableIdentifier, planted: "Sequence[PlantedFile]", age: str, ahead: "timedelta") -> None:
+def _show(identifier: TableIdentifier, planted: "Sequence[PlantedFile]", age: str) -> None:
     size = size_text(sum(one.size for one in planted))
     sys.stdout.write(f"{counted(len(planted), 'file')}, {size}, of a job that ended before its commit:\n")
     for one in planted:
         sys.stdout.write(f"  {one.uri}\n")
-    days = f"{ahead.total_seconds() / _DAY:g} days"
-    sys.stdout.write(f"They are {age} old by the clock of their store, which is ahead by {days} now.\n")
+    sys.stdout.write(f"They are {age} old by the times of their store, and all other objects there are older too.\n")
     sys.stdout.write(f"Find them: delegation orphans scan {identifier} --wait\n")
 
 

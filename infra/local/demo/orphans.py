@@ -1,4 +1,4 @@
-"""Files that a job leaves which ends before its commit, written at a table's location, and the clock that ages them."""
+"""Files that a job leaves which ends before its commit, written at a table's location, and how they are made old."""
 
 import uuid
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ from pyiceberg.table import Table
 from delegation.cli.connection import Stack
 from delegation.cli.errors import CommandError
 from delegation.identifiers import TableIdentifier
-from infra.local.aws.store_clock import AHEAD, PATH
+from infra.local.aws.object_ages import OLDER, PATH
 
 DATA_FILES: Final = 3
 """Data files that the job wrote; it also wrote a manifest and a manifest list."""
 
 
-class StoreClockFixed(CommandError):
-    """The store is not the stack's own, so its clock cannot be moved."""
+class AgesFixed(CommandError):
+    """The store is not the stack's own, so its objects cannot be made older."""
 
-    code = "LOCAL_STACK_CLOCK"
+    code = "LOCAL_STACK_AGES"
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"the clock of the stack's S3 cannot be moved: {reason}",
+            f"the objects of the stack's S3 cannot be made older: {reason}",
             "Start a stack with an S3 of its own: `delegation local up --versioned`, without --s3-endpoint.",
         )
 
@@ -68,25 +68,25 @@ def _copied(table: Table, source: str, target: str) -> PlantedFile:
     return PlantedFile(target, len(content))
 
 
-class RemoteClock:
-    """The clock of a running stack's store, over HTTP."""
+class RemoteAges:
+    """The ages of the objects in a running stack's store, over HTTP."""
 
     def __init__(self, stack: Stack) -> None:
         self._url = f"{stack.aws_endpoint}{PATH}"
 
-    def ahead(self) -> timedelta:
-        """Return how far it is ahead of the machine's clock; raises StoreClockFixed."""
-        return self._answered("GET")
+    def check(self) -> None:
+        """Raise AgesFixed where they cannot be changed."""
+        self._answered("GET")
 
-    def advance(self, by: timedelta) -> timedelta:
-        """Move it ahead and return how far it is then; raises StoreClockFixed."""
+    def add(self, by: timedelta) -> timedelta:
+        """Make all objects older; return by how much the oldest are now; raises AgesFixed."""
         return self._answered("POST", {"seconds": by.total_seconds()})
 
     def _answered(self, method: str, content: dict[str, float] | None = None) -> timedelta:
         try:
             answer = httpx.request(method, self._url, json=content, timeout=30, trust_env=False)
         except httpx.TransportError as error:
-            raise StoreClockFixed(f"{self._url} cannot be reached: {type(error).__name__}") from error
+            raise AgesFixed(f"{self._url} cannot be reached: {type(error).__name__}") from error
         if answer.status_code != httpx.codes.OK:
-            raise StoreClockFixed("it is a store of its own")
-        return timedelta(seconds=answer.json()[AHEAD])
+            raise AgesFixed("it is a store of its own")
+        return timedelta(seconds=answer.json()[OLDER])

@@ -10,6 +10,7 @@ files over while others are deleted, so that the plan is reduced between two job
 """
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -105,6 +106,8 @@ class OrphanExecutors(KilledRuns[OrphanStory]):
         from delegation.operations.orphans.engines.spark import remove_with_spark
 
         numbers = count()
+        if not world.attempts:  # executors have the machine's clock, from which the store's may not be far
+            world.lake.move_to(time.time_ns() // 1_000_000)
         ctx = world.context(table, faults=switch or Switch(), **more)
         # The same names in each run, by which the switch knows a call again.
         ctx = replace(ctx, nonce=lambda: f"{next(numbers):04x}")

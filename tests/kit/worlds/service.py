@@ -85,7 +85,7 @@ class World:
         kept = MemoryTaskStore()
         self.store: Any = stores[0] if stores else kept
         self.plans = MemoryPlanStore()
-        self.objects = MemoryObjectStore()
+        self.objects = MemoryObjectStore(clock=lambda: self.clock().timestamp())
         self.objects.objects = self.lake.objects
         self.tasks = task_service(self.store, default_properties(), self.queue, clock=self.clock, types=TYPES)
         settings = PurgeSettings(

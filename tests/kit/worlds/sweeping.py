@@ -3,7 +3,6 @@
 The store's objects that no test dated were written in 1970.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -77,7 +76,7 @@ class SweepingWorld(IndexedWorld):
             self.lake.objects["lake", f"wh/t/{name}"] = b"orphan"
             self.objects.modified.pop(("lake", f"wh/t/{name}"), None)
             if days is not None:
-                self.objects.modified["lake", f"wh/t/{name}"] = int(time.time() - days * 86_400)
+                self.objects.modified["lake", f"wh/t/{name}"] = int(self.clock.now.timestamp() - days * 86_400)
         return {f"s3://lake/wh/t/{name}" for name in names}
 
     def removal(self, name: str = "t", **properties: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from delegation.cli.connection import Connection
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from infra.local import command
 from infra.local.demo import tables as sample
-from infra.local.demo.orphans import StoreClockFixed
+from infra.local.demo.orphans import AgesFixed
 
 PARTS = [
     ("Delegation service", "https://127.0.0.1:37445/delegation-service/api", "client certificate and token required"),
@@ -85,12 +85,12 @@ def test_tables_are_written_unless_they_exist_and_again_after_a_purge(monkeypatc
     ]
 
 
-def test_nothing_is_planted_where_the_clock_of_the_store_cannot_be_moved(monkeypatch) -> None:
+def test_nothing_is_planted_where_objects_cannot_be_made_older(monkeypatch) -> None:
     written: list[str] = []
     stack = SimpleNamespace(aws_endpoint="http://127.0.0.1:1")
     monkeypatch.setattr(Connection, "stack", lambda _self: stack)
     monkeypatch.setattr(sample, "connect", lambda _stack: written.append("connected"))
-    with pytest.raises(StoreClockFixed, match="cannot be reached"):
+    with pytest.raises(AgesFixed, match="cannot be reached"):
         command.app(["plant-orphans", "lake.shop.orders"], standalone_mode=False)
     assert written == []
 

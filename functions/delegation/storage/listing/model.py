@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
+from delegation.errors import printable
 from delegation.storage.base import BatchResult, ObjectStore, ObjectStoreError
 from delegation.storage.locations import ObjectLocation
 
@@ -11,12 +13,22 @@ CHANGED: Final = "ObjectChanged"
 """The code of a key that was not deleted, because its object is not the one that was listed."""
 PAGE: Final = 1_000
 """The most objects of a page (Amazon S3 API Reference, ListObjectsV2, `max-keys`)."""
+_MOST_APART: Final = timedelta(hours=1)
+"""Between the clocks of a store and of this process."""
+_MOST_BEHIND: Final = 60
+"""Seconds between the clocks of one store's servers: one may have written an object that another lists."""
 
 
 class ClockUnknown(ObjectStoreError):
     """A listing does not state when it was made, so the age of its objects by the store's clock is not known."""
 
     code = "STORE_CLOCK_UNKNOWN"
+
+
+class ClockOff(ObjectStoreError):
+    """A listing states a time that cannot be that of its store, so the age of its objects is not known."""
+
+    code = "STORE_CLOCK_OFF"
 
 
 class ListedObject(NamedTuple):
@@ -54,6 +66,24 @@ class ListedFolder:
     folders: tuple[str, ...]
     at: int
     is_whole: bool
+
+
+def check_clock(bucket: str, listed: ListedPage | ListedFolder, now: datetime) -> None:
+    """Raise ClockOff for a listing more than an hour from `now`, or older than an object that it has."""
+    there = datetime.fromtimestamp(listed.at, UTC)
+    what = f"the store of s3://{bucket}/ dates a listing {there:%Y-%m-%dT%H:%M:%SZ}"
+    if abs(there - now) > _MOST_APART:
+        raise ClockOff(
+            f"{what}, more than an hour from the service's clock, {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}, so no age "
+            "of a file there is known; correct the clock that is wrong"
+        )
+    newest = max(listed.objects, key=lambda one: one.modified, default=None)
+    if newest is not None and newest.modified > listed.at + _MOST_BEHIND:
+        written = datetime.fromtimestamp(newest.modified, UTC)
+        raise ClockOff(
+            f"{what}, before it wrote {printable(newest.key)}, {written:%Y-%m-%dT%H:%M:%SZ}, so no age of a file there "
+            "is known; correct the clocks of the store's servers, or write that object again"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Pages of S3's listings (Amazon S3 API Reference: ListObjectsV2)."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,8 @@ def _date(answer: Any) -> int:
     """Return when the store answered; raise ClockUnknown."""
     text = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
-        return int(parsedate_to_datetime(text).timestamp())
+        there = parsedate_to_datetime(text)
+        # A zone of -0000 is UTC, and is parsed to a time without one.
+        return int((there if there.tzinfo else there.replace(tzinfo=UTC)).timestamp())
     except ValueError as error:
         raise ClockUnknown(f"a listing has no valid Date header ({text[:40]!r}); check the endpoint") from error

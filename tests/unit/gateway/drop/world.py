@@ -126,7 +126,7 @@ class DropWorld(Deployment):
         self.catalog.stop()
 
     def objects(self, denied: tuple[str, ...] = ()) -> MemoryObjectStore:
-        store = MemoryObjectStore(denied=denied)
+        store = MemoryObjectStore(denied=denied, clock=lambda: self.clock().timestamp())
         store.objects = self.lake.objects
         return store
 

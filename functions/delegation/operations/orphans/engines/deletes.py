@@ -48,7 +48,12 @@ class InlineOrphans:
     ) -> Iterator[ListedProgress]:
         """See OrphanEngine.list_parts."""
         lister = PartLister(
-            how, ctx.store, ctx.plans, ctx.attempt.checkpoint, recorded=lambda progress: listed(progress.files)
+            how,
+            ctx.store,
+            ctx.plans,
+            ctx.attempt.checkpoint,
+            ctx.clock,
+            recorded=lambda progress: listed(progress.files),
         )
         return lister.run(begun)
 

@@ -36,7 +36,7 @@ class SparkOrphans:
         Executors list so many pages of each at a time, which is a sign of life for the lease, and where a part that is
         much larger than others is left to fewer tasks.
         """
-        here, left = PartLister(how, ctx.store, ctx.plans, ctx.attempt.checkpoint), list[ListedProgress]()
+        here, left = PartLister(how, ctx.store, ctx.plans, ctx.attempt.checkpoint, ctx.clock), list[ListedProgress]()
         for one in here.run(begun, ctx.settings.pages_here):
             if one.done:
                 yield one

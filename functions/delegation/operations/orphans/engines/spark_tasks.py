@@ -24,6 +24,7 @@ from delegation.operations.orphans.planning.parts import ListedProgress, PartLis
 from delegation.operations.orphans.planning.subtraction import Rules, Subtraction, rows_of, write_rows
 from delegation.operations.orphans.spelling import Equal, joined_all
 from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.timestamps import utc_now
 from delegation.worksets.chunks import Chunk, paths_of
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.parts import ERROR, ManifestToRead, entries_of, name_of
@@ -65,6 +66,7 @@ class ListOnExecutors:
                 store_of(self.resources, self.identifier),
                 plans_of(self.resources),
                 checkpoint_of(self.resources, self.task_id, self.attempt),
+                utc_now,
                 name=f"{try_of_task()}-",
             )
             for number in numbers:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from delegation.operations.orphans.context import OrphanContext
-from delegation.storage.listing.model import ListedObject
+from delegation.storage.listing.model import ListedObject, check_clock
 from delegation.storage.locations import Root
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ class LocationLook(NamedTuple):
 def look_at(ctx: OrphanContext, root: Root) -> LocationLook:
     """List a part of a location with at most 33 requests; raise the errors of the store."""
     first = ctx.store.folder(root.bucket, f"{root.prefix}/")
+    check_clock(root.bucket, first, ctx.clock())
     found = [*_some(first.objects, _OF_A_PAGE)]
     for folder in _some(first.folders, _FOLDERS):
         ctx.attempt.checkpoint()

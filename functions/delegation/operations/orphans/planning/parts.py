@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.index import Candidate, CandidateWriter, ListedPart
 from delegation.storage.base import PlanStore
-from delegation.storage.listing.model import ListableStore, ListedObject, ListedPage
+from delegation.storage.listing.model import ListableStore, ListedObject, ListedPage, check_clock
 from delegation.storage.locations import uri_of
 from delegation.worksets.chunks import Stored
 
@@ -78,6 +79,7 @@ class PartLister:
     store: ListableStore
     plans: PlanStore
     checkpoint: Callable[[], object]
+    clock: Callable[[], datetime]
     name: str = ""
     recorded: Callable[[ListedProgress], object] = lambda _progress: None
 
@@ -114,7 +116,8 @@ class PartLister:
         return pool.submit(self.store.page, self.how.eligible.root.bucket, prefix, after=after)
 
     def _take(self, part: "_Part", page: ListedPage, most_pages: int | None) -> bool:
-        """Store what a page has; return whether the part is done, or its pages are used up."""
+        """Store what a page has; return whether the part is done, or its pages are used up. Raises ClockOff."""
+        check_clock(self.how.eligible.root.bucket, page, self.clock())
         stored = part.writer.extend(self.how.candidates(self.how.eligible.some(page.objects, page.at)))
         part.take(page)
         is_last = page.is_last or not page.objects

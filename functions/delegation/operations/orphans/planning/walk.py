@@ -13,7 +13,7 @@ from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.index import ListedPart
 from delegation.operations.orphans.planning.parts import ListedProgress, PartsListing
 from delegation.storage.base import ObjectNotFound
-from delegation.storage.listing.model import ListedFolder, ListedObject
+from delegation.storage.listing.model import ListedFolder, ListedObject, check_clock
 
 ListParts = Callable[
     [OrphanContext, PartsListing, Sequence[ListedProgress], Callable[[int], None]], Iterator[ListedProgress]
@@ -77,6 +77,7 @@ class _Walk:
             self._ctx.attempt.checkpoint()
             one = left.popleft()
             found: ListedFolder = self._ctx.store.folder(self._how.eligible.root.bucket, one)
+            check_clock(self._how.eligible.root.bucket, found, self._ctx.clock())
             self._ats.append(found.at)
             if not found.is_whole:
                 whole.append(one)

@@ -1,6 +1,5 @@
 """Removals of orphan files as tasks: who commits, registers, approves or dies when, and what is deleted."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -64,7 +63,7 @@ def test_a_request_may_name_an_inventory_report_that_the_operator_allows() -> No
     written = [row(key, world.lake.objects["lake", key], 0) for key in keys]
     data, folder = packed(written, COLUMNS), "lake/daily/2026-11-24T01-00Z"
     named = {"key": "lake/daily/data/1.csv.gz", "size": len(data), "MD5checksum": md5_of(data)}
-    manifest = manifest_text([named], int(time.time() * 1000) - 60_000)
+    manifest = manifest_text([named], int(world.clock.now.timestamp() * 1000) - 60_000)
     more = {f"{folder}/manifest.json": manifest, f"{folder}/manifest.checksum": md5_of(manifest).encode()}
     for key, body in {**more, named["key"]: data}.items():
         world.lake.objects["reports", key] = body

@@ -5,6 +5,7 @@ from typing import Any
 from unittest import mock
 
 from delegation.operations.orphans.context import OrphanContext
+from delegation.operations.orphans.engines import spark_tasks
 from delegation.operations.orphans.engines.deletes import InlineOrphans
 from delegation.operations.orphans.engines.spark import SparkOrphans
 from delegation.operations.orphans.engines.spreading import SpreadNeeded
@@ -50,7 +51,8 @@ class SparklessOrphans(InlineOrphans):
     ) -> Iterator[ListedProgress]:
         engine = SparkOrphans.__new__(SparkOrphans)
         engine._jobs = jobs(Executors(ctx), self._seed)
-        return engine.list_parts(ctx, how, begun, listed)
+        with mock.patch.object(spark_tasks, "utc_now", ctx.clock):
+            yield from engine.list_parts(ctx, how, begun, listed)
 
     def needed(self, ctx: OrphanContext) -> NeededSet:
         return SpreadNeeded(ctx, jobs(Executors(ctx), self._seed))
