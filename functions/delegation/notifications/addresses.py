@@ -14,6 +14,33 @@ Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Sequence[str]]
 _METADATA: Final = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::/32"))
 """Where AWS serves credentials and names to an instance or a container (Amazon EC2 User Guide, "Instance metadata")."""
+_SPECIAL: Final = tuple(
+    map(
+        ip_network,
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+            *("203.0.113.0/24", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+        ),
+    )
+)
+"""Blocks that are not globally reachable, or no longer in use.
+
+IANA IPv4 and IPv6 Special-Purpose Address Registries, with RFC 9637, 9602 and 9780, as data: the interpreter's lists
+differ by version. An IPv6 address outside 2000::/3 is not global either (IANA IPv6 Address Space registry).
+"""
+_SPECIAL_BUT_GLOBAL: Final = tuple(
+    map(
+        ip_network,
+        (
+            *("192.0.0.9/32", "192.0.0.10/32", "2001:1::1/128", "2001:1::2/128", "2001:1::3/128"),
+            *("2001:3::/32", "2001:4:112::/48", "2001:20::/28", "2001:30::/28"),
+        ),
+    )
+)
+_UNICAST_IPV6: Final = ip_network("2000::/3")
+_PRIVATE: Final = tuple(map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")))
+"""RFC 1918, RFC 4193."""
 _NEVER: Final = (ip_network("0.0.0.0/8"), ip_network("64:ff9b:1::/48"), *_METADATA)
 """Also this host, and prefixes that a network translates to any IPv4 address of its own (RFC 8215)."""
 _LAST_32_BITS: Final = (ip_network("64:ff9b::/96"), ip_network("::/96"), ip_network("::ffff:0:0:0/96"))
@@ -59,14 +86,20 @@ def require_callable(text: str, *, private: bool, loopback: bool = False) -> Non
         return
     inner = _inside(address)
     is_never = address.is_multicast or address.is_unspecified or address.is_link_local or address.is_loopback
-    if is_never or _is_in(address, _NEVER) or not all(one.is_global for one in inner):
+    if is_never or _is_in(address, _NEVER) or not all(map(_is_global, inner)):
         raise address_refused(f"its host has the address {address}, which no callback may be sent to")
-    is_public = address.is_global or (bool(inner) and _is_in(address, _ROUTED))
-    if not is_public and not (private and address.is_private):
+    is_public = _is_global(address) or (bool(inner) and _is_in(address, _ROUTED))
+    if not is_public and not (private and _is_in(address, _PRIVATE)):
         raise address_refused(
             f"its host has the address {address}, which is not public; "
             "delegation.notifications.private-addresses=true allows private ones"
         )
+
+
+def _is_global(address: Address) -> bool:
+    if address.is_multicast or (address.version == 6 and address not in _UNICAST_IPV6):
+        return False
+    return not _is_in(address, _SPECIAL) or _is_in(address, _SPECIAL_BUT_GLOBAL)
 
 
 def _is_in(address: Address, networks: Iterable[IPv4Network | IPv6Network]) -> bool:

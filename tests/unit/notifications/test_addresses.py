@@ -7,6 +7,7 @@ from delegation.notifications.errors import NotificationError
 from tests.kit.errors import coded
 
 PUBLIC = [
+    *("192.0.0.9", "2001:20::1", "192.175.48.1", "2620:4f:8000::1"),
     *("8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"),
     *("2002:808:808::1", "2001:0:808:808:0:0:f7f7:f7f7", "2606:4700::5efe:8.8.8.8"),
 ]
@@ -83,11 +84,18 @@ def test_metadata_link_local_and_multicast_addresses_are_never_called(address, p
         require_callable(address, private=private)
 
 
-def test_shared_address_space_is_not_public():
-    """RFC 6598: neither private nor global."""
-    for private in (True, False):
-        with pytest.raises(NotificationError, check=coded("CALLBACK_ADDRESS_REFUSED")):
-            require_callable("100.64.0.1", private=private)
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("100.64.0.1", "192.0.0.192", "192.0.0.8", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.1"),
+        *("203.0.113.1", "240.0.0.1", "255.255.255.255", "100::1", "100:0:0:1::1", "2001:2::1", "2001:10::1"),
+        *("2001:db8::1", "3fff::1", "5f00::1", "fec0::1", "4000::1", "2002:c058:6301::1"),
+    ],
+)
+def test_an_address_of_a_special_block_is_neither_public_nor_private(address, private):
+    with pytest.raises(NotificationError, check=coded("CALLBACK_ADDRESS_REFUSED")):
+        require_callable(address, private=private)
 
 
 def test_a_name_with_one_address_that_may_not_be_called_is_refused():
