@@ -216,7 +216,7 @@ class Demo:
         return Contents(len(self._catalog.load_table((NAMESPACE, table.name)).snapshots()), rows, tagged)
 
     def _followed(self, payload: Payload) -> TaskRecord:
-        """Submit a task and show it until it has ended; raises DelegationError if that takes too long or a job fails."""
+        """Submit a task and show it until its end; raises DelegationError if that takes too long or a job fails."""
         return self._follow(self._service.submit(payload).delegation_task_id)
 
     def _follow(self, task_id: str) -> TaskRecord:
