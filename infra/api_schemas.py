@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
+from delegation.wire.approvals import PlanApproval
 from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
@@ -29,7 +30,7 @@ from delegation.wire.tombstones import RestoreRequest, TombstoneList
 from delegation.wiring.types import TYPES
 
 Schema = dict[str, Any]
-REQUESTS: Final[tuple[type[BaseModel], ...]] = (RestoreRequest, PauseRequest, ResumeRequest)
+REQUESTS: Final[tuple[type[BaseModel], ...]] = (PlanApproval, RestoreRequest, PauseRequest, ResumeRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
     TaskAccepted,
     TaskSuccessResponse,

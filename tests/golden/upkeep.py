@@ -16,6 +16,7 @@ from delegation.references.store import MemoryReferenceStore
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Caller
 from delegation.upkeep.execution.submitting import UpkeepTasks
+from delegation.wire.approvals import PlanApproval
 from delegation.wire.requests import TableState
 from tests.golden.expiries import expire, sweep_and_drive, with_expiries
 from tests.kit.lakes.lake import LakeSource
@@ -108,7 +109,8 @@ def orphans_approved(world: World) -> list[SubmissionAnswer]:
     world.drive()
     [waiting] = [one for one in world.store.heads().tasks if one.task_type in ORPHAN_KINDS]
     plan = waiting.public()["waiting_plan"]["id"]
-    approve(world.tasks.writes, Approvers(), plan, by=Caller(client_id="operator"), is_operator=True)
+    wanted, by = PlanApproval(plan=plan), Caller(client_id="operator")
+    approve(world.tasks.writes, Approvers(), waiting.task_id, wanted, by=by, is_operator=True)
     second = sweep_orphans(world, "orders", plan=plan)
     world.drive()
     return [first, second]

@@ -33,6 +33,16 @@ class Asker(Answer):
     subject: str = ""
 
 
+class ShownApproval(Answer):
+    """A person's consent to a plan; it holds for 14 days."""
+
+    plan: str
+    sha256: str
+    by: Asker
+    at: AwareDatetime
+    including: tuple[str, ...] = ()
+
+
 class WorkProgress(Answer):
     """How far the work is: `done` of `total` things of a `unit`."""
 
@@ -165,6 +175,9 @@ class TaskRecord(Answer):
     requested_by: Asker | None = None
     cancelled_by: Asker | None = None
     partly_deleted: bool = False
+    waits: str = Field(default="", description="Why the plan of a removal of orphan files waits for a person.")
+    waiting_plan: PublishedSegment | None = Field(default=None, description="The plan that waits for approval.")
+    approval: ShownApproval | None = Field(default=None, description="Who approved a plan of the task last.")
     outlook: Outlook | None = None
 
     @property
@@ -246,7 +259,10 @@ class TaskList(Answer):
     next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
 
 
-REPORTED: Final = frozenset({"lease_owner", "progress", "details", "result_location", "recurrence_cron", "outlook"})
+REPORTED: Final = frozenset(
+    {"lease_owner", "progress", "details", "result_location", "recurrence_cron", "outlook"}
+    | {"waits", "waiting_plan", "approval"}
+)
 """The members that a record without such a report does not have."""
 
 

@@ -2,7 +2,7 @@
 
 import time
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from aws_lambda_powertools import Logger, Tracer
@@ -14,7 +14,7 @@ from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.identifiers import new_nonce
 from delegation.metrics import MetricLines
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.service import TaskService
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from delegation.tasks.pauses.control import PauseControl
     from delegation.tasks.waiting import QueuePlace
     from delegation.tasks.work.behaviors import TaskBehavior
+    from delegation.wire.approvals import PlanApproval
 
 
 def api_dependencies() -> Dependencies:
@@ -58,6 +59,7 @@ def api_dependencies() -> Dependencies:
         resend=lambda task_id: _resend(store, task_id),
         tombstones=lambda: tombstones(tasks),
         pauses=lambda: _pauses(store),
+        approve=partial(_approve, tasks),
     )
 
 
@@ -75,6 +77,14 @@ def _pauses(store: DynamoDbTaskStore) -> "PauseControl":
     from delegation.tasks.pauses.control import PauseControl  # noqa: PLC0415
 
     return PauseControl(pause_store(store), utc_now)
+
+
+def _approve(tasks: TaskService, task_id: str, wanted: "PlanApproval", *, by: Caller, is_operator: bool) -> Task:
+    from delegation.operations.orphans.behavior.consent import approve  # noqa: PLC0415 - few requests approve
+    from delegation.operations.orphans.behavior.limits import approvers_of  # noqa: PLC0415
+
+    approvers = approvers_of(RequestSettings.read().properties)
+    return approve(tasks.writes, approvers, task_id, wanted, by=by, is_operator=is_operator)
 
 
 def _resend(store: DynamoDbTaskStore, task_id: str) -> None:

@@ -19,6 +19,7 @@ from delegation.operations.orphans.phases import OrphanRun
 from delegation.operations.orphans.place import Place
 from delegation.storage.memory import Faults
 from delegation.tasks.life.model import Caller, Task
+from delegation.wire.approvals import PlanApproval
 from delegation.worksets.chunks import Phase
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.index import load_index, planned_paths
@@ -93,7 +94,8 @@ class SweepingWorld(IndexedWorld):
     def approve(self, plan: str, *, by: str = "operator", including: tuple[str, ...] = ()) -> Task:
         """Record an operator's approval of a plan."""
         approvers, caller = self.orphans.limits.approvers, Caller(client_id=by)
-        return approve(self.tasks.writes, approvers, plan, by=caller, is_operator=True, including=including)
+        wanted = PlanApproval(plan=plan, including=including)
+        return approve(self.tasks.writes, approvers, plan.partition("/")[0], wanted, by=caller, is_operator=True)
 
     def planned(self, task: Task) -> set[str]:
         """Return the files of a task's plan."""

@@ -95,6 +95,7 @@ class Methods:
     place = Answered(Operations.place)
     cancel = Answered(Operations.cancel)
     retry = Answered(Operations.retry)
+    approve = Answered(Operations.approve)
     tombstones = Given(Operations.tombstones)
     tombstone_page = Answered(Operations.tombstone_page)
     tombstone = Answered(Operations.tombstone)

@@ -5,7 +5,7 @@ Both clients are made of it (`client.protocol.methods`).
 
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeVar, Unpack
@@ -27,6 +27,7 @@ from delegation.client.protocol.requests import (
     with_query,
 )
 from delegation.client.protocol.steps import Conversation, Give, Giving, Notify, Pause
+from delegation.wire.approvals import PlanApproval
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
@@ -145,6 +146,16 @@ class Operations(Conversations):
             return (yield from self.get(task_id))
 
         return self._repeated(once)
+
+    def approve(
+        self, task_id: str, plan: str, *, sha256: str | None = None, including: Sequence[str] = ()
+    ) -> Conversation[TaskRecord]:
+        """Approve the plan with which a task ended, and return the task; a repeat changes nothing.
+
+        Raises Conflict for any other plan (`APPROVAL_REFUSED`).
+        """
+        wanted = PlanApproval(plan=plan, sha256=sha256, including=tuple(including))
+        return self._read(change(of_task(task_id, "/approve"), wanted.model_dump_json(exclude_none=True)), TaskRecord)
 
     def tombstones(self, *, page_size: int = 100) -> Giving[TombstoneRecord]:
         """Yield the tables that were dropped through the gateway, the newest first; pages are requested on demand.

@@ -12,6 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from delegation.edge.answers import BASE_PATH, RETRY_AFTER_SECONDS
 from delegation.edge.api.description import Description
 from delegation.edge.api.endpoints import (
+    APPROVE,
     CANCEL,
     CONFIG,
     DESCRIPTION,
@@ -101,6 +102,7 @@ def _add_routes(app: APIGatewayRestResolver, deps: Dependencies, telemetry: Tele
         CANCEL: management.cancel,
         RETRY: management.retry,
         RESEND: management.resend,
+        APPROVE: management.approve,
     }
     of_tombstone: Mapping[Endpoint, Callable[[Event, str], Served]] = {
         TOMBSTONE: lambda event, found: _tombstones(deps, telemetry).show(event, found),

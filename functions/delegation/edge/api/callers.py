@@ -8,7 +8,7 @@ from delegation.edge import headers
 from delegation.edge.api.endpoints import Endpoint
 from delegation.edge.errors import BadRequest, EdgeError, permission_missing
 from delegation.edge.telemetry import REQUEST_ID, is_request_id
-from delegation.edge.trust.permissions import ALL, Permission
+from delegation.edge.trust.permissions import OF_POLARIS, Permission
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +53,5 @@ def check_request_id(event: Mapping[str, Any]) -> None:
 
 def _permissions(text: object) -> frozenset[Permission]:
     # During a deployment the authorizer may be of the former release, which admitted only Polaris and named none.
-    words = text.split() if isinstance(text, str) else ALL
+    words = text.split() if isinstance(text, str) else OF_POLARIS
     return frozenset(permission for permission in Permission if permission in words)

@@ -27,6 +27,7 @@ PLACE: Final = Endpoint("getTaskPlace", "GET", "/v1/tasks/{taskId}/place")
 CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
 RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE)
 RESEND: Final = Endpoint("resendNotifications", "POST", "/v1/tasks/{taskId}/notifications/resend", Permission.MANAGE)
+APPROVE: Final = Endpoint("approvePlan", "POST", "/v1/tasks/{taskId}/approve", Permission.MANAGE)
 TOMBSTONES: Final = Endpoint("listTombstones", "GET", "/v1/tombstones")
 TOMBSTONE: Final = Endpoint("getTombstone", "GET", "/v1/tombstones/{tombstoneId}")
 RESTORE_TOMBSTONE: Final = Endpoint(
@@ -55,6 +56,7 @@ ENDPOINTS: Final = (
     CANCEL,
     RETRY,
     RESEND,
+    APPROVE,
     TOMBSTONES,
     TOMBSTONE,
     RESTORE_TOMBSTONE,

@@ -5,16 +5,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from delegation.edge.api import paging
 from delegation.edge.api.callers import Admitted, admitted
-from delegation.edge.api.endpoints import CANCEL, ESTIMATE, PLACE, RECEIPT, RESEND, RETRY, VERSIONS, Endpoint
-from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, task_id_of
+from delegation.edge.api.endpoints import APPROVE, CANCEL, ESTIMATE, PLACE, RECEIPT, RESEND, RETRY, VERSIONS, Endpoint
+from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, require_json, task_id_of
+from delegation.edge.document import read_body
 from delegation.edge.errors import EdgeError
+from delegation.edge.requests import bad_request
 from delegation.edge.submission import SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
+from delegation.edge.trust.permissions import Permission
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.transitions import CANCELLED
+from delegation.wire.approvals import PlanApproval
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
@@ -130,6 +136,27 @@ class Management:
             return task
 
         return self._changed(event, RESEND, found, caller, change=resend, did=_shows_nothing)
+
+    def approve(self, event: Event, task_id: str) -> Served:
+        """Record the caller's approval of the plan with which a task ended, and return the task.
+
+        A repeat changes nothing. Raises BadRequest.
+        """
+        caller = admitted(event, APPROVE)
+        key_of(event, self.deps)
+        found = task_id_of(task_id)
+        require_json(event)
+        document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
+        try:
+            wanted = PlanApproval.model_validate(document)
+        except ValidationError as error:
+            raise bad_request(error) from None
+        is_operator = Permission.APPROVE in caller.permissions
+
+        def approve() -> Task:
+            return self.deps.approve(found, wanted, by=_named(caller), is_operator=is_operator)
+
+        return self._changed(event, APPROVE, found, caller, change=approve, did=_shows_nothing)
 
     def _changed(
         self,

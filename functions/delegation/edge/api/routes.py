@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
     from delegation.tasks.pauses.control import PauseControl
     from delegation.tasks.waiting import QueuePlace
+    from delegation.wire.approvals import PlanApproval
 
 Event = Mapping[str, Any]
 
@@ -46,6 +47,12 @@ class Submitter(Protocol):
         self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
     ) -> SubmissionAnswer:
         """Accept a task and answer with its outcome."""
+
+
+class ApprovesPlans(Protocol):
+    """Records who approved a plan; implemented by the operations whose plans wait."""
+
+    def __call__(self, task_id: str, wanted: "PlanApproval", *, by: Caller, is_operator: bool) -> Task: ...
 
 
 class TombstoneEntry(Protocol):
@@ -122,6 +129,11 @@ def without_pauses() -> "PauseControl":
     raise route_not_found()
 
 
+def without_plans(task_id: str, wanted: "PlanApproval", *, by: Caller, is_operator: bool) -> Task:  # noqa: ARG001
+    """Refuse to approve anything, as a service does none of whose tasks wait for a person."""
+    raise route_not_found()
+
+
 def no_dead_letters(_task_id: str) -> None:
     """Send nothing again, as a service does that keeps no notifications."""
 
@@ -137,7 +149,8 @@ class Dependencies:
     are the parts of the service that it depends on; each call returns, or raises a DelegationError. `resend` has a
     task's dead letters delivered again. `tombstones` returns what works on the tables that were dropped through the
     gateway, None without a gateway. `waiting` returns for what a task waits, None if it waits for no place. `pauses` is
-    called to show and to change what is paused.
+    called to show and to change what is paused. `approve` records a caller's approval of a task's plan, and returns the
+    task.
     """
 
     submissions: Submitter
@@ -154,6 +167,7 @@ class Dependencies:
     resend: Callable[[str], object] = no_dead_letters
     tombstones: Callable[[], TombstoneOperations | None] = no_tombstones
     pauses: Callable[[], "PauseControl"] = without_pauses
+    approve: "ApprovesPlans" = without_plans
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from cryptography import x509
 from delegation.edge import headers
 from delegation.edge.errors import Forbidden
 from delegation.edge.trust.certificates import CertificatePin, CertificateReader, thumbprint
-from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission
+from delegation.edge.trust.permissions import OF_POLARIS, OPEN_METHODS, Permission
 from delegation.edge.trust.tokens import (
     Principal,
     TokenBinding,
@@ -38,7 +38,7 @@ class Identity:
     pins: tuple[CertificatePin, ...]
     scope: str
     clients: frozenset[str] = frozenset()
-    permissions: frozenset[Permission] = ALL
+    permissions: frozenset[Permission] = OF_POLARIS
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,7 @@ def test_the_configuration_advertises_idempotency_as_the_proposal_and_as_iceberg
             "POST /v1/tasks/{taskId}/cancel",
             "POST /v1/tasks/{taskId}/retry",
             "POST /v1/tasks/{taskId}/notifications/resend",
+            "POST /v1/tasks/{taskId}/approve",
             "GET /v1/tombstones",
             "GET /v1/tombstones/{tombstoneId}",
             "POST /v1/tombstones/{tombstoneId}/restore",

@@ -160,7 +160,7 @@ def test_an_operator_needs_a_certificate_and_a_scope_of_its_own() -> None:
     token = MAKER.bearer(client_id="ops", scope="manage_tasks")
     verdict = operators().decide(event(token, certificate(subject=OPERATOR)))
     assert effect(verdict.policy) == ("Allow", f"{STAGE}/*")
-    assert verdict.policy["context"]["permissions"] == "manage read"
+    assert verdict.policy["context"]["permissions"] == "approve manage read"
     assert verdict.policy["context"]["client_id"] == "ops"
 
 
@@ -324,7 +324,8 @@ def test_polaris_own_broker_can_issue_the_tokens(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("may", "permissions"), [("false", {"read", "manage"}), ("true", {"read", "manage", "submit"})]
+    ("may", "permissions"),
+    [("false", {"approve", "manage", "read"}), ("true", {"approve", "manage", "read", "submit"})],
 )
 def test_operators_come_from_the_settings(monkeypatch: pytest.MonkeyPatch, may: str, permissions: set[str]) -> None:
     for name, value in {
@@ -334,7 +335,7 @@ def test_operators_come_from_the_settings(monkeypatch: pytest.MonkeyPatch, may: 
     }.items():
         monkeypatch.setenv(name, value)
     polaris, found = wiring.authorizer().identities
-    assert polaris.permissions == ALL
+    assert polaris.permissions == {"read", "manage", "submit"}
     assert [pin.subject.rfc4514_string() for pin in found.pins] == [OPERATOR, "CN=night shift"]
     assert (found.scope, found.permissions) == ("manage_tasks", permissions)
 

@@ -1,10 +1,8 @@
 """Recording a person's approval of a plan of orphan files with its task, and finding the one that holds."""
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from delegation.errors import DelegationError, printable
-from delegation.keeping.errors import plan_not_found
 from delegation.operations.orphans.approval import Approval, Approver
 from delegation.operations.orphans.behavior.details import OrphanDetails, waiting_plan
 from delegation.operations.orphans.behavior.limits import APPROVERS, Approvers
@@ -13,42 +11,47 @@ from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.parts.writes import WriteLoop
+from delegation.wire.approvals import PlanApproval
 from delegation.worksets.attempt import PlanSegment
 
 
 def approve(
     writes: WriteLoop,
     approvers: Approvers,
-    plan: str,
+    task_id: str,
+    wanted: PlanApproval,
     *,
     by: Caller,
     is_operator: bool,
-    sha256: str | None = None,
-    including: Sequence[str] = (),
 ) -> Task:
     """Record the approval of a plan that waits, or of a dry run's, and return its task; a repeat changes nothing.
 
-    `sha256` is of the plan that the caller looked at. Raises TaskNotFound, GuardRefused (PLAN_NOT_FOUND) and
-    DelegationError (APPROVAL_NOT_ALLOWED, APPROVAL_REFUSED).
+    Raises TaskNotFound, MalformedRecord and DelegationError (APPROVAL_NOT_ALLOWED, APPROVAL_REFUSED).
     """
+    plan = wanted.plan
 
     def decide(task: Task, now: datetime) -> Task:
         segment = waiting_plan(task) if task.task_type in TASK_TYPES else None
         if segment is None or segment.id != plan:
-            raise plan_not_found(plan)
+            present = "no plan waits with it" if segment is None else f"the plan {segment.id} waits with it"
+            raise DelegationError(
+                f"the plan {plan} cannot be approved with task {task_id}: {present}; look at the task "
+                "(`delegation tasks show`), and approve the plan that it names",
+                code="APPROVAL_REFUSED",
+            )
         if not approvers.admit(by.client_id, is_operator=is_operator, is_own=by == task.requested_by):
             raise DelegationError(
                 f"{printable(by.client_id)} may not approve the plan {plan}: the service's property {APPROVERS} admits "
                 "operators, and never who asked for the plan; have another operator approve it",
                 code="APPROVAL_NOT_ALLOWED",
             )
-        if sha256 not in (None, segment.sha256):
+        if wanted.sha256 not in (None, segment.sha256):
             raise DelegationError(
                 f"the plan {plan} has the SHA-256 {segment.sha256}, and not the one that was sent; look at it again "
                 "(`delegation orphans show`), then approve it",
                 code="APPROVAL_REFUSED",
             )
-        included = tuple(sorted({one.lower() for one in including}))
+        included = tuple(sorted(set(wanted.including)))
         before = OrphanDetails.of(task).approval
         if before is not None and before.holds(segment.id, segment.sha256, now) and before.including == included:
             return task
@@ -56,7 +59,7 @@ def approve(
         approval = Approval(plan=segment.id, sha256=segment.sha256, by=approver, at=now, including=included)
         return task.with_details({"approval": approval.model_dump(mode="json")})
 
-    return writes.change(plan.partition("/")[0], decide)
+    return writes.change(task_id, decide)
 
 
 def approval_of(
