@@ -37,7 +37,7 @@ TABLE = "6a1f2c3d-0000-4000-8000-000000000001"
 
 
 @dataclass
-class Site:
+class Beach:
     """A table with orphan files and the API; `approvers` is the operator's property."""
 
     world: SweepingWorld
@@ -96,11 +96,11 @@ class Site:
 
 
 @pytest.fixture
-def site() -> Site:
-    return Site(filled(SweepingWorld({}), "t"))
+def site() -> Beach:
+    return Beach(filled(SweepingWorld({}), "t"))
 
 
-def test_an_operator_approves_and_the_same_request_executes_exactly_that_plan(site: Site) -> None:
+def test_an_operator_approves_and_the_same_request_executes_exactly_that_plan(site: Beach) -> None:
     world = site.world
     waits = world.ask()
     plan = world.waiting(waits)
@@ -126,7 +126,7 @@ def test_an_operator_approves_and_the_same_request_executes_exactly_that_plan(si
 
 
 @pytest.mark.parametrize("again", ["same key", "another key", "with the plan", "a job after days"])
-def test_no_repetition_of_the_request_deletes(site: Site, again: str) -> None:
+def test_no_repetition_of_the_request_deletes(site: Beach, again: str) -> None:
     world = site.world
     first = world.accepted(world.removal())
     world.drive()
@@ -141,7 +141,7 @@ def test_no_repetition_of_the_request_deletes(site: Site, again: str) -> None:
         assert site.is_whole
 
 
-def test_a_dry_run_and_then_a_run_waits_and_the_dry_runs_plan_can_be_approved(site: Site) -> None:
+def test_a_dry_run_and_then_a_run_waits_and_the_dry_runs_plan_can_be_approved(site: Beach) -> None:
     world = site.world
     dry = world.ask(dry_run="true")
     [segment] = OrphanDetails.of(dry).plan_segments
@@ -154,7 +154,7 @@ def test_a_dry_run_and_then_a_run_waits_and_the_dry_runs_plan_can_be_approved(si
     assert not site.planted & world.files()
 
 
-def test_an_approval_ends_after_fourteen_days_and_is_given_again(site: Site) -> None:
+def test_an_approval_ends_after_fourteen_days_and_is_given_again(site: Beach) -> None:
     world = site.world
     task = world.ask()
     plan = world.waiting(task)
@@ -172,7 +172,7 @@ def test_an_approval_ends_after_fourteen_days_and_is_given_again(site: Site) -> 
     assert not site.planted & world.files()
 
 
-def test_a_new_plan_is_not_covered_by_the_approval_of_the_former(site: Site) -> None:
+def test_a_new_plan_is_not_covered_by_the_approval_of_the_former(site: Beach) -> None:
     world = site.world
     plan = world.waiting(world.ask())
     site.post(plan)
@@ -183,7 +183,7 @@ def test_a_new_plan_is_not_covered_by_the_approval_of_the_former(site: Site) -> 
     assert site.is_whole
 
 
-def test_who_asked_may_not_approve_and_the_operator_may_allow_it(site: Site) -> None:
+def test_who_asked_may_not_approve_and_the_operator_may_allow_it(site: Beach) -> None:
     world = site.world
     task = world.ask()
     plan = world.waiting(task)
@@ -201,7 +201,7 @@ def test_who_asked_may_not_approve_and_the_operator_may_allow_it(site: Site) -> 
     assert not site.planted & world.files()
 
 
-def test_who_approved_may_not_ask_for_the_execution_of_what_the_operator_separates(site: Site) -> None:
+def test_who_approved_may_not_ask_for_the_execution_of_what_the_operator_separates(site: Beach) -> None:
     world = site.world
     plan = world.waiting(world.ask())
     site.post(plan)
@@ -212,7 +212,7 @@ def test_who_approved_may_not_ask_for_the_execution_of_what_the_operator_separat
     assert not site.planted & world.files()
 
 
-def test_an_approval_of_anything_else_than_what_waits_is_refused(site: Site) -> None:
+def test_an_approval_of_anything_else_than_what_waits_is_refused(site: Beach) -> None:
     world = site.world
     busy_table(world.lake, "u")
     task = world.ask()
@@ -232,7 +232,7 @@ def test_an_approval_of_anything_else_than_what_waits_is_refused(site: Site) -> 
     assert site.post(plan, task_id=str(uuid.uuid4()))[0] == 404
 
 
-def test_an_approval_that_is_sent_twice_is_one_record(site: Site) -> None:
+def test_an_approval_that_is_sent_twice_is_one_record(site: Beach) -> None:
     world = site.world
     task = world.ask()
     plan = world.waiting(task)
@@ -247,7 +247,7 @@ def test_an_approval_that_is_sent_twice_is_one_record(site: Site) -> None:
     assert found.by.client_id == "alice"
 
 
-def test_the_approved_plan_is_not_taken_up_by_a_request_for_something_else(site: Site) -> None:
+def test_the_approved_plan_is_not_taken_up_by_a_request_for_something_else(site: Beach) -> None:
     world = site.world
     plan = world.waiting(world.ask())
     site.post(plan)
@@ -256,7 +256,7 @@ def test_the_approved_plan_is_not_taken_up_by_a_request_for_something_else(site:
     assert site.is_whole
 
 
-def test_an_approved_plan_that_an_attempt_crashed_with_is_resumed(site: Site) -> None:
+def test_an_approved_plan_that_an_attempt_crashed_with_is_resumed(site: Beach) -> None:
     world = site.world
     first = world.ask()
     plan = world.waiting(first)
@@ -278,7 +278,7 @@ def test_an_approved_plan_that_an_attempt_crashed_with_is_resumed(site: Site) ->
     assert load_index(world.plans, segment).plan_id == plan
 
 
-def test_a_head_that_is_recovered_from_its_last_version_knows_no_approval_and_waits(site: Site) -> None:
+def test_a_head_that_is_recovered_from_its_last_version_knows_no_approval_and_waits(site: Beach) -> None:
     world = site.world
     task = world.ask()
     site.post(world.waiting(task))
@@ -288,7 +288,7 @@ def test_a_head_that_is_recovered_from_its_last_version_knows_no_approval_and_wa
     assert site.is_whole
 
 
-def test_a_first_plan_that_was_approved_once_lets_later_ones_go_within_the_limits(site: Site) -> None:
+def test_a_first_plan_that_was_approved_once_lets_later_ones_go_within_the_limits(site: Beach) -> None:
     world = site.world
     plan = world.waiting(world.ask())
     site.post(plan)
