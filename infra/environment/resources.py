@@ -11,6 +11,7 @@ from typing import Final
 
 from delegation.environment import SETTINGS_OBJECT
 from delegation.metrics import NAMESPACE, SERVICE
+from delegation.operations.behaviors.foreign import FOREIGN_LOCATIONS
 from delegation.worksets.engines.choice import INLINE_MAX_FILES
 from infra.environment.functions import EVERY_FUNCTION, EXECUTOR_VARIABLES, SPARK_VARIABLES
 from infra.environment.variables import MOVABLE, PROPERTIES_VARIABLE, VARIABLES
@@ -168,8 +169,8 @@ def _powertools(resources: Resources) -> dict[str, str]:
 
 
 def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that are neither of purges, nor of drops, nor of upkeep."""
-    others = ("delegation.purge.", "delegation.drop.", "delegation.upkeep.")
+    """Return the properties that are neither of purges, nor of drops, nor of upkeep, nor of foreign locations."""
+    others = ("delegation.purge.", "delegation.drop.", "delegation.upkeep.", FOREIGN_LOCATIONS)
     return {name: value for name, value in properties.items() if not name.startswith(others)}
 
 

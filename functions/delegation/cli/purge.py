@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
@@ -11,6 +12,7 @@ from delegation.cli.errors import INTERRUPTED, command_unavailable
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, YesOption, confirm_deletion
 from delegation.cli.output import output_of, print_json
+from delegation.cli.policies.limits import CdkOption, StageFileOption, given_foreign
 from delegation.errors import DelegationError, GuardRefused, counted
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.keeping import paths
@@ -104,6 +106,8 @@ def purge_command(
     keep: KeepOption = None,
     not_covered: NotCoveredOption = False,
     experimental_format: ExperimentalOption = False,
+    cdk: CdkOption = Path("cdk.json"),
+    stage_file: StageFileOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -123,7 +127,8 @@ def purge_command(
         unsupported="keep" if Kept.UNSUPPORTED in (keep or ()) else "refuse",
         ambiguous="keep" if Kept.AMBIGUOUS in (keep or ()) else "refuse",
     )
-    purge = DirectPurge(metadata_location, engine, options, tuple(protect or ()))
+    foreign = given_foreign(cdk, stage_file)
+    purge = DirectPurge(metadata_location, engine, options, tuple(protect or ()), foreign)
     settings = S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None)
     if not_covered and plan:
         raise typer.BadParameter("the plan is named by METADATA_LOCATION", param_hint="--plan")
@@ -157,6 +162,7 @@ def _run(
                 DirectResources(report.plan, settings),
                 protect=purge.protect,
                 dry_run=purge.options.dry_run,
+                foreign=purge.foreign,
                 checkpoint=pressed.checkpoint,
             )
         else:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.identifiers import TableIdentifier
+from delegation.storage.locations import FOREIGN_LOCATION
 
 if TYPE_CHECKING:
     from delegation.references.blocking.model import Subject
@@ -33,6 +34,15 @@ def table_uuid_mismatch(expected: str, found: str, *, work: str = "purge") -> Gu
     """Return the error: the catalog has another table under this name than the one that the `work` is for."""
     return GuardRefused(
         f"the table has table-uuid {found}, the {work} is for {expected}; send a new {work}", code="TABLE_UUID_MISMATCH"
+    )
+
+
+def foreign_location(what: str, otherwise: str = "") -> GuardRefused:
+    """Return the error: what has to go, or to be looked at, is at a location that belongs to others."""
+    return GuardRefused(
+        f"{printable(what)} is at a location that the service's setting delegation.foreign-locations names, where "
+        f"nothing is ever deleted{otherwise}; if it is the table's own, let the operator take it out of the setting",
+        code=FOREIGN_LOCATION,
     )
 
 

@@ -18,7 +18,16 @@ from delegation.iceberg.paths import MARKS, as_written, is_marked
 from delegation.keeping.options import STRICT_PATHS, PathRules
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import FileTooLarge, ObjectStore
-from delegation.storage.locations import LOCAL, AmbiguousPath, Roots, UnsupportedLocation, canonical, same_storage
+from delegation.storage.locations import (
+    FOREIGN_LOCATION,
+    LOCAL,
+    AmbiguousPath,
+    ForeignLocations,
+    Roots,
+    UnsupportedLocation,
+    canonical,
+    same_storage,
+)
 from delegation.worksets.index import SAMPLE, Finding
 
 # Polaris' session policy also covers these paths, without a vended prefix for them (observed with 1.4.1 and 1.7.0).
@@ -33,7 +42,7 @@ FORMER_UNREADABLE = "FORMER_METADATA_UNREADABLE"
 VERSIONED_BUCKET = "VERSIONED_BUCKET"
 GuardVerdict = Literal[
     "", "outside", "uncovered", "shared", "foreign", "at-another-table", "unsupported", "ambiguous",
-    "missing", "corrupt", "mismatch", "too-large", "encrypted", "former-unreadable", "not-covered",
+    "missing", "corrupt", "mismatch", "too-large", "encrypted", "former-unreadable", "not-covered", "foreign-location",
 ]  # fmt: skip
 _CODES: Final[Mapping[GuardVerdict, str]] = {
     "outside": OUTSIDE,
@@ -50,7 +59,10 @@ _CODES: Final[Mapping[GuardVerdict, str]] = {
     "encrypted": EncryptedMetadataFile.code,
     "former-unreadable": FORMER_UNREADABLE,
     "not-covered": NOT_COVERED,
+    "foreign-location": FOREIGN_LOCATION,
 }
+NOBODYS: Final = ForeignLocations()
+"""No location is foreign."""
 
 
 def kept_spellings(options: PathRules) -> frozenset[type[GuardRefused]]:
@@ -142,7 +154,8 @@ class PathGuard:
     `own` is the table's present location and `others` are those of neighbour tables. A file at another table's location
     that is not at `own` is kept: a write path or a former location, which anyone who writes metadata can choose, claims
     nothing there. Iceberg's removal of orphan files too takes all that is below a location for that table's. Below the
-    `last_known` areas of neighbours of which nothing can be read every file is kept.
+    `last_known` areas of neighbours of which nothing can be read every file is kept, and so it is at `foreign`
+    locations, which belong to others by the operator's setting.
     `damaged` has the verdict on each manifest list and manifest that cannot be read, and on former metadata in a bucket
     that does not exist: there is nothing to delete, and to try would fail for ever. `storage` is how every canonical
     path of the table's kind of storage begins.
@@ -157,12 +170,14 @@ class PathGuard:
         own: Roots | None = None,
         others: Roots | None = None,
         last_known: Roots | None = None,
+        foreign: ForeignLocations = NOBODYS,
     ) -> None:
         self.roots = roots
         self.covered = covered
         self.own = roots if own is None else own
         self.others = Roots(()) if others is None else others
         self.last_known = Roots(()) if last_known is None else last_known
+        self.foreign = foreign
         self.damaged: dict[str, GuardVerdict] = {}
         self.storage = "file:///" if roots.roots[0].bucket == LOCAL else "s3://"
         self._options = options
@@ -170,8 +185,15 @@ class PathGuard:
 
     def fresh(self) -> "PathGuard":
         """Return a guard that decides the same and has counted nothing, for one part of a plan."""
-        roots, covered, options = self.roots, self.covered, self._options
-        guard = PathGuard(roots, covered, options, own=self.own, others=self.others, last_known=self.last_known)
+        guard = PathGuard(
+            self.roots,
+            self.covered,
+            self._options,
+            own=self.own,
+            others=self.others,
+            last_known=self.last_known,
+            foreign=self.foreign,
+        )
         guard.damaged = dict(self.damaged)
         return guard
 
@@ -215,6 +237,7 @@ class PathGuard:
         inside = (self._options.outside == "delete" and in_storage) or self.roots.contain_range(first, last)
         covered = self.covered is None or self.covered.contain_range(first, last)
         apart = any(first <= path <= last for path in (*foreign, *self.damaged))
+        apart = apart or any(self.foreign.contain(row[0]) for row in (rows if self.foreign.uris else ()))
         kept = shared or taken or apart or self._disputed(first, last)
         if inside and covered and not kept:
             yield "", rows
@@ -231,6 +254,8 @@ class PathGuard:
         return disputed or self.last_known.meet_range(first, last)
 
     def _verdict(self, path: str, *, shared: bool, foreign: bool, taken: bool) -> GuardVerdict:
+        if self.foreign.contain(path):
+            return "foreign-location"
         if foreign:
             return "foreign"
         if shared:

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from delegation.backoff import exponential
 from delegation.storage.base import BatchResult, Deletable, ObjectStore, ObjectStoreError
-from delegation.storage.locations import ObjectLocation
+from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, ObjectLocation, uri_of
 from delegation.storage.lots import NOT_OF_KEY, STORE_FAILURES, THROTTLED, TRANSIENT, Batch, Outcome, WaitingBatches
 from delegation.storage.rate import AdaptiveRate, RatePolicy
 
@@ -29,6 +29,7 @@ class DeletePolicy:
 
     A low rate makes batches smaller. At most `checkpoint_seconds` pass between two checkpoints. After `patience`
     seconds in which the store only throttled, failed or did not answer, the remaining keys are reported as failed.
+    Nothing at a `foreign` location is deleted.
     """
 
     batch: int = 1_000
@@ -40,6 +41,7 @@ class DeletePolicy:
     checkpoint_seconds: float = 1.0
     patience: float = 120.0
     rate: RatePolicy = field(default_factory=RatePolicy)
+    foreign: ForeignLocations = field(default_factory=ForeignLocations)
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= 1_000:
@@ -116,7 +118,10 @@ class Deleter:
                     delay -= self._policy.checkpoint_seconds
                     checkpoint()
                 now = self._now()
-                batch = waiting.take(self._rate.batch(self._policy.batch), now)
+                batch = self._ours(waiting.take(self._rate.batch(self._policy.batch), now))
+                if not batch.sizes:
+                    yield from waiting.finished()
+                    continue
                 self._rate.sent(len(batch.sizes), now)
                 in_flight[self._pool.submit(self._send, batch)] = batch
             yield from waiting.finished()
@@ -156,6 +161,18 @@ class Deleter:
             absent=(*result.absent, *absent),
             failed=tuple(one for one in result.failed if one.key not in absent),
         )
+
+    def _ours(self, batch: Batch[T]) -> Batch[T]:
+        """Record the files of a batch at foreign locations as not deleted, and return the rest.
+
+        Plans have none of them, unless the setting is newer.
+        """
+        foreign, bucket = self._policy.foreign, batch.bucket
+        theirs = {key for key in batch.sizes if foreign.contain(uri_of(bucket, key))} if foreign.uris else None
+        if not theirs:
+            return batch
+        batch.failed(dict.fromkeys(theirs, FOREIGN_LOCATION))
+        return replace(batch, sizes={key: size for key, size in batch.sizes.items() if key not in theirs})
 
     def _record(self, batch: Batch[T], result: BatchResult) -> Batch[T] | None:
         """Record the store's answer for each key; return a batch of the keys to send again."""

@@ -7,11 +7,16 @@ a scheme) are the other supported storage; LOCAL is used as their bucket.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final, Self
+from urllib.parse import unquote
 
 from delegation.errors import GuardRefused, printable
 
+FOREIGN_LOCATION: Final = "FOREIGN_LOCATION"
+"""The code of files that stay, and of work that is refused, because their location belongs to others."""
 # No bucket of S3 has a colon.
 LOCAL = "file:"
 
@@ -20,6 +25,10 @@ _PLAIN = re.compile(r"s3://(?![^/]*--table-s3/)[a-z0-9][a-z0-9.\-_]*/[^#?]+", re
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/]*)(?:/(.*))?", re.DOTALL)
 _SHORT_FILE = re.compile(r"(?:file:)?/(?!/)(.*)", re.DOTALL | re.IGNORECASE)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]*", re.ASCII)
+_ODD: Final = re.compile(r"%|[^\x01-\x7f]|(?:\A|/)[./]")
+"""What a key has that may be another spelling of a plain one."""
+_MOST_DECODED: Final = 4
+"""How many times a path may have been percent-encoded."""
 
 
 class AmbiguousPath(GuardRefused):
@@ -166,6 +175,50 @@ class Roots:
     def uris(self) -> tuple[str, ...]:
         """Every location, nested ones included, with a trailing slash."""
         return tuple(root.uri for root in self.roots)
+
+
+def folded(key: str) -> str:
+    """Return the one spelling of all keys that may be meant by this one."""
+    for _ in range(_MOST_DECODED):
+        decoded = unquote(key, errors="replace") if "%" in key else key
+        if decoded == key:
+            break
+        key = decoded
+    parts: list[str] = []
+    for part in key.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    text = "/".join(parts)
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    return text.replace("\x00", "�")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignLocations:
+    """Locations that belong to others, by the operator's setting: nothing there is ever deleted.
+
+    `uris` are canonical and end with a slash.
+    """
+
+    uris: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, locations: Iterable[str]) -> Self:
+        """Parse locations; raise AmbiguousPath or UnsupportedLocation."""
+        roots = [Root.of(location) for location in locations]
+        plain = [Root(root.bucket, folded(root.prefix)) for root in roots]
+        return cls(tuple(sorted({root.uri for root in (*roots, *plain)})))
+
+    def contain(self, path: str) -> bool:
+        """Return whether a canonical path, in whatever spelling of its key, is at or below one of them."""
+        if not self.uris:
+            return False
+        bucket, key = split(path)
+        is_odd = _ODD.search(key) is not None
+        return path.startswith(self.uris) or (is_odd and f"{uri_of(bucket, folded(key))}/".startswith(self.uris))
 
 
 def _split(path: str) -> tuple[str, str]:

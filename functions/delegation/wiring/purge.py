@@ -14,6 +14,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.metrics import PURGES_HELD, MetricLines
+from delegation.operations.behaviors.foreign import foreign_locations
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.names import PLAN_TASK_TYPE
 from delegation.operations.purge.behavior.references import ReferenceSettings
@@ -27,6 +28,7 @@ from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.passes.rate import MOST_AT_ONCE
 from delegation.references.visiting.listing import GenericTables
+from delegation.storage.deleter import DeletePolicy
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.tasks.life.model import Task
@@ -93,7 +95,8 @@ def purge_settings() -> PurgeSettings:
     """Return the operator's numbers."""
     read = PurgeEnvironment.read()
     most = INLINE_MAX_FILES if read.inline_max_files is None else read.inline_max_files
-    return PurgeSettings(inline_max_files=most, has_spark=read.spark == "on")
+    delete = DeletePolicy(foreign=foreign_locations(read.properties))
+    return PurgeSettings(inline_max_files=most, has_spark=read.spark == "on", delete=delete)
 
 
 def plan_store() -> S3PlanStore:

@@ -39,8 +39,13 @@ TYPES: Final = TaskTypes(
 )
 """One line for each type; a type without `run_by` is run by the behavior of the one above it."""
 
-_NOT_OF_TASKS: Final = ("delegation.drop.", "delegation.upkeep.", "polaris.idempotency.")
-"""Properties that `gateway.drop.settings`, `upkeep` and `idempotency.settings` read."""
+_NOT_OF_TASKS: Final = (
+    "delegation.drop.",
+    "delegation.upkeep.",
+    "polaris.idempotency.",
+    "delegation.foreign-locations",
+)
+"""Properties that `gateway.drop.settings`, `upkeep`, `idempotency.settings` and `operations.behaviors` read."""
 
 
 def default_properties() -> dict[str, str]:
@@ -58,6 +63,9 @@ def policies_of(properties: Mapping[str, str]) -> Policies:
     """Read the service's properties for tasks, and check those of each task type; raise InvalidProperty."""
     for form in TYPES.forms:
         form.check(properties)
+    from delegation.operations.behaviors.foreign import foreign_locations  # noqa: PLC0415 - to check it takes storage
+
+    foreign_locations(properties)
     return Policies.from_properties(of_tasks(properties))
 
 

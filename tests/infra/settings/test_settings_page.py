@@ -18,6 +18,7 @@ from delegation.cli.config.service import (
 )
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
+from delegation.operations.behaviors.foreign import foreign_locations
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.purge.behavior import references
 from delegation.operations.purge.behavior.limits import Limits
@@ -69,6 +70,7 @@ def read(properties: dict[str, str]) -> tuple[object, ...]:
     )
     return (
         policies_of(properties),
+        foreign_locations(properties),
         Limits.from_properties(properties),
         *(each.from_properties(properties) for each in readers),
     )

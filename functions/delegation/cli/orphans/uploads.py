@@ -3,6 +3,7 @@
 It works with the operator's own AWS credentials: those that the catalog vends may neither list nor abort uploads.
 """
 
+from pathlib import Path
 from typing import Final
 
 import typer
@@ -14,6 +15,7 @@ from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_c
 from delegation.cli.orphans.plans import PlanArgument, opened_plan, time_text
 from delegation.cli.orphans.restore import DryRunOption, PlanBucketOption, S3EndpointOption
 from delegation.cli.output import JsonOutput, Output, open_output, print_json
+from delegation.cli.policies.limits import CdkOption, StageFileOption, given_foreign
 from delegation.cli.screens.layout import LabelledLines, Whole
 from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted, printable
@@ -32,6 +34,8 @@ def abort_uploads_command(
     dry_run: DryRunOption = False,
     plan_bucket: PlanBucketOption = None,
     s3_endpoint: S3EndpointOption = None,
+    cdk: CdkOption = Path("cdk.json"),
+    stage_file: StageFileOption = None,
     yes: YesOption = False,
     stack: StackOption = None,
     as_json: JsonOption = False,
@@ -52,7 +56,8 @@ def abort_uploads_command(
         confirm_change(f"This aborts unfinished uploads at {index.roots[0]} that began before {before}")
     from delegation.storage.listing.uploads_s3 import S3Uploads  # noqa: PLC0415 - loads boto3
 
-    run = AbortRun(S3Uploads(connection.s3(bucket, s3_endpoint)), index, dry_run=dry_run)
+    foreign = given_foreign(cdk, stage_file)
+    run = AbortRun(S3Uploads(connection.s3(bucket, s3_endpoint)), index, dry_run=dry_run, foreign=foreign)
     found = _aborted(output, run)
     _show(output, run, found)
     raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
@@ -105,6 +110,7 @@ def _show(output: Output, run: AbortRun, found: UploadsAborted) -> None:
     )
     meanings = {
         UploadState.RECENT: "younger, or with a hidden path; they stay",
+        UploadState.FOREIGN: "at a location of others (delegation.foreign-locations); they stay",
         UploadState.GONE: "completed or aborted meanwhile by somebody else",
         UploadState.REMAINS: "not gone: a writer still sends parts; repeat the command later",
     }

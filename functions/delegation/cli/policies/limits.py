@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from delegation.cli.config.service import PROPERTIES, as_text, context_of
+from delegation.operations.behaviors.foreign import foreign_locations
+from delegation.storage.locations import ForeignLocations
 from delegation.upkeep.rules.limits import TYPES, UpkeepLimits
 from delegation.upkeep.rules.types import PolicyType
 
@@ -28,19 +30,29 @@ class KnownLimits:
     source: str | None
 
 
-def known_limits(cdk: Path, stage_file: Path | None) -> KnownLimits:
-    """Read the limits; raises SettingsInvalid, InvalidProperty."""
+def given_properties(cdk: Path, stage_file: Path | None) -> tuple[str, dict[str, str]] | None:
+    """Return the service's properties and the file that they are from, None without one; raises SettingsInvalid."""
     layers = {str(path): context_of(path) for path in (cdk, stage_file) if path is not None and _is_given(path, cdk)}
     found: tuple[str, Mapping[str, Any]] | None = None
     for name, context in layers.items():
         if context.get(PROPERTIES):
             found = name, context[PROPERTIES]
+    return found and (found[0], {name: as_text(value) for name, value in found[1].items()})
+
+
+def given_foreign(cdk: Path, stage_file: Path | None) -> ForeignLocations:
+    """Return the locations of others by a deployment's files; raises SettingsInvalid, InvalidProperty."""
+    found = given_properties(cdk, stage_file)
+    return foreign_locations(found[1] if found else {})
+
+
+def known_limits(cdk: Path, stage_file: Path | None) -> KnownLimits:
+    """Read the limits; raises SettingsInvalid, InvalidProperty."""
+    found = given_properties(cdk, stage_file)
     if found is None:
         return KnownLimits(replace(UpkeepLimits(), types=frozenset(PolicyType)), None)
     source, properties = found
-    return KnownLimits(
-        UpkeepLimits.from_properties({name: as_text(value) for name, value in properties.items()}), source
-    )
+    return KnownLimits(UpkeepLimits.from_properties(properties), source)
 
 
 def _is_given(path: Path, cdk: Path) -> bool:

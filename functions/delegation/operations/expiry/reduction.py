@@ -14,13 +14,13 @@ from delegation.iceberg.reach import ListsRead
 from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import locations_of, neighbours_of
 from delegation.keeping.options import LENIENT_PATHS
-from delegation.keeping.paths import AT_ANOTHER_TABLE, SHARED, own_root
+from delegation.keeping.paths import AT_ANOTHER_TABLE, NOBODYS, SHARED, own_root
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.index import ExpiryIndex
 from delegation.operations.expiry.planning.reach import Retained, metadata_of, retained
 from delegation.polaris.model import LoadedTable
-from delegation.storage.locations import Roots
+from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase, Total
 from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, ReplacedPlan, store_index
@@ -29,29 +29,33 @@ from delegation.worksets.writing import PlanWriter
 
 REACHABLE: Final = "STILL_REACHABLE"
 """The code of a finding: files of a plan that the table needs after all."""
-REACHABLE_NOW, SHARED_NOW, AT_ANOTHER = range(3)
-REASONS: Final = ("reachable", "shared", "at-another-table")
-_CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE)
+REACHABLE_NOW, SHARED_NOW, AT_ANOTHER, AT_FOREIGN = range(4)
+REASONS: Final = ("reachable", "shared", "at-another-table", "foreign-location")
+_CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE, FOREIGN_LOCATION)
 
 
 @dataclass(frozen=True, slots=True)
 class OtherPlaces:
     """Where files stay even if no table names them: at the `locations` of others, and not at the table's `own` one.
 
-    And in the `last_known` areas of tables of which nothing can be read.
+    And in the `last_known` areas of tables of which nothing can be read, and at `foreign` locations.
     """
 
     locations: Roots = field(default_factory=lambda: Roots(()))
     own: Roots = field(default_factory=lambda: Roots(()))
     last_known: Roots = field(default_factory=lambda: Roots(()))
+    foreign: ForeignLocations = NOBODYS
 
-    def among(self, rows: list[Row]) -> list[str]:
-        """Return the paths of sorted rows that are in one of these places."""
+    def among(self, rows: list[Row]) -> dict[str, int]:
+        """Return the paths of sorted rows that are in one of these places, with the number of the reason."""
         first, last = rows[0][0], rows[-1][0]
+        found: dict[str, int] = {}
         disputed = self.locations.meet_range(first, last) and not self.own.contain_range(first, last)
         if disputed or self.last_known.meet_range(first, last):
-            return [path for path, _, _ in rows if self._contain(path)]
-        return []
+            found = {path: AT_ANOTHER for path, _, _ in rows if self._contain(path)}
+        if self.foreign.uris:
+            found |= {path: AT_FOREIGN for path, _, _ in rows if self.foreign.contain(path)}
+        return found
 
     def _contain(self, path: str) -> bool:
         at_another = self.locations.contains(path) and not self.own.contains(path)
@@ -141,7 +145,7 @@ class NeededFiles:
 
         def places() -> OtherPlaces:
             locations = Roots([*locations_of(near).uris, *unread.located])
-            return OtherPlaces(locations, self._own, unread.last_known(roots))
+            return OtherPlaces(locations, self._own, unread.last_known(roots), self._ctx.settings.delete.foreign)
 
         self._places = places
         self.checked = tuple(checked)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
+from delegation.keeping.paths import NOBODYS
 from delegation.operations.orphans.approval import NO_AMOUNT, Approval, ApprovalLimits, ListedAmount, Wait
 from delegation.operations.orphans.eligible import AGE
 from delegation.operations.orphans.errors import no_role
@@ -21,7 +22,7 @@ from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.listing.reports import ReportStore
 from delegation.storage.listing.tags import TagStore
-from delegation.storage.locations import Roots
+from delegation.storage.locations import ForeignLocations, Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.engines.choice import (
@@ -51,10 +52,11 @@ class Claim:
     segment: PlanSegment | None
 
 
-def _few_threads() -> DeletePolicy:
+def few_threads(foreign: ForeignLocations = NOBODYS) -> DeletePolicy:
+    """Return how orphan files are deleted, none at a foreign location."""
     # Every object is looked at within its batch, and no lease is checked meanwhile: seconds for a thousand, four at a
     # time. In smaller batches a page of the listing would settle fewer. A client has 32 connections.
-    return DeletePolicy(batch=1_000, threads=8)
+    return DeletePolicy(batch=1_000, threads=8, foreign=foreign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class OrphanSettings:
     inline_max_listed: int = 3_000_000
     has_spark: bool = True
     listing_serves: timedelta = timedelta(hours=6)
-    delete: DeletePolicy = field(default_factory=_few_threads)
+    delete: DeletePolicy = field(default_factory=few_threads)
 
     def engine_for(self, files: int, listed: int) -> EngineChoice:
         """Return the engine that deletes so many files of so many that are listed."""

@@ -22,7 +22,7 @@ from delegation.storage.base import BatchResult, PlanStore
 from delegation.storage.deleter import Deleter
 from delegation.storage.listing.model import CHANGED, ListableStore, ListedObject
 from delegation.storage.listing.tags import TAGS_FULL, TagStore
-from delegation.storage.locations import split, uri_of
+from delegation.storage.locations import ObjectLocation, split, uri_of
 from delegation.storage.lots import THROTTLED, Outcome
 from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.index import SAMPLE
@@ -103,6 +103,10 @@ class ConditionalStore:
             for name in [name for name, of in self._chunk_of.items() if of == chunk]:
                 del self._chunk_of[name], self._listed[name]
             return self.looked_only.pop(chunk, 0)
+
+    def exists(self, location: ObjectLocation) -> bool:
+        """See ObjectStore.exists."""
+        return self._store.exists(location)
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
         """See ObjectStore.delete: an object that is not as it was listed is a failure with the code CHANGED."""

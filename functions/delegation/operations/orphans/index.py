@@ -65,7 +65,8 @@ class OrphanIndex(PlanIndex):
     `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
     approval. `reduces` are the plans that this one replaced, the first one first. `compared` is for its approval.
     `inventory` is the manifest of the report that was read instead of a listing; `listed_at` is then when S3 began it.
-    `elsewhere` is the place that was looked at if a request named one beside the table's location, else "". Files of
+    `elsewhere` is the place that was looked at if a request named one beside the table's location, else "". `foreign`
+    are locations of others where nothing is deleted. Files of
     a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
     that knows no tags does not know the stage, and refuses the plan. `deleted_before` is what the task had deleted by a
     plan that was lost, which this one replaces.
@@ -83,6 +84,7 @@ class OrphanIndex(PlanIndex):
     inventory: str = ""
     elsewhere: str = ""
     deleted_before: Total = Total()
+    foreign: tuple[str, ...] = ()
 
     @property
     def quarantine(self) -> bool:

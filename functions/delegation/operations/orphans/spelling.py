@@ -7,21 +7,18 @@ system takes for it: percent-encoded or not, with repeated slashes or one, with 
 """
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
-from urllib.parse import unquote
 
 from delegation.iceberg.paths import as_written
+from delegation.storage.locations import folded
 
 _URI: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(?://([^/]*))?(.*)", re.DOTALL)
 _CUT: Final = re.compile(r"[#?]")
 _S3: Final = "s3://"
 _NOT_PLAIN: Final = ("%", "#", "?", "/.", "/\n", "\x00")
-_MOST_DECODED: Final = 4
-"""How many times a path may have been percent-encoded."""
 END: Final = "\x00"
 """Ends the first part of a text to sort by; no folded path has it, and it comes before any other character."""
 
@@ -112,25 +109,6 @@ def _plain_root(paths: Sequence[str]) -> str | None:
         and not any(one in text for one in _NOT_PLAIN)
     )
     return root if plain else None
-
-
-def folded(key: str) -> str:
-    """Return the one spelling of all keys that may be meant by this one."""
-    for _ in range(_MOST_DECODED):
-        decoded = unquote(key, errors="replace") if "%" in key else key
-        if decoded == key:
-            break
-        key = decoded
-    parts: list[str] = []
-    for part in key.split("/"):
-        if part == "..":
-            del parts[-1:]
-        elif part not in ("", "."):
-            parts.append(part)
-    text = "/".join(parts)
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    return text.replace(END, "�")
 
 
 def folded_location(location: str, equal: Equal) -> tuple[str, str]:

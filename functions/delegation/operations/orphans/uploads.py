@@ -13,12 +13,13 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final
 
+from delegation.keeping.paths import NOBODYS
 from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.index import OrphanIndex
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.listing.uploads import Upload, UploadStore
-from delegation.storage.locations import Root, uri_of
+from delegation.storage.locations import ForeignLocations, Root, uri_of
 from delegation.worksets.index import SAMPLE
 
 _THREADS: Final = 16
@@ -36,13 +37,15 @@ class UploadState(StrEnum):
     """It was younger, or began after the listing, or has a hidden path; it stays."""
     GONE = "gone"
     """Somebody completed or aborted it meanwhile."""
+    FOREIGN = "foreign"
+    """It is at a location that belongs to others, and stays."""
     REMAINS = "remains"
     """Parts of it are still there after some aborts: a writer still sends them."""
 
 
 @dataclass(slots=True)
 class UploadsAborted:
-    """How many uploads are in which state, and bytes of their parts, which of RECENT ones are not asked for (0).
+    """How many uploads are in which state, and bytes of their parts; 0 of RECENT and FOREIGN ones.
 
     `sample` are some that were aborted, `left` some that remain: path, seconds since 1970 when each began, bytes.
     """
@@ -68,12 +71,14 @@ class UploadsAborted:
 class AbortRun:
     """Aborts what a plan permits; `store` has an operator's credentials. A call after an interruption resumes.
 
-    `checkpoint` is called before each batch, and may raise RunStopped.
+    `foreign` are locations of others beside those that the plan knows. `checkpoint` is called before each batch, and
+    may raise RunStopped.
     """
 
     store: UploadStore
     index: OrphanIndex
     dry_run: bool = False
+    foreign: ForeignLocations = NOBODYS
     checkpoint: Callable[[], None] = lambda: None
 
     @property
@@ -85,6 +90,7 @@ class AbortRun:
         """Abort the uploads, with `dry_run` only look; raise the errors of the store."""
         root = Root.of(self.index.roots[0])
         eligible, found = Eligible(root, self.index.age), UploadsAborted()
+        foreign = ForeignLocations((*self.index.foreign, *self.foreign.uris))
         uploads = self.store.uploads(root.bucket, f"{root.prefix}/")
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="abort") as pool:
             while batch := list(islice(uploads, _BATCH)):
@@ -92,10 +98,13 @@ class AbortRun:
                 old: list[Upload] = []
                 for one in batch:
                     as_object = ListedObject(one.key, 0, "", one.began)
-                    if eligible.admits(as_object, self.index.listed_at):
+                    uri = uri_of(root.bucket, one.key)
+                    if foreign.contain(uri):
+                        found.add(uri, one.began, UploadState.FOREIGN, 0)
+                    elif eligible.admits(as_object, self.index.listed_at):
                         old.append(one)
                     else:
-                        found.add(uri_of(root.bucket, one.key), one.began, UploadState.RECENT, 0)
+                        found.add(uri, one.began, UploadState.RECENT, 0)
                 for one, (state, size) in zip(
                     old, pool.map(lambda one: self._abort(root.bucket, one), old), strict=True
                 ):

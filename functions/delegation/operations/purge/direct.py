@@ -20,6 +20,7 @@ from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, par
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.keeping.errors import plan_of_another_table
 from delegation.keeping.model import Neighbour
+from delegation.keeping.paths import NOBODYS
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.errors import PlanNotAllowed
 from delegation.operations.purge.guards import check_same_options
@@ -31,9 +32,10 @@ from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.credentials import S3Settings
+from delegation.storage.deleter import DeletePolicy
 from delegation.storage.file_system import FileObjectStore, FilePlanStore
 from delegation.storage.listing.model import ListableStore
-from delegation.storage.locations import LOCAL, Roots, canonical, parse, uri_of
+from delegation.storage.locations import LOCAL, ForeignLocations, Roots, canonical, parse, uri_of
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
@@ -95,12 +97,16 @@ class DirectResources:
 
 @dataclass(frozen=True, slots=True)
 class DirectPurge:
-    """What to purge and how; `protect` names metadata files of tables whose files must not be deleted."""
+    """What to purge and how; `protect` names metadata files of tables whose files must not be deleted.
+
+    Nothing at a `foreign` location is deleted.
+    """
 
     metadata_location: str
     engine: EngineChoice = "inline"
     options: PurgeOptions = field(default_factory=PurgeOptions)
     protect: tuple[str, ...] = ()
+    foreign: ForeignLocations = NOBODYS
 
 
 def default_place(metadata_location: str) -> str:
@@ -262,7 +268,7 @@ class DirectRun:
             store=store,
             plans=plans,
             options=self.purge.options,
-            settings=PurgeSettings(vended=False),
+            settings=PurgeSettings(vended=False, delete=DeletePolicy(foreign=self.purge.foreign)),
             neighbours=self._protected,
             request={
                 "metadata_location": path,

@@ -15,7 +15,7 @@ from typing import Final
 from delegation.iceberg.files import RANK, Row, TableFile
 from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import ReadOnce, reach_of_neighbour
-from delegation.keeping.paths import SHARED
+from delegation.keeping.paths import NOBODYS, SHARED
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.direct import DirectResources, MetadataFile, identifier_of
@@ -23,7 +23,7 @@ from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy, Deleter
-from delegation.storage.locations import Roots, canonical
+from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots, canonical
 from delegation.storage.lots import Outcome
 from delegation.worksets.attempt import MemoryAttempt
 from delegation.worksets.chunks import Phase, stored_part
@@ -44,6 +44,7 @@ class NotCoveredRun:
     resources: DirectResources
     protect: tuple[str, ...] = ()
     dry_run: bool = False
+    foreign: ForeignLocations = NOBODYS
     checkpoint: Callable[[], None] = no_checkpoint
     deleted: Deleted = field(default_factory=Deleted)
 
@@ -63,7 +64,7 @@ class NotCoveredRun:
             options=PurgeOptions(),
             settings=PurgeSettings(vended=False),
         )
-        files, protected, failures = 0, 0, []
+        files, protected, foreign, failures = 0, 0, 0, []
         with Sorter() as ours_all, Sorter() as theirs, Deleter(store, DeletePolicy()) as deleter:
             once = ReadOnce()
             for path in map(canonical, self.protect):
@@ -72,8 +73,10 @@ class NotCoveredRun:
                 theirs.extend(reach_of_neighbour(ctx, neighbour, UnreadNeighbours(ctx), once))
             ours_all.extend(_kept_rows(plans, index))
             for rows, shared in common(ours_all.batches(), (one.path for one in theirs.sorted())):
-                ours = [TableFile(*row) for row in rows if row[0] not in shared]
+                unshared = [TableFile(*row) for row in rows if row[0] not in shared]
+                ours = [one for one in unshared if not self.foreign.contain(one.path)]
                 files, protected = files + len(ours), protected + len(shared)
+                foreign += len(unshared) - len(ours)
                 if self.dry_run:
                     continue
                 outcome = deleter.delete(ours, self.checkpoint)
@@ -83,7 +86,8 @@ class NotCoveredRun:
             sample = [(one.path, one.code) for one in failures[:SAMPLE]]
             later = all(one.transient for one in failures)
             raise (FilesNotDeletedYet if later else FilesNotDeleted)(len(failures), sample)
-        found = (Finding(code=SHARED, count=protected),) if protected else ()
+        counts = {SHARED: protected, FOREIGN_LOCATION: foreign}
+        found = tuple(Finding(code=code, count=count) for code, count in counts.items() if count)
         return PurgeResult(
             status="PLANNED" if self.dry_run else "PURGED",
             engine="inline",
@@ -97,7 +101,7 @@ class NotCoveredRun:
             bytes_planned=0,
             bytes_deleted=self.deleted.bytes,
             bytes_freed=self.deleted.bytes,
-            files_kept=protected,
+            files_kept=protected + foreign,
             findings=found,
             receipt=None,
             seconds=time.monotonic() - started,

@@ -21,7 +21,7 @@ from delegation.operations.purge import errors, guards
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.planning.kept import left_over, record_kept
 from delegation.operations.purge.planning.lost import LostPlan, steps_before
-from delegation.operations.purge.planning.neighbours import check_still_not_shared
+from delegation.operations.purge.planning.neighbours import check_not_foreign, check_still_not_shared
 from delegation.operations.purge.planning.succession import check_not_replaced, check_stated, metadata_files
 from delegation.operations.purge.receipt import store_receipt
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
@@ -218,7 +218,7 @@ class Execution:
                 if found.state is _State.EXTENDED:
                     break
                 if found.table and found.left and not self._deleting:
-                    self._check_before_the_first_delete(found.table)
+                    self._check_before_the_first_delete(found.table, found.left)
                     self._begin_deleting()
                 for step in phase:
                     self._record_before(step)
@@ -257,7 +257,9 @@ class Execution:
             return _Comparison(_State.EXTENDED)
         return _Comparison(_State.UNCHANGED, table, left)
 
-    def _check_before_the_first_delete(self, table: LoadedTable) -> None:
+    def _check_before_the_first_delete(self, table: LoadedTable, left: Sequence[Work]) -> None:
+        if not self._planned_here:
+            check_not_foreign(self._ctx, left)
         if not self._planned_here or self._ctx.references is not None:
             own = paths.own_root(self._metadata_of(table), self._ctx.options)
             check_still_not_shared(self._ctx, self._indexes, own)

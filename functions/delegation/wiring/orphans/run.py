@@ -4,7 +4,7 @@ from delegation.keeping.model import TableSource
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.catalog_places import CatalogPlaces
-from delegation.operations.orphans.context import OrphanSettings
+from delegation.operations.orphans.context import OrphanSettings, few_threads
 from delegation.storage.listing.tags import TagStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.work.service import TaskService
@@ -40,7 +40,11 @@ def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
         search=purge.search,
         places=lambda catalogs, before: CatalogPlaces(tables, catalogs, before)(),
         hold=purge.hold,
-        settings=OrphanSettings(inline_max_files=numbers.inline_max_files, has_spark=numbers.has_spark),
+        settings=OrphanSettings(
+            inline_max_files=numbers.inline_max_files,
+            has_spark=numbers.has_spark,
+            delete=few_threads(numbers.delete.foreign),
+        ),
         limits=OrphanLimits.from_properties(properties),
         reports=S3ObjectStore(),
         tags=_tags,

@@ -1,14 +1,18 @@
 """Drops with purge through the gateway: what each caller gets, what is deleted, and what stays."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from delegation.gateway.drop import behavior
+from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.keeping.errors import NeighbourChanged
+from delegation.storage.locations import ForeignLocations
 from delegation.tasks.life.model import Status
 from delegation.timestamps import isoformat
+from tests.kit.lakes.lake import FAST
 from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
 
 S = TombstoneState
@@ -29,6 +33,20 @@ def test_a_drop_frees_the_name_at_once_and_purges_afterwards(world):
     (task,) = here.drop_tasks()
     assert (task.status, task.error_code) == (Status.SUCCESS, None)
     assert task.result_summary.startswith("deleted ")
+
+
+def test_the_purge_of_a_tombstone_keeps_what_is_at_a_location_of_others(world):
+    here = world()
+    here.table()
+    theirs = min(path for path in here.data() if path.endswith(".parquet"))
+    delete = replace(FAST, foreign=ForeignLocations((theirs,)))
+    here.purge = replace(here.purge, settings=replace(here.purge.settings, delete=delete))
+    here.behavior = DropBehavior(here.purge, here.tombstones)
+    assert here.drop().status == 204
+    here.work()
+    assert (here.data(), here.hidden(), here.record().state) == ({theirs}, [], S.DROPPED)
+    (task,) = here.drop_tasks()
+    assert "FOREIGN_LOCATION" in str(task.details)
 
 
 def test_the_answer_names_the_tombstone_and_when_its_purge_begins(world):

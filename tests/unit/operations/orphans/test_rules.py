@@ -13,9 +13,9 @@ from delegation.operations.orphans.approval import ApprovalLimits, ListedAmount,
 from delegation.operations.orphans.eligible import AGE_PROPERTY, Eligible, age_of, hidden_partitions
 from delegation.operations.orphans.errors import AgeTooShort, LocationShared
 from delegation.operations.orphans.place import Place, check_allowed, check_alone, place_of
-from delegation.operations.orphans.spelling import END, Equal, folded, joined
+from delegation.operations.orphans.spelling import END, Equal, joined
 from delegation.storage.listing.model import ListedObject
-from delegation.storage.locations import Root
+from delegation.storage.locations import Root, folded
 from tests.kit.errors import coded
 
 EQUAL = Equal()

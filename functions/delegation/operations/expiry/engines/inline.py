@@ -12,7 +12,6 @@ from delegation.operations.expiry.index import ExpiryIndex
 from delegation.operations.expiry.planning.plan import make_plan
 from delegation.operations.expiry.planning.reach import Retained, with_others_read
 from delegation.operations.expiry.reduction import (
-    AT_ANOTHER,
     REACHABLE_NOW,
     SHARED_NOW,
     NeededRows,
@@ -111,7 +110,7 @@ class SortedRows:
         rows = ([(path, 0, 0) for path in paths] for paths in batches)
         for some, needed in _with_reasons(rows, self._files):
             kept.extend((path, why, 0) for path, why in needed.items())
-            kept.extend((path, AT_ANOTHER, 0) for path in places.among(some))
+            kept.extend((path, why, 0) for path, why in places.among(some).items())
 
 
 def _with_reasons(batches: Iterable[list[Row]], files: Sorter) -> Iterator[tuple[list[Row], dict[str, int]]]:

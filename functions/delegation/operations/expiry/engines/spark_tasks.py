@@ -16,7 +16,7 @@ from delegation.keeping.executors import UNREAD, ReadNear, WritesPlan
 from delegation.operations.expiry.engines.inline import FORMER
 from delegation.operations.expiry.planning.plan import write_candidates
 from delegation.operations.expiry.planning.reach import ANY_SPELLING, with_others_read
-from delegation.operations.expiry.reduction import AT_ANOTHER, REACHABLE_NOW, SHARED_NOW, OtherPlaces, write_rest
+from delegation.operations.expiry.reduction import REACHABLE_NOW, SHARED_NOW, OtherPlaces, write_rest
 from delegation.worksets.chunks import Chunk, read_chunk
 from delegation.worksets.engines.parts import ManifestToRead, entries_of, part_writer, written
 from delegation.worksets.engines.resources import ExecutorResources
@@ -130,7 +130,7 @@ def _with_reasons(runs: Gathered, part: int, places: OtherPlaces) -> Iterator[tu
     for rows, own, shared in common_of_two(
         runs.rows(part, CANDIDATE), runs.paths(part, NEEDED), runs.paths(part, SHARED)
     ):
-        reasons = dict.fromkeys(places.among(rows), AT_ANOTHER)
+        reasons = places.among(rows)
         reasons.update(dict.fromkeys(shared, SHARED_NOW))
         reasons.update(dict.fromkeys(own, REACHABLE_NOW))
         yield rows, reasons

@@ -81,7 +81,8 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
     covered = covered_of(ctx, table)
     history = history_of(ctx, metadata, covered)
     roots = table_roots(metadata, history.locations, ctx.options.paths)
-    guard = PathGuard(roots, covered, ctx.options.paths, own=own_root(metadata, ctx.options.paths))
+    own, foreign = own_root(metadata, ctx.options.paths), ctx.settings.delete.foreign
+    guard = PathGuard(roots, covered, ctx.options.paths, own=own, foreign=foreign)
     kept = retained(ctx, metadata.of_snapshots(lambda snapshot_id: snapshot_id not in gone.snapshot_ids))
     outdated = outdated_metadata(metadata, history)
     part = metadata.of_snapshots(lambda snapshot_id: snapshot_id in gone.snapshot_ids)

@@ -80,7 +80,8 @@ class KeepSet:
         return chain.from_iterable(self._needed.needed_among(parts, self._rules()))
 
     def _rules(self, written_before: int | None = None) -> Rules:
-        return Rules(self._ctx.options.mismatch, self.left.uris, written_before)
+        foreign = self._ctx.settings.delete.foreign
+        return Rules(self._ctx.options.mismatch, self.left.uris, written_before, foreign)
 
     def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
         """Add all that the table names, without entries of manifests whose files were added as `known`.

@@ -2,6 +2,7 @@
 
 from delegation.iceberg.files import FileType
 from delegation.iceberg.metadata import ParsedMetadata
+from delegation.keeping.errors import foreign_location
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
@@ -26,6 +27,8 @@ def make_listing(
     metadata = metadata_of(table)
     check_allowed(metadata)
     root = place_of(metadata, ctx.options.location)
+    if ctx.settings.delete.foreign.contain(root.uri):
+        raise foreign_location(root.uri)
     age = int(max(age_of(ctx.options.older_than, metadata.properties), ctx.asked_age(table)).total_seconds())
     plan_id = ctx.new_plan_id()
     eligible = Eligible(root, age, hidden_partitions(table.metadata))
@@ -81,6 +84,7 @@ def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: 
             "reduces": (*index.reduces, ReplacedPlan(id=segment.id, sha256=segment.sha256, done=tuple(sorted(done)))),
             **_found(found, keep),
             "age": max(index.age, keep.seconds),
+            "foreign": ctx.settings.delete.foreign.uris,
             "neighbours": keep.checked or index.neighbours,
         }
     )
@@ -129,6 +133,7 @@ def _index(
         listed=Total(),
         listed_at=0,
         age=0,
+        foreign=ctx.settings.delete.foreign.uris,
         compared=Compared(
             schemes=dict(ctx.options.equal.schemes),
             authorities=dict(ctx.options.equal.authorities),

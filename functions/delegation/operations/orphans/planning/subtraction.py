@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from delegation.iceberg.files import Row
+from delegation.keeping.paths import NOBODYS
 from delegation.operations.orphans.errors import AgeTooShort, AreaLeftAlone, PrefixMismatch
 from delegation.operations.orphans.index import Candidate, CandidateWriter
 from delegation.operations.orphans.spelling import END, Equal, MismatchMode, joined_all
-from delegation.storage.locations import Roots
+from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.index import SAMPLE, Finding
 
 _AFTER_END: Final = chr(ord(END) + 1)
-_KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code, AgeTooShort.code)
+_KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code, AgeTooShort.code, FOREIGN_LOCATION)
 
 
 @dataclass(slots=True)
@@ -51,12 +52,14 @@ class Orphans:
 class Rules:
     """What stays beside needed files: below `left` places (canonical, with a slash at the end), and with `mode`.
 
-    Those that were not written before a time, in seconds since 1970, stay too. Plain values: executors are sent them.
+    Those that were not written before a time, in seconds since 1970, stay too, and so do those at `foreign` locations.
+    Plain values: executors are sent them.
     """
 
     mode: MismatchMode
     left: tuple[str, ...] = ()
     written_before: int | None = None
+    foreign: ForeignLocations = NOBODYS
 
 
 class Subtraction:
@@ -71,13 +74,15 @@ class Subtraction:
     def orphans(self, batches: Iterable[list[Row]], texts: Iterable[list[str]]) -> Iterator[list[Row]]:
         """Yield those that nothing needs as rows of `orphan_rows`, and count the others."""
         mode, written_before = self._rules.mode, self._rules.written_before
-        mismatched, left, young = (self.stay[code] for code in _KEEP)
+        mismatched, left, young, theirs = (self.stay[code] for code in _KEEP)
         for rows in compared(batches, texts):
             self.needed += rows.needed
             found: list[Row] = []
             for text, modified, size in rows.left:
                 folded, _, path, etag = text.split(END)
-                if folded in rows.others and mode is not MismatchMode.DELETE:
+                if self._rules.foreign.contain(path):
+                    theirs.add(path)
+                elif folded in rows.others and mode is not MismatchMode.DELETE:
                     mismatched.add(path)
                 elif self._left.contains(path):
                     left.add(path)
@@ -96,7 +101,7 @@ class Subtraction:
             for row in rows.rows:
                 text, modified, size = row
                 _, _, path, etag = text.split(END)
-                if row not in nobodys or self._left.contains(path):
+                if row not in nobodys or self._left.contains(path) or self._rules.foreign.contain(path):
                     found.append((f"{path}{END}{etag}", modified, size))
             if found:
                 yield found

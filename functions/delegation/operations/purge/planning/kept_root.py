@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from delegation.errors import GuardRefused
 from delegation.keeping import paths
+from delegation.keeping.errors import foreign_location
 from delegation.operations.purge.errors import CredentialsDoNotCover, PathsOutsideTable
 from delegation.storage.base import PlanStore
 from delegation.worksets.chunks import Phase, stored_part
@@ -18,8 +19,8 @@ _NOTE = "; the current metadata file stays with them, and once the table is drop
 
 
 def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanIndex]) -> None:
-    """Raise PathsOutsideTable, CredentialsDoNotCover or GuardRefused (ROOT_KEPT) for a plan that keeps the current
-    metadata file.
+    """Raise PathsOutsideTable, CredentialsDoNotCover or GuardRefused (ROOT_KEPT, FOREIGN_LOCATION) for a plan that
+    keeps the current metadata file.
 
     One that is kept for a live table is no reason, unless the plan deletes nothing and keeps other files for another.
     """
@@ -29,6 +30,8 @@ def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanI
     if reason is None:
         return
     found = {finding.code: finding for finding in index.findings}
+    if reason == "foreign-location":
+        raise foreign_location(f"the table's metadata file {index.metadata_location}", ": drop it without purge")
     if reason == "shared":
         nothing = not any(one.files_planned for one in (*earlier, index))
         others = [code for code in (paths.OUTSIDE, paths.UNCOVERED) if code in found]

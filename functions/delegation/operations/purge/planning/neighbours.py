@@ -9,9 +9,11 @@ from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import ReadOnce, is_itself, is_near, locations_of, metadata_of, reach_of_neighbour
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import FilesAtAnotherTable, FilesShared
+from delegation.operations.purge.errors import FilesAtAnotherTable, FilesShared, PlanNotAllowed
 from delegation.storage.locations import Roots
 from delegation.worksets.chunks import Phase, paths_of
+from delegation.worksets.engines.inline import Work
+from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import SAMPLE, PlanIndex, planned_paths
 from delegation.worksets.sorting import Sorter, common
 
@@ -50,6 +52,21 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
         _check_not_referenced(ctx, indexes, shared_files)
     _check_not_at(ctx, indexes, Roots([*locations_of(near).uris, *unread.located]), own)
     _check_not_at(ctx, indexes, unread.last_known(roots), Roots(()))
+
+
+def check_not_foreign(ctx: PurgeContext, left: Sequence[Work]) -> None:
+    """Raise PlanLost for an earlier plan that has files at a foreign location, so that it is made again without them.
+
+    Raises PlanNotAllowed for one that the request names.
+    """
+    foreign = ctx.settings.delete.foreign
+    for one in left if foreign.uris else ():
+        paths = chain.from_iterable(paths_of(ctx.plans, one.index.plan_id, [one.chunk]))
+        if any(map(foreign.contain, paths)):
+            reason = "has files at a location that delegation.foreign-locations names by now"
+            if ctx.options.execute_plan is not None:
+                raise PlanNotAllowed(f"plan {ctx.options.execute_plan} {reason}; make a new plan")
+            raise PlanLost(one.index.plan_id, f"it {reason}")
 
 
 def _check_not_referenced(ctx: PurgeContext, indexes: Sequence[PlanIndex], files: Sorter) -> None:

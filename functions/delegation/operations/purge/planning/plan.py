@@ -117,7 +117,8 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     history = read_history(metadata, fetcher, readable, Tolerance(former.__setitem__, spelling), known=once.former)
     former_roots = [*(root for index in earlier for root in index.roots), *(lost.roots if lost else ())]
     roots = paths.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
-    guard = PathGuard(roots, covered, ctx.options, own=paths.own_root(metadata, ctx.options))
+    own, foreign = paths.own_root(metadata, ctx.options), ctx.settings.delete.foreign
+    guard = PathGuard(roots, covered, ctx.options, own=own, foreign=foreign)
     gone = (path for path, error in former.items() if isinstance(error, BucketNotFound))
     guard.damaged.update(dict.fromkeys(gone, "former-unreadable"))
     damage = TableDamage(ctx, guard.damaged, lost.excuses(metadata, spelling) if lost else None)
