@@ -50,9 +50,6 @@ class Asker:
         self.attempt = NotedAttempt(self.moved)
         self.references = self
 
-    def clock(self) -> datetime:
-        return self.now
-
     def summary(self) -> list[dict[str, Any]]:
         return []
 
@@ -81,58 +78,57 @@ class Asker:
         self.spark_above, self.awaits_references = 10, False
 
 
-def test_a_job_that_begins_soon_asks_for_no_other_pass() -> None:
+@pytest.mark.parametrize("minutes", [0, 5, 14, 60])
+def test_a_job_asks_for_a_pass_that_begins_after_it_did(minutes: int) -> None:
     asker = Asker()
     with pytest.raises(HandedToSpark):
         asker.ask(11)
-    asker.in_a_job(after=15)
-    assert asker.passes == [START]
+    asker.in_a_job(after=minutes)
+    assert asker.passes == [START, START + timedelta(minutes=minutes)]
 
 
-def test_a_job_that_begins_late_asks_for_another_pass() -> None:
+def test_a_job_asks_anew_although_a_job_before_it_asked_and_ended() -> None:
+    """The first one was lost while it waited: what is registered until the second one begins is in no pass."""
     asker = Asker()
     with pytest.raises(HandedToSpark):
         asker.ask(11)
-    asker.in_a_job(after=15.1)
-    assert asker.passes == [START, asker.now]
-
-
-def test_a_pass_does_not_become_younger_by_another_hand_over() -> None:
-    """Jobs that fail before they use it, one after the other, each less than 15 minutes after the one before."""
-    asker = Asker()
-    for minutes in (0, 10):
-        with pytest.raises(HandedToSpark):
-            asker.ask(11, after=minutes)
+    asker.late = True
+    asker.attempt = Cancelled(asker.moved)
+    with pytest.raises(RunCancelled):
+        asker.in_a_job(after=1)
+    asker.attempt, asker.late = NotedAttempt(asker.moved), False
     asker.in_a_job(after=10)
+    assert len(asker.passes) == 3
+    assert asker.passes[-1] == asker.now
+
+
+@pytest.mark.parametrize("found", [None, NeighbourChanged("cat.ns.other", "s3://lake/wh/other/snap-1.avro")])
+def test_an_attempt_after_a_hand_over_asks_anew(found: Exception | None) -> None:
+    """The look at other tables ended the hand-over, or a process without Spark has the attempt."""
+    asker = Asker(found=found)
+    with pytest.raises(HandedToSpark if found is None else NeighbourChanged):
+        asker.ask(11)
+    asker.spark_above = None
+    asker.ask(11, after=10)
     assert asker.passes == [START, asker.now]
 
 
-def test_a_pass_does_not_become_younger_while_looks_at_other_tables_fail() -> None:
-    """A table that is registered meanwhile, at the files to delete, is in no pass that is older."""
-    asker = Asker(found=NeighbourChanged("cat.ns.other", "s3://lake/wh/other/snap-1.avro"))
-    for minutes in (0, 10):
-        with pytest.raises(NeighbourChanged):
-            asker.ask(11, after=minutes)
-    asker.found = None
-    with pytest.raises(HandedToSpark):
-        asker.ask(11, after=10)
-    asker.in_a_job(after=1)
-    assert asker.passes == [START, START + timedelta(minutes=20)]
-
-
-def test_the_time_of_a_pass_counts_from_when_it_is_known() -> None:
+def test_an_attempt_that_waits_for_the_pass_asks_for_no_other() -> None:
     asker = Asker(late=True)
     for minutes in (0, 60):
         with pytest.raises(ReferencesNotKnown):
             asker.ask(11, after=minutes)
-    asker.late = False
-    with pytest.raises(HandedToSpark):
-        asker.ask(11, after=60)
-    asker.in_a_job(after=14)
     assert asker.passes == [START]
 
 
-def test_a_job_that_begins_late_waits_for_the_pass_of_another_process() -> None:
+def test_the_note_of_a_former_release_that_handed_over_counts_as_not_asked() -> None:
+    asker = Asker(note=AskedAnew(asked=True, known_at=START))
+    asker.spark_above = None
+    asker.ask(11, after=1)
+    assert asker.passes == [asker.now]
+
+
+def test_a_job_waits_for_the_pass_of_another_process() -> None:
     """Ended, it would be queued again for as long: where every job begins late, none would delete."""
     asker = Asker()
     with pytest.raises(HandedToSpark):
@@ -144,22 +140,16 @@ def test_a_job_that_begins_late_waits_for_the_pass_of_another_process() -> None:
     assert asker.now == START + timedelta(minutes=30, seconds=25)
 
 
-def test_a_job_waits_for_a_pass_that_another_attempt_asked_for() -> None:
-    asker = Asker(late=True)
-    with pytest.raises(ReferencesNotKnown):
-        asker.ask(11)
-    asker.late, asker.checked = False, [1]
-    asker.in_a_job(after=1)
-    assert asker.passes == [START]
+class Cancelled(NotedAttempt):
+    """Is cancelled at its second checkpoint."""
+
+    def checkpoint(self, *, moved: bool = True) -> None:
+        super().checkpoint(moved=moved)
+        if len(self._moved) == 2:
+            raise RunCancelled("task")
 
 
 def test_a_job_that_waits_stops_when_it_is_cancelled() -> None:
-    class Cancelled(NotedAttempt):
-        def checkpoint(self, *, moved: bool = True) -> None:
-            super().checkpoint(moved=moved)
-            if len(self._moved) == 2:
-                raise RunCancelled("task")
-
     asker = Asker(late=True)
     asker.attempt = Cancelled(asker.moved)
     with pytest.raises(RunCancelled):

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from delegation.errors import RunCancelled, counted
@@ -61,7 +60,6 @@ class OrphanRun:
         self._index: OrphanIndex | None = None
         self._segment: PlanSegment | None = None
         self._deleting = False
-        self._known_at: datetime | None = None
         self._remembered = set[str]()
         # Besides those that the plan names: files that were taken since it was made.
         self._released: tuple[Finding, ...] = ()
@@ -254,7 +252,7 @@ class OrphanRun:
         if self._deleting:
             # Files were deleted with what is known of other tables: the job asks for it anew.
             raise HandedToSpark(ctx.attempt.task_id, self._current().listed.files, does=_COMPARES)
-        self._asked().hand_over(self._current().listed.files, does=_COMPARES, known_at=self._known_at)
+        self._asked().hand_over(self._current().listed.files, does=_COMPARES)
 
     def _asked(self, look: Callable[[], object] = lambda: None) -> AskedReferences:
         note = AskedNote(self._ctx, self._current().origin)
@@ -275,7 +273,6 @@ class OrphanRun:
                 asked.hand_over(index.listed.files, does=_COMPARES)
             if left is not None and (left > ctx.spark_above or is_wide):
                 asked.hand_over(left)
-        self._known_at = ctx.clock()
         keep.add_others()
         asked.answered()
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.asking import await_references
 from delegation.keeping.catalog import OneTable
 from delegation.keeping.referencing import ReferencingTables
 from delegation.operations.behaviors.outcome import TableEndings
@@ -109,10 +110,19 @@ class PurgeBehavior(PurgeAccess):
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """Run an engine in a Spark job, whose lease another process renews while it makes progress.
 
+        It waits for a pass over the references that begins after it did, before it plans or deletes anything.
         Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
         """
         task = self.runner.begin_job(task_id, attempt)
-        return self.runner.run(task, lambda: self.purged(engine, task))
+
+        def purged_by_a_later_pass(ctx: PurgeContext) -> PurgeResult:
+            # The job may have been queued for long since the pass that chose it.
+            if ctx.references is not None and not ctx.options.dry_run:
+                ctx.references.renew()
+                await_references(ctx.references, ctx.attempt, ctx.sleep)
+            return engine(ctx)
+
+        return self.runner.run(task, lambda: self.purged(purged_by_a_later_pass, task))
 
     def purged(self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None) -> Task:
         """Run an engine for a leased task and record its success; raises what ends the attempt otherwise."""

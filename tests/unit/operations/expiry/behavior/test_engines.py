@@ -22,7 +22,6 @@ from tests.kit.tasks.builders import submitted
 from tests.kit.worlds.expiring import ExpiriesInJob, SparkExpiries
 from tests.unit.operations.expiry.test_orders import COMPARE_REFS, Story
 
-LATE = pytest.mark.xfail(strict=True, reason="issue 45, line 10: a job deletes by a pass from before it began")
 SETTINGS = ExpirySettings(inline_max_files=100)
 
 
@@ -168,7 +167,7 @@ def test_a_file_that_is_added_again_while_the_job_starts_stays(world: SparkExpir
     assert world.lake.needed("t") <= world.files()
 
 
-@pytest.mark.parametrize("minutes", [pytest.param(n, marks=LATE) for n in (0, 5, 14)] + [16])
+@pytest.mark.parametrize("minutes", [0, 5, 14, 16])
 def test_a_clone_that_is_registered_while_a_job_is_queued_keeps_its_files(world: SparkExpiries, minutes: int) -> None:
     former, held = world.lake.pointers["t"], set[str]()
 

@@ -21,9 +21,6 @@ from tests.kit.lakes.lake import busy_table, rows
 from tests.kit.worlds.sweeping import SparkRemovals
 
 
-LATE = pytest.mark.xfail(strict=True, reason="issue 45, line 10: a job deletes by a pass from before it began")
-
-
 @pytest.fixture
 def world() -> SparkRemovals:
     return SparkRemovals()
@@ -81,7 +78,7 @@ def test_a_file_that_is_added_while_the_job_starts_stays(world: SparkRemovals) -
     assert not others & world.files()
 
 
-@pytest.mark.parametrize("minutes", [pytest.param(n, marks=LATE) for n in (0, 5, 14)] + [16])
+@pytest.mark.parametrize("minutes", [0, 5, 14, 16])
 def test_a_table_that_takes_a_file_while_a_job_is_queued_keeps_it(world: SparkRemovals, minutes: int) -> None:
     busy_table(world.other, "far", location="s3://other/far")
     copy = take_over(world)

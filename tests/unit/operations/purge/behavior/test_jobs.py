@@ -15,8 +15,6 @@ from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.jobs import JobsHere
 
-LATE = pytest.mark.xfail(strict=True, reason="issue 45, line 10: a job deletes by a pass from before it began")
-
 
 class InJob(InlineEngine):
     """The engine of a job, in this process."""
@@ -57,7 +55,7 @@ def once(world: SparkPurges, minutes: int, taken: list[str]) -> Callable[[], Non
     return lambda: None if taken else taken.append(world.take(minutes))
 
 
-@pytest.mark.parametrize("minutes", [pytest.param(n, marks=LATE) for n in (0, 5, 14, 55)] + [61])
+@pytest.mark.parametrize("minutes", [0, 5, 14, 55, 61])
 def test_a_table_that_takes_a_file_while_the_job_is_queued_keeps_it(world: SparkPurges, minutes: int) -> None:
     taken: list[str] = []
     world.jobs.before = once(world, minutes, taken)
