@@ -396,3 +396,22 @@ def test_a_disabled_policy_of_a_table_hides_that_of_its_namespace(world: Polaris
     service.begin()
     service.hours(0.3)
     assert [len(one.ids()) for one in writers] == [2, 1]
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line 1")
+def test_a_table_is_kept_by_its_own_policy_and_not_by_that_of_a_name_that_its_own_encodes_to(
+    world: PolarisView, service: Service
+) -> None:
+    operator = Operator(world)
+    operator.create(json.dumps({"enable": False}), "off")
+    operator.attach("off")
+    operator.create(KEEP_A_WEEK)
+    writers = [Writer(world, service.client, name) for name in ("m%n", "m%25n", "m%2525n")]
+    operator.attach(to="m%25n")
+    for writer in writers:
+        for minutes in (1, 2, 3, 4):
+            writer.append(minutes)
+    service.index_tables(*(one.name for one in writers))
+    service.begin()
+    service.hours(0.3)
+    assert [len(one.ids()) for one in writers] == [4, 1, 4]

@@ -6,7 +6,6 @@ Source: Apache Polaris 1.7.0, policy-apis.yaml, PolicyCatalogAdapter and PolicyC
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote
 
 from werkzeug.wrappers import Request, Response
 
@@ -116,8 +115,7 @@ class PolicyRoutes:
 
     def _applicable(self, who: CatalogCaller, request: Request) -> Response:
         namespace = tuple(level for level in request.args.get("namespace", "").split(SEPARATOR) if level)
-        # Decoded once more than the query, as Polaris does.
-        table = unquote(request.args.get("target-name", "")) if namespace else ""
+        table = request.args.get("target-name", "") if namespace else ""
         path = self._state.path(namespace, table or None)
         place = "TABLE" if table else "NAMESPACE" if namespace else "CATALOG"
         self._access.require(who, f"GET_APPLICABLE_POLICIES_ON_{place}", path)
