@@ -8,10 +8,13 @@ import base64
 import hashlib
 import re
 import threading
+import time
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from types import TracebackType
@@ -31,7 +34,8 @@ MOST_SENT = 96 * 1024 * 1024
 class Call:
     """A call to the store: `number` counts those of the same kind since the way was set, from 1.
 
-    `kind` is delete (of many keys), single (delete), probe, read, look, list or versioning.
+    `kind` is delete (of many keys), single (delete), probe, read, look, list or versioning. The `keys` of a listing are
+    its prefix, after which key it begins, and its delimiter.
     """
 
     kind: str
@@ -85,11 +89,19 @@ def error(code: str, status: int, more: str = "") -> Reply:
 class HostileStore:
     """The store's server, on a thread; a context manager. `objects` are its content by bucket and key."""
 
-    def __init__(self, objects: dict[tuple[str, str], bytes]) -> None:
+    def __init__(
+        self,
+        objects: dict[tuple[str, str], bytes],
+        modified: Mapping[tuple[str, str], int] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.objects = objects
+        self.modified = modified or {}
+        self.clock = clock
         self._lock = threading.Lock()
         self._server = _Server(self)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.page = 1_000
         self.set(None)
 
     def __enter__(self) -> "HostileStore":
@@ -109,11 +121,28 @@ class HostileStore:
             self.sent = 0
             self.removed: set[tuple[str, str]] = set()
 
+    def listing(self, bucket: str, prefix: str, after: str = "", delimiter: str = "") -> Reply:
+        """Return the sound answer to a listing."""
+        with self._lock:
+            keys = sorted(key for where, key in self.objects if where == bucket and key.startswith(prefix))
+        below = [(key, *key.removeprefix(prefix).partition("/")) for key in keys if key > after]
+        folders = dict.fromkeys(f"{prefix}{name}/" for _, name, slash, _ in below if slash and delimiter)
+        return listed(self, bucket, [key for key, _, slash, _ in below if not (slash and delimiter)], folders)
+
     def remove(self, bucket: str, *keys: str) -> None:
         with self._lock:
             for key in keys:
                 if self.objects.pop((bucket, key), None) is not None:
                     self.removed.add((bucket, key))
+
+    def stated(self, at: tuple[str, str]) -> dict[str, str]:
+        """Return the headers of an object."""
+        written = formatdate(self.modified.get(at, 0), usegmt=True)
+        return {"ETag": f'"{hashlib.md5(self.objects[at]).hexdigest()}"', "Last-Modified": written}
+
+    def unchanged(self, at: tuple[str, str], etag: str | None) -> bool:
+        """Return whether an object may be deleted with an ETag as the condition, None without a condition."""
+        return etag is None or (at in self.objects and self.stated(at)["ETag"] == etag)
 
     def answer(self, kind: str, bucket: str, keys: tuple[str, ...], *, md5: bool = False) -> Reply | None:
         """Return the wrong answer to a call, None for the sound one."""
@@ -125,6 +154,22 @@ class HostileStore:
         reply = None if way is None else way(call, self)
         self.wrong += reply is not None
         return reply
+
+
+def listed(store: HostileStore, bucket: str, found: Sequence[str], folders: Iterable[str] = ()) -> Reply:
+    """Return a page of a listing: at most `store.page` of the keys, and the prefixes."""
+    inside = "<EncodingType>url</EncodingType>"
+    inside += f"<IsTruncated>{'true' if len(found) > store.page else 'false'}</IsTruncated>"
+    for key in found[: store.page]:
+        data = store.objects.get((bucket, key), b"")
+        written = datetime.fromtimestamp(store.modified.get((bucket, key), 0), UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        inside += (
+            f"<Contents><Key>{urllib.parse.quote(key)}</Key><LastModified>{written}</LastModified>"
+            f"<ETag>&quot;{hashlib.md5(data).hexdigest()}&quot;</ETag><Size>{len(data)}</Size></Contents>"
+        )
+    inside += "".join(f"<CommonPrefixes><Prefix>{urllib.parse.quote(one)}</Prefix></CommonPrefixes>" for one in folders)
+    body = f"<ListBucketResult {NAMESPACE}>{inside}</ListBucketResult>".encode()
+    return Reply(body=body, headers={"Date": formatdate(store.clock(), usegmt=True)})
 
 
 class _Server(ThreadingHTTPServer):
@@ -175,15 +220,20 @@ class _Handler(BaseHTTPRequestHandler):
         md5 = self.headers.get("Content-MD5") == digest
         reply = store.answer("delete", self._bucket, keys, md5=md5)
         if reply is None:
-            store.remove(self._bucket, *keys)
-            reply = Reply(body=result(deleted(*keys)))
+            etags = [
+                one.findtext(f"{_SPACE}ETag") for one in ElementTree.fromstring(self._body).iter(f"{_SPACE}Object")
+            ]
+            done = [key for key, etag in zip(keys, etags, strict=True) if store.unchanged((self._bucket, key), etag)]
+            store.remove(self._bucket, *done)
+            refused = [key for key in keys if key not in done]
+            reply = Reply(body=result(deleted(*done) + failed("PreconditionFailed", *refused)))
         self._send(reply)
 
     def do_DELETE(self) -> None:
         self._take()
         store, probe = self.server.store, "If-Match" in self.headers
         reply = store.answer("probe" if probe else "single", self._bucket, (self._key,))
-        if reply is None and probe:
+        if reply is None and not store.unchanged(self._at, self.headers.get("If-Match")):
             reply = error("PreconditionFailed", 412)
         elif reply is None:
             store.remove(self._bucket, self._key)
@@ -200,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
         reply = self.server.store.answer("look", self._bucket, (self._key,))
         if reply is None:
             data = self.server.store.objects.get(self._at)
-            reply = Reply(404) if data is None else Reply(length=len(data))
+            reply = Reply(404) if data is None else Reply(length=len(data), headers=self.server.store.stated(self._at))
         self._send(reply)
 
     def do_GET(self) -> None:
@@ -209,19 +259,14 @@ class _Handler(BaseHTTPRequestHandler):
             found = self.server.store.answer("versioning", self._bucket, ())
             self._send(found or Reply(body=f"<VersioningConfiguration {NAMESPACE}/>".encode()))
         elif "list-type" in self._parameters:
-            prefix = self._parameters.get("prefix", "")
-            self._send(self.server.store.answer("list", self._bucket, (prefix,)) or self._listing(prefix))
+            prefix, after = self._parameters.get("prefix", ""), self._parameters.get("start-after", "")
+            asked = (prefix, after, self._parameters.get("delimiter", ""))
+            self._send(
+                self.server.store.answer("list", self._bucket, asked) or self.server.store.listing(self._bucket, *asked)
+            )
         else:
             kind = "look" if "Range" in self.headers else "read"
             self._send(self.server.store.answer(kind, self._bucket, (self._key,)) or self._object())
-
-    def _listing(self, prefix: str) -> Reply:
-        found = sorted(key for bucket, key in self.server.store.objects if bucket == self._bucket)
-        inside = "".join(
-            f"<Contents><Key>{urllib.parse.quote(key)}</Key></Contents>" for key in found if key.startswith(prefix)
-        )
-        head = "<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>"
-        return Reply(body=f"<ListBucketResult {NAMESPACE}>{head}{inside}</ListBucketResult>".encode())
 
     def _object(self) -> Reply:
         data = self.server.store.objects.get(self._at)

@@ -3,7 +3,18 @@
 import gzip
 from collections.abc import Callable
 
-from tests.faults.hostile.server import NAMESPACE, Call, HostileStore, Reply, Way, deleted, error, failed, result
+from tests.faults.hostile.server import (
+    NAMESPACE,
+    Call,
+    HostileStore,
+    Reply,
+    Way,
+    deleted,
+    error,
+    failed,
+    listed,
+    result,
+)
 
 _PAGE = b"<html><head><title>%b</title></head><body>%b</body></html>"
 _HUGE = 3 * 1024**3
@@ -152,6 +163,37 @@ def bomb(call: Call) -> Reply:
     inner = f"&e10;{deleted(*call.keys)}"
     text = f'<!DOCTYPE x [<!ENTITY e0 "lol">{names}]><DeleteResult {NAMESPACE}>{inner}</DeleteResult>'
     return Reply(body=text.encode())
+
+
+def listing(answer: Callable[[Call, HostileStore], Reply | None]) -> Way:
+    """Answer listings so; all else is sound."""
+    return lambda call, store: answer(call, store) if call.kind == "list" else None
+
+
+def to_folders(*prefixes: str) -> Way:
+    """Name these prefixes, `{}` being the asked one, where a listing is by folders."""
+    return listing(
+        lambda call, store: (
+            listed(store, call.bucket, [], [one.replace("{}", call.keys[0]) for one in prefixes])
+            if call.keys[2]
+            else None
+        )
+    )
+
+
+def again_from_the_start(call: Call, store: HostileStore) -> Reply:
+    """Ignore after which key a page begins, of a location that has more than a page."""
+    store.page = 2
+    return store.listing(call.bucket, call.keys[0], "", call.keys[2])
+
+
+def once_more(call: Call, store: HostileStore) -> Reply:
+    """Repeat the last key of the page before."""
+    store.page = 2
+    sound = store.listing(call.bucket, *call.keys)
+    if not call.keys[1]:
+        return sound
+    return listed(store, call.bucket, [call.keys[1], f"{call.keys[1]}x", f"{call.keys[1]}y"])
 
 
 WRONG_CODES: dict[str, Way] = {
@@ -304,6 +346,30 @@ PARTICULAR: dict[str, Way] = {
     "conditions: 501": no_conditions(error("NotImplemented", 501)),
 }
 
+LISTINGS: dict[str, Way] = {
+    "lists: the first page again": listing(again_from_the_start),
+    "lists: the last key again": listing(once_more),
+    "lists: an empty page and more": listing(
+        lambda _call, _store: Reply(body=b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>")
+    ),
+    "lists: not in order": listing(
+        lambda call, store: listed(store, call.bucket, [f"{call.keys[0]}b", f"{call.keys[0]}a"])
+    ),
+    "lists: keys of another prefix": listing(
+        lambda call, store: listed(store, call.bucket, ["wh/sibling/data/x", "x0"])
+    ),
+    "lists: the asked prefix": to_folders("{}"),
+    "lists: a prefix above": to_folders("wh/"),
+    "lists: a prefix outside": to_folders("wh/sibling/"),
+    "lists: a prefix twice": to_folders("{}data/", "{}data/"),
+    "lists: a prefix that goes on for ever": to_folders("{}x/"),
+    "lists: an empty 200": listing(lambda _call, _store: Reply()),
+    "lists: a page in a 200": listing(lambda _call, _store: page(200)),
+    "lists: XML of a proxy": listing(lambda _call, _store: Reply(body=b"<html><body>ok</body></html>")),
+    "lists: another result": listing(lambda call, _store: Reply(body=result(deleted(*call.keys[:1])))),
+    "lists: 405": listing(lambda _call, _store: error("MethodNotAllowed", 405)),
+}
+
 LIARS: dict[str, Way] = {
     "the root is confirmed and kept": keeps_the_root,
     "all is confirmed and kept": confirms_and_keeps,
@@ -328,6 +394,7 @@ WAYS: dict[str, Way] = {
     **HUGE,
     **KEY_BY_KEY,
     **PARTICULAR,
+    **LISTINGS,
     **LIARS,
     **READS,
 }

@@ -1,0 +1,69 @@
+"""A listing that does not advance, or is none, is at once an error that names the store."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from delegation.storage.base import ObjectStoreError
+from delegation.storage.credentials import S3Settings
+from delegation.storage.listing.model import ListableStore
+from delegation.storage.s3 import S3ObjectStore
+from tests.faults.hostile.runs import AWS
+from tests.faults.hostile.server import HostileStore
+from tests.faults.hostile.ways import LISTINGS
+
+KEYS = ["t/a", "t/b", "t/c", "t/d/1", "t/d/2", "t/e"]
+# These say so by the status, or have only odd names.
+REFUSED = {"lists: 405", "lists: a prefix that goes on for ever"}
+PAGES = sorted(one for one in LISTINGS.keys() - REFUSED if "prefix" not in one or "keys" in one)
+FOLDERS = sorted(LISTINGS.keys() - REFUSED - {"lists: the last key again", "lists: the first page again"})
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileStore]:
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    with HostileStore({("lake", key): b"1" for key in KEYS}) as store:
+        yield store
+
+
+def settings(hostile: HostileStore) -> S3Settings:
+    return S3Settings(endpoint=hostile.url, region="us-east-1", path_style=True)
+
+
+def walk(store: ListableStore) -> list[str]:
+    found: list[str] = []
+    for _ in range(10):
+        page = store.page("lake", "t/", after=found[-1] if found else "")
+        found += [one.key for one in page.objects]
+        if page.is_last:
+            return found
+    raise AssertionError("it did not end")
+
+
+def test_a_sound_store_is_listed_page_by_page(hostile: HostileStore) -> None:
+    hostile.page = 2
+    store = S3ObjectStore(settings=settings(hostile))
+    assert walk(store) == KEYS
+    hostile.page = 1_000
+    assert store.folder("lake", "t/").folders == ("t/d/",)
+
+
+@pytest.mark.xfail(strict=True, reason="issue 46, line 8")
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_that_does_not_advance_names_the_store(hostile: HostileStore, name: str) -> None:
+    hostile.set(LISTINGS[name])
+    with pytest.raises(ObjectStoreError, match=hostile.url) as raised:
+        walk(S3ObjectStore(settings=settings(hostile)))
+    assert (raised.value.code, raised.value.retryable) == ("STORE_LISTING_INVALID", False)
+    assert hostile.wrong <= 2
+
+
+@pytest.mark.xfail(strict=True, reason="issue 46, line 8")
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_folder_has_only_longer_prefixes(hostile: HostileStore, name: str) -> None:
+    hostile.set(LISTINGS[name])
+    with pytest.raises(ObjectStoreError, match=hostile.url) as raised:
+        S3ObjectStore(settings=settings(hostile)).folder("lake", "t/")
+    assert raised.value.code == "STORE_LISTING_INVALID"
+    assert hostile.wrong == 1
