@@ -33,6 +33,7 @@ from delegation.storage.s3_errors import (
     EXPIRED_CODES,
     FAILED,
     cause_of,
+    check_listing,
     code_of,
     fits_xml,
     is_unsupported,
@@ -359,4 +360,5 @@ def _first_byte(client: "S3Client", location: ObjectLocation) -> bool:
 def _listed(client: "S3Client", location: ObjectLocation) -> bool:
     """Return whether an object exists whose key XML cannot contain, so that an error about it cannot be parsed."""
     answer = client.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1)
+    check_listing(client, location.uri, answer)
     return any(one.get("Key") == location.key for one in answer.get("Contents", ()))

@@ -5,6 +5,7 @@ added to the class of a client when it is made (Boto3 documentation, Extensibili
 """
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.awsrequest import AWSResponse
@@ -12,12 +13,21 @@ from botocore.exceptions import BotoCoreError, ConnectionClosedError, HTTPClient
 from urllib3.exceptions import HTTPError
 from urllib3.exceptions import ReadTimeoutError as NotRead
 
-from delegation.storage.delete_objects.answers import MOST_BYTES
+from delegation.storage.delete_objects.answers import MOST_BYTES, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mypy_boto3_s3 import S3Client
+
 MOST_SECONDS = 120.0
+# Under this name it states that an answer of status 200 is neither a result nor an error of S3, such as a proxy's page.
+FOREIGN = "DelegationForeign"
+_LISTINGS = {
+    "ListObjectsV2": "ListBucketResult",
+    "ListObjectVersions": "ListVersionsResult",
+    "ListMultipartUploads": "ListMultipartUploadsResult",
+}
 _PIECE = 65_536
 
 
@@ -84,6 +94,18 @@ class BoundedSession:
             if not ended:
                 raw.close()
         return bytes(data)
+
+
+def mark_foreign_listings(client: "S3Client") -> None:
+    """Have the client mark an answer to a listing that is none; botocore would read it as an empty one, or retry it."""
+
+    def mark(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], *, root: str, **_: Any) -> None:
+        if response_dict["status_code"] == 200 and root_of(response_dict["body"]) not in {root, "Error"}:
+            customized_response_dict[FOREIGN] = True
+            response_dict["body"] = b""
+
+    for operation, root in _LISTINGS.items():
+        client.meta.events.register(f"before-parse.*.{operation}", partial(mark, root=root))
 
 
 class _Body:

@@ -1,7 +1,10 @@
 """Map errors of boto3's S3 clients to ObjectStoreError and to the error codes of deletes."""
 
 import re
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import lt
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
 from botocore.exceptions import ConnectionError as EndpointError
@@ -9,13 +12,16 @@ from botocore.parsers import ResponseParserError
 
 from delegation.storage.base import (
     BucketNotFound,
+    ListingInvalid,
     ObjectNotFound,
     ObjectStoreDenied,
     ObjectStoreError,
     ObjectStoreUnavailable,
 )
-from delegation.storage.delete_objects.events import FOREIGN
-from delegation.storage.s3_answers import AnswerNotRead
+from delegation.storage.s3_answers import FOREIGN, AnswerNotRead
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 # The only codes that state that a key is not there: a missing bucket, or a 404 without a code, may be another store's.
 ABSENT = frozenset({"NoSuchKey", "NoSuchVersion"})
@@ -79,6 +85,25 @@ def is_unsupported(error: BaseException | None, *more: int) -> bool:
     if not isinstance(error, ClientError) or code_of(error) in _NO_REFUSAL:
         return False
     return _status(error) in {*_UNSUPPORTED, *more} or FOREIGN in error.response
+
+
+def check_listing(client: "S3Client", uri: str, answer: Mapping[str, Any]) -> None:
+    """Raise ListingInvalid for an answer that is no listing."""
+    if FOREIGN in answer:
+        raise listing_invalid(client, uri, "is not in S3's form")
+
+
+def check_keys(client: "S3Client", uri: str, keys: Sequence[str], prefix: str, after: str) -> None:
+    """Raise ListingInvalid unless the keys are in order, above `after` and below the prefix."""
+    if keys and not all(map(lt, chain((after,), keys), keys)):
+        raise listing_invalid(client, uri, f"does not advance in order after {after!r}")
+    if keys and not (keys[0].startswith(prefix) and keys[-1].startswith(prefix)):
+        raise listing_invalid(client, uri, "has keys of another prefix")
+
+
+def listing_invalid(client: "S3Client", uri: str, problem: str) -> ListingInvalid:
+    where = client.meta.endpoint_url
+    return ListingInvalid(f"the listing of {uri} by the object store {where} {problem}; check the endpoint")
 
 
 def is_bare_404(error: ClientError) -> bool:

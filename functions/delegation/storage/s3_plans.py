@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from delegation.storage.s3_errors import FAILED, translate
+from delegation.storage.s3_errors import FAILED, check_keys, check_listing, listing_invalid, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -36,9 +36,15 @@ class S3PlanStore:
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=self._prefix + prefix
         )
+        uri, after = f"s3://{self._bucket}/{self._prefix}{prefix}", ""
         try:
             for page in pages:
-                for one in page.get("Contents", []):
-                    yield one["Key"].removeprefix(self._prefix)
+                check_listing(self._client, uri, page)
+                keys = [one["Key"] for one in page.get("Contents", [])]
+                check_keys(self._client, uri, keys, self._prefix + prefix, after)
+                yield from (key.removeprefix(self._prefix) for key in keys)
+                after = keys[-1] if keys else after
+                if page.get("IsTruncated") and not page.get("NextContinuationToken"):
+                    raise listing_invalid(self._client, uri, "does not state where its next page begins")
         except FAILED as error:
-            translate(f"s3://{self._bucket}/{self._prefix}{prefix}", error)
+            translate(uri, error)

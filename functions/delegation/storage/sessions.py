@@ -16,7 +16,7 @@ from botocore.utils import parse_timestamp
 
 from delegation.storage.base import ObjectStoreError
 from delegation.storage.credentials import S3Settings
-from delegation.storage.s3_answers import MOST_SECONDS, bound_answers
+from delegation.storage.s3_answers import MOST_SECONDS, bound_answers, mark_foreign_listings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -58,6 +58,8 @@ def s3_client(settings: S3Settings, *, answer_seconds: float = MOST_SECONDS, **m
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=time_of)
         session = boto3.session.Session(botocore_session=core)
         session.events.register("creating-client-class.s3", partial(bound_answers, seconds=answer_seconds))
-        return session.client("s3", endpoint_url=settings.endpoint, region_name=settings.region, **more)
+        client = session.client("s3", endpoint_url=settings.endpoint, region_name=settings.region, **more)
     except (BotoCoreError, ValueError) as error:
         raise ObjectStoreError(f"cannot create an S3 client: {error}") from error
+    mark_foreign_listings(client)
+    return client

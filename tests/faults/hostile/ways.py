@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.faults.hostile.server import (
     NAMESPACE,
@@ -350,7 +351,10 @@ LISTINGS: dict[str, Way] = {
     "lists: the first page again": listing(again_from_the_start),
     "lists: the last key again": listing(once_more),
     "lists: an empty page and more": listing(
-        lambda _call, _store: Reply(body=b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>")
+        lambda call, store: replace(
+            listed(store, call.bucket, []),
+            body=b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+        )
     ),
     "lists: not in order": listing(
         lambda call, store: listed(store, call.bucket, [f"{call.keys[0]}b", f"{call.keys[0]}a"])
@@ -362,7 +366,7 @@ LISTINGS: dict[str, Way] = {
     "lists: a prefix above": to_folders("wh/"),
     "lists: a prefix outside": to_folders("wh/sibling/"),
     "lists: a prefix twice": to_folders("{}data/", "{}data/"),
-    "lists: a prefix that goes on for ever": to_folders("{}x/"),
+    "lists: a prefix that has no end": to_folders("{}x/"),
     "lists: an empty 200": listing(lambda _call, _store: Reply()),
     "lists: a page in a 200": listing(lambda _call, _store: page(200)),
     "lists: XML of a proxy": listing(lambda _call, _store: Reply(body=b"<html><body>ok</body></html>")),

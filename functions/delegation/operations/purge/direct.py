@@ -37,6 +37,7 @@ from delegation.storage.file_system import FileObjectStore, FilePlanStore
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import LOCAL, ForeignLocations, Roots, canonical, parse, uri_of
 from delegation.storage.s3 import S3ObjectStore
+from delegation.storage.s3_errors import check_listing
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
 from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
@@ -76,9 +77,9 @@ class DirectResources:
         below = where.key.removesuffix(HEAD)
         if where.bucket == LOCAL:
             return [f"{directory}{path.name}" for path in Path("/", below).iterdir() if path.is_file()]
-        found = s3_client(self.settings).list_objects_v2(
-            Bucket=where.bucket, Prefix=below, Delimiter="/", StartAfter=f"{below}{after}"
-        )
+        client = s3_client(self.settings)
+        found = client.list_objects_v2(Bucket=where.bucket, Prefix=below, Delimiter="/", StartAfter=f"{below}{after}")
+        check_listing(client, directory, found)
         return [uri_of(where.bucket, one["Key"]) for one in found.get("Contents", ())]
 
     def plans(self) -> PlanStore:

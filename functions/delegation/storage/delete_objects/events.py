@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 import botocore
 
 from delegation.storage.delete_objects.answers import read_answer, root_of
+from delegation.storage.s3_answers import FOREIGN
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 PINNED = frozenset({(1, 44)})
 # The name under which an answer that `answers` has read is in what the client returns.
 READ = "DelegationAnswer"
-# Under this name it states that an answer of status 200 is neither a result nor an error of S3, such as a proxy's page.
-FOREIGN = "DelegationForeign"
 _KEYS = "delegation_keys"
 _START = b'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Object><Key>'
 _BETWEEN = "</Key></Object><Object><Key>"

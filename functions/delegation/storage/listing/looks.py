@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from delegation.storage.listing.model import CHANGED, ClockUnknown, ListedObject
+from delegation.storage.base import ObjectStoreError
+from delegation.storage.listing.model import CHANGED, ListedObject
 from delegation.storage.listing.pages import page, seconds
 from delegation.storage.s3_errors import ABSENT, FAILED, code_of, delete_code_of, is_bare_404
 
@@ -81,7 +82,7 @@ def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: 
         try:
             # Between this and the key are only keys that begin with it.
             listed = page(client, bucket, prefix, max(end, keys[at][:-1]))
-        except (*FAILED, ClockUnknown, ValueError):
+        except (*FAILED, ObjectStoreError):
             break
         found |= {one.key for one in listed.objects if wanted.get(one.key) == one}
         if listed.is_last or not listed.objects or len(found) < pages * PAGE_PAYS:

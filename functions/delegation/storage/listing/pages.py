@@ -2,19 +2,35 @@
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delegation.storage.listing.answers import READ, ListingAnswer
 from delegation.storage.listing.model import PAGE, ClockUnknown, ListedFolder, ListedObject, ListedPage
+from delegation.storage.locations import uri_of
+from delegation.storage.s3_errors import check_keys, check_listing, listing_invalid
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
+LONGEST_KEY: Final = 1_024
+"""Bytes (Amazon S3 User Guide, naming objects)."""
+
+
 def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
     """See ListableStore.page."""
+    found = stated(client, bucket, prefix, after)
+    check_keys(client, uri_of(bucket, prefix), [one.key for one in found.objects], prefix, after)
+    if not (found.objects or found.is_last):
+        raise listing_invalid(client, uri_of(bucket, prefix), "has an empty page that is not the last")
+    return found
+
+
+def stated(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
+    """Return what the store states as the next page, whether or not it is above `after`."""
     more: dict[str, Any] = {"StartAfter": after} if after else {}
     answer: Any = client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=PAGE, **more)
+    check_listing(client, uri_of(bucket, prefix), answer)
     read: ListingAnswer | None = answer.get(READ)
     if read is not None:
         return ListedPage(read.objects, _date(answer), not read.truncated)
@@ -24,11 +40,19 @@ def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage
 def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
     """See ListableStore.folder."""
     answer: Any = client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE)
+    uri = uri_of(bucket, prefix)
+    check_listing(client, uri, answer)
     read: ListingAnswer | None = answer.get(READ)
-    if read is not None:
-        return ListedFolder(read.objects, (), _date(answer), not read.truncated)
-    folders = tuple(str(one["Prefix"]) for one in answer.get("CommonPrefixes", ()))
-    return ListedFolder(_objects(answer), folders, _date(answer), not answer.get("IsTruncated", False))
+    objects = _objects(answer) if read is None else read.objects
+    is_last = not answer.get("IsTruncated", False) if read is None else not read.truncated
+    folders = [str(one["Prefix"]) for one in answer.get("CommonPrefixes", ())]
+    check_keys(client, uri, [one.key for one in objects], prefix, "")
+    check_keys(client, uri, folders, prefix, prefix)
+    if any(not one.endswith("/") or len(one.encode()) > LONGEST_KEY for one in folders):
+        raise listing_invalid(client, uri, "has prefixes that no key has")
+    if not (objects or folders or is_last):
+        raise listing_invalid(client, uri, "has an empty page that is not the last")
+    return ListedFolder(objects, tuple(folders), _date(answer), is_last)
 
 
 def _objects(answer: Any) -> tuple[ListedObject, ...]:

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from delegation.storage.base import ObjectStoreError
 from delegation.storage.listing.uploads import Upload
 from delegation.storage.locations import uri_of
-from delegation.storage.s3_errors import FAILED, code_of, translate
+from delegation.storage.s3_errors import FAILED, check_listing, code_of, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -31,6 +31,7 @@ class S3Uploads:
                 answer = self._client.list_multipart_uploads(Bucket=bucket, Prefix=prefix, EncodingType="url", **after)
             except FAILED as error:
                 translate(uri, error)
+            check_listing(self._client, uri, answer)
             # botocore decodes the keys of listings of objects alone.
             decoded = unquote_plus if answer.get("EncodingType") == "url" else str
             for one in answer.get("Uploads", ()):

@@ -6,7 +6,7 @@ from delegation.storage.base import ObjectStoreError
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.listing.versions import KeyVersions, StoredVersion
 from delegation.storage.locations import uri_of
-from delegation.storage.s3_errors import FAILED, translate
+from delegation.storage.s3_errors import FAILED, check_listing, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -25,6 +25,7 @@ class S3Versions:
             answer = self._client.list_object_versions(Bucket=bucket, Prefix=key, MaxKeys=1_000)
         except FAILED as error:
             translate(uri, error)
+        check_listing(self._client, uri, answer)
         objects = [one for one in answer.get("Versions", ()) if one.get("Key") == key]
         markers = [one for one in answer.get("DeleteMarkers", ()) if one.get("Key") == key]
         found = None

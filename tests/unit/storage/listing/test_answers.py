@@ -62,7 +62,7 @@ def read(body: bytes, *, here: bool) -> ListedPage | type[Exception]:
     read_here = Counter[bool]()
     client.meta.events.register("after-call.s3", lambda parsed, **_more: read_here.update([READ in parsed]))
     try:
-        found: ListedPage | type[Exception] = pages.page(client, "lake", "t/", "")
+        found: ListedPage | type[Exception] = pages.stated(client, "lake", "t/", "")
     except Exception as error:  # noqa: BLE001 - the same error must come from both
         found = type(error)
     assert read_here[True] == int(here and read_listing(body) is not None)
