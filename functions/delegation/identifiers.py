@@ -2,9 +2,12 @@
 
 import re
 import uuid
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 NAMESPACE_SEPARATOR = "\x1f"
+_NO_TEXT = re.compile(r"[\ud800-\udfff]")
 _NAME_PART = re.compile(r"(?:`([^`]+)`|([^.`]+))(?:\.|\Z)")
 
 
@@ -13,7 +16,7 @@ class TableIdentifier:
     """A table's identifier in Polaris: catalog, at least one namespace level, name.
 
     Raises ValueError for a part that cannot be one segment of a REST path: an empty one, one with 0x1F (the separator
-    of namespace levels), and `.` and `..`, which URL normalisation removes.
+    of namespace levels) or a lone surrogate, and `.` and `..`, which URL normalisation removes.
     """
 
     catalog: str
@@ -24,12 +27,39 @@ class TableIdentifier:
         if not self.namespace:
             raise ValueError("a table identifier needs at least one namespace level")
         for part in (self.catalog, *self.namespace, self.name):
-            if not part or {".", ".."} & set(part.split("/")) or NAMESPACE_SEPARATOR in part:
-                raise ValueError("a part of a table identifier is empty, a dot segment, or contains the character 0x1F")
+            _check_part(part, NAMESPACE_SEPARATOR)
 
     def __str__(self) -> str:
         """Return the dotted form for messages; it cannot be parsed, because a level may contain a dot."""
         return ".".join((self.catalog, *self.namespace, self.name))
+
+
+def encoded(name: str | bytes) -> str:
+    """Return a name as paths and queries have it: percent-encoded once, a blank as %20, which every server decodes."""
+    return quote(name, safe="")
+
+
+def encoded_query(parameters: Iterable[tuple[str, str]]) -> str:
+    """Return a query."""
+    return "&".join(f"{encoded(name)}={encoded(value)}" for name, value in parameters)
+
+
+def joined_levels(levels: Sequence[str], separator: str = NAMESPACE_SEPARATOR) -> str:
+    """Return a namespace as one name, to be encoded; raises ValueError for levels that would be another namespace."""
+    for level in levels:
+        _check_part(level, separator)
+    if not levels:
+        raise ValueError("a namespace has at least one level")
+    return separator.join(levels)
+
+
+def _check_part(part: str, separator: str) -> None:
+    is_dots = not {".", ".."}.isdisjoint(part.split("/"))
+    if not part or is_dots or separator in part or NAMESPACE_SEPARATOR in part or _NO_TEXT.search(part):
+        raise ValueError(
+            "a part of an identifier is empty, a dot segment, or contains the separator of levels, the character 0x1F "
+            "or a lone surrogate"
+        )
 
 
 def split_name(text: str) -> list[str]:

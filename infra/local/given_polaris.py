@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import SecretStr
 
 from delegation.errors import DelegationError
-from delegation.identifiers import TableIdentifier
+from delegation.identifiers import TableIdentifier, encoded
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import select_credential
@@ -145,7 +145,7 @@ class _Session:
     def probe_table(self) -> Iterator[TableIdentifier]:
         """Create a namespace with a table as the owner; remove both at the end."""
         namespace = f"delegation_probe_{uuid.uuid4().hex[:8]}"
-        at = f"namespaces/{namespace}"
+        at = f"namespaces/{encoded(namespace)}"
         self._owner_sends("POST", "namespaces", {"namespace": [namespace], "properties": {}})
         with contextlib.ExitStack() as removal:
             removal.callback(self._owner_sends, "DELETE", at)
@@ -154,7 +154,7 @@ class _Session:
             yield TableIdentifier(self._given.warehouse, (namespace,), "probe")
 
     def _owner_sends(self, method: str, path: str, body: dict[str, Any] | None = None) -> None:
-        url = f"{self._given.url.rstrip('/')}/v1/{self._given.warehouse}/{path}"
+        url = f"{self._given.url.rstrip('/')}/v1/{encoded(self._given.warehouse)}/{path}"
         headers = {"Authorization": f"Bearer {self._tokens.token()}", "Polaris-Realm": self._given.realm}
         try:
             response = self._http.request(method, url, json=body, headers=headers)

@@ -1,10 +1,10 @@
 """Creates the namespace into which the gateway renames tables, as `delegation polaris setup` does elsewhere."""
 
 from collections.abc import Sequence
-from urllib.parse import quote
 
 import httpx
 
+from delegation.identifiers import encoded, encoded_query
 from infra.local.backends import Polaris
 from infra.local.errors import CannotStartError
 
@@ -19,11 +19,12 @@ def create_tombstone_namespace(polaris: Polaris, levels: Sequence[str]) -> None:
         try:
             issued = http.post("v1/oauth/tokens", data={**form, "scope": polaris.scope}).raise_for_status().json()
             http.headers["Authorization"] = f"Bearer {issued['access_token']}"
-            config = http.get("v1/config", params={"warehouse": polaris.warehouse}).raise_for_status().json()
+            query = encoded_query([("warehouse", polaris.warehouse)])
+            config = http.get(f"v1/config?{query}").raise_for_status().json()
             prefix = {**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix", polaris.warehouse)
             for count in range(1, len(levels) + 1):
                 body = {"namespace": list(levels[:count]), "properties": {}}
-                answer = http.post(f"v1/{quote(prefix, safe='')}/namespaces", json=body)
+                answer = http.post(f"v1/{encoded(prefix)}/namespaces", json=body)
                 if answer.status_code != _EXISTS:
                     answer.raise_for_status()
         except httpx.HTTPError as error:

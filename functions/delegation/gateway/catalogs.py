@@ -5,12 +5,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import quote
 
 from delegation.gateway.errors import CatalogOutcomeUnknown
 from delegation.gateway.forwarding import Forwarder, without
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER, Target
+from delegation.identifiers import encoded_query
 
 _MOST: Final = 1_000
 _OF_THE_REQUEST: Final = ("content-type", "content-encoding", "accept-encoding", "if-none-match", KEY_HEADER)
@@ -57,7 +57,7 @@ class KnownCatalogs:
 
     def _configuration(self, request: CatalogRequest, catalog: str) -> CatalogAnswer:
         headers = (*without(request.headers, *_OF_THE_REQUEST), ("Accept-Encoding", "identity"))
-        query = f"warehouse={quote(catalog, safe='')}"
+        query = encoded_query([("warehouse", catalog)])
         return self._forwarder.forward(CatalogRequest("GET", "v1/config", query, headers))
 
 

@@ -9,16 +9,16 @@ import gzip
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlencode
 
 from delegation.gateway.answers import answer_of
 from delegation.gateway.errors import CatalogAnswerTooLarge, NotTheCatalog, UnsafePath
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
+from delegation.identifiers import encoded, encoded_query
 
 LARGEST_ANSWER: Final = 6_000_000
 """Bytes of an answer as JSON; a Lambda returns at most 6 MB (AWS Lambda Developer Guide, "Lambda quotas")."""
 _ENCODING: Final = "Content-Encoding"
-_REPLACED: Final = quote("\N{REPLACEMENT CHARACTER}")
+_REPLACED: Final = encoded("\N{REPLACEMENT CHARACTER}")
 
 Serve = Callable[[CatalogRequest], CatalogAnswer]
 
@@ -53,7 +53,7 @@ def _query(parameters: Mapping[str, Any]) -> str:
 
     Raises UnsafePath for bytes that are no UTF-8: the event has another character in their place.
     """
-    query = urlencode(parameters, doseq=True, quote_via=quote)
+    query = encoded_query((name, str(value)) for name, values in parameters.items() for value in values)
     if _REPLACED in query:
         raise UnsafePath("bytes in its query that are not UTF-8")
     return query

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, unquote
 
 from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.spelling import canonical_path, segment_of
-from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier, encoded
 
 KEY_HEADER: Final = "Idempotency-Key"
 _NAMESPACES: Final = "namespaces"
@@ -115,7 +115,7 @@ class CatalogPaths:
         """Return the path of a namespace; raises UnsafeName."""
         if isinstance(levels, str) or not levels:
             raise ValueError("a namespace is a list of at least one level")
-        joined = quote(self.separator, safe="").join(segment_of(level, self.separator) for level in levels)
+        joined = encoded(self.separator).join(segment_of(level, self.separator) for level in levels)
         return f"{self.namespaces(prefix)}/{joined}"
 
     def table(self, prefix: str, levels: Sequence[str], name: str) -> str:

@@ -6,9 +6,10 @@ path is decoded (RFC 3986, Sections 3.3, 5.2.4 and 6.2.2). Nothing of the catalo
 
 import re
 from typing import Final
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 from delegation.gateway.errors import UnsafeName, UnsafePath
+from delegation.identifiers import encoded
 
 _RAW: Final = re.compile(r"[!-~]*")
 """Visible ASCII."""
@@ -49,7 +50,7 @@ def _check_path(path: str) -> None:
 
 
 def _respelled(path: str) -> str:
-    return "/".join(quote(unquote_to_bytes(segment), safe="") for segment in path.split("/"))
+    return "/".join(encoded(unquote_to_bytes(segment)) for segment in path.split("/"))
 
 
 def segment_of(name: str, separator: str | None = None) -> str:
@@ -63,7 +64,7 @@ def segment_of(name: str, separator: str | None = None) -> str:
         _check(name.encode(), UnsafeName)
     except UnicodeEncodeError:
         raise UnsafeName("a character that is none") from None
-    return quote(name, safe="")
+    return encoded(name)
 
 
 def _check(segment: bytes, error: "type[UnsafePath | UnsafeName]") -> None:

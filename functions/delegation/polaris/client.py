@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 
-from delegation.identifiers import TableIdentifier
+from delegation.identifiers import TableIdentifier, encoded
 from delegation.polaris.answers import json_object
 from delegation.polaris.credentials import parse_credentials
 from delegation.polaris.errors import (
@@ -19,7 +18,14 @@ from delegation.polaris.errors import (
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import GenericTable, LoadedTable
-from delegation.polaris.other_entities import NO_SUCH_ENDPOINT, entities_path, entity_path, name_in
+from delegation.polaris.other_entities import (
+    GENERIC_TABLE,
+    NO_SUCH_ENDPOINT,
+    TABLE,
+    entities_path,
+    entity_path,
+    name_in,
+)
 from delegation.polaris.requests import CatalogRequests, error_in, mapping_in
 from delegation.polaris.tokens import TokenSource
 from delegation.polaris.transport import Transport
@@ -86,10 +92,7 @@ class PolarisClient:
         """
         path = self.requests.catalog(catalog).tables_path(namespace)
         for entry in self.requests.pages(path, {}, "identifiers"):
-            name = entry.get("name") if isinstance(entry, dict) else None
-            if not isinstance(name, str) or not name:
-                raise PolarisUnexpectedAnswer("Polaris listed a table without a name", status=200)
-            yield TableIdentifier(catalog, namespace, name)
+            yield _listed(TABLE, catalog, namespace, entry)
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         """Yield the namespaces one level below `parent`, by default the catalog's; pages are fetched on demand.
@@ -97,7 +100,7 @@ class PolarisClient:
         Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listNamespaces.
         """
         known = self.requests.catalog(catalog)
-        params = {"parent": known.separator.join(parent)} if parent else {}
+        params = {"parent": known.joined(parent)} if parent else {}
         for entry in self.requests.pages(known.namespaces_path, params, "namespaces"):
             if not isinstance(entry, list) or not entry or not all(isinstance(level, str) for level in entry):
                 raise PolarisUnexpectedAnswer("Polaris listed a namespace that is not a list of names", status=200)
@@ -112,10 +115,7 @@ class PolarisClient:
         path = entities_path(kind, self.requests.catalog(catalog).namespace_path(namespace))
         try:
             for entry in self.requests.pages(path, {}, "identifiers"):
-                name = name_in(entry)
-                if name is None:
-                    raise PolarisUnexpectedAnswer(f"Polaris listed a {kind} without a name", status=200)
-                yield TableIdentifier(catalog, namespace, name)
+                yield _listed(kind, catalog, namespace, entry)
         except NoSuchNamespace:
             raise
         except PolarisError as error:
@@ -151,13 +151,9 @@ class PolarisClient:
             if catalog in self._without_generic_tables:
                 return []
         path = f"polaris/{self.requests.catalog(catalog).namespace_path(namespace)}/generic-tables"
-        found = []
         try:
-            for entry in self.requests.pages(path, {}, "identifiers", before):
-                name = entry.get("name") if isinstance(entry, dict) else None
-                if not isinstance(name, str) or not name:
-                    raise PolarisUnexpectedAnswer("Polaris listed a generic table without a name", status=200)
-                found.append(TableIdentifier(catalog, namespace, name))
+            entries = self.requests.pages(path, {}, "identifiers", before)
+            found = [_listed(GENERIC_TABLE, catalog, namespace, entry) for entry in entries]
         except PolarisError as error:
             if isinstance(error, NoSuchNamespace) or error.status not in _NO_SUCH_API:
                 raise
@@ -168,7 +164,7 @@ class PolarisClient:
         for identifier in found:
             before()
             try:
-                table = self.requests.get(f"{path}/{quote(identifier.name, safe='')}", {}).get("table")
+                table = self.requests.get(f"{path}/{encoded(identifier.name)}", {}).get("table")
             except PolarisError as error:
                 if error.status == 404:
                     continue  # dropped meanwhile
@@ -247,7 +243,7 @@ class PolarisClient:
 
         Raises NoSuchTable for a tombstone that is not the principal's, and TableAlreadyExists.
         """
-        response = self.requests.send("POST", f"v1/tombstones/{quote(tombstone_id, safe='')}/restore", {}, {}, document)
+        response = self.requests.send("POST", f"v1/tombstones/{encoded(tombstone_id)}/restore", {}, {}, document)
         if response.is_success:
             return json_object(response)
         error = error_in(response)
@@ -290,6 +286,16 @@ class PolarisClient:
             return loaded_table(identifier, metadata)
         except PolarisUnexpectedAnswer as error:
             raise PolarisOutcomeUnknown(f"the commit to {identifier} was answered unusably: {error}") from error
+
+
+def _listed(kind: str, catalog: str, namespace: tuple[str, ...], entry: Any) -> TableIdentifier:
+    name = name_in(entry)
+    if name is None:
+        raise PolarisUnexpectedAnswer(f"Polaris listed a {kind} without a name", status=200)
+    try:
+        return TableIdentifier(catalog, namespace, name)
+    except ValueError as error:
+        raise PolarisUnexpectedAnswer(f"no request can name the {kind} {name!r}: {error}", status=200) from None
 
 
 def loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str | None = None) -> LoadedTable:

@@ -6,11 +6,12 @@ Source: Apache Polaris, polaris-management-service.yml.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
 from pydantic import SecretStr
 
+from delegation.identifiers import encoded
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.errors import PolarisUnauthorized, PolarisUnexpectedAnswer, TableAlreadyExists
 from delegation.polaris.tokens import ClientCredentials, TokenSource, accepting_json, subject_of
@@ -56,22 +57,22 @@ class PolarisManagement:
 
     def has_catalog(self, catalog: str) -> bool:
         """Return whether there is a catalog with this name."""
-        return self._find(f"catalogs/{_part(catalog)}") is not None
+        return self._find(f"catalogs/{encoded(catalog)}") is not None
 
     def properties_of(self, catalog: str) -> Mapping[str, str]:
         """Return a catalog's properties, none if there is no such catalog."""
-        return _properties(self._find(f"catalogs/{_part(catalog)}") or {})
+        return _properties(self._find(f"catalogs/{encoded(catalog)}") or {})
 
     def set_property(self, catalog: str, name: str, value: str) -> None:
         """Set one property of a catalog and keep the others; raises PolarisError if another change came between."""
-        path = f"catalogs/{_part(catalog)}"
+        path = f"catalogs/{encoded(catalog)}"
         found = self._find(path) or {}
         properties = {**_properties(found), name: value}
         self._change("PUT", path, {"currentEntityVersion": found.get("entityVersion"), "properties": properties})
 
     def client_id_of(self, principal: str) -> str | None:
         """Return the client id of a principal, None if there is no such principal."""
-        found = self._find(f"principals/{_part(principal)}")
+        found = self._find(f"principals/{encoded(principal)}")
         return None if found is None else str(found.get("clientId") or "")
 
     def create_principal(self, principal: str) -> ClientCredentials:
@@ -81,18 +82,18 @@ class PolarisManagement:
 
     def reset_secret(self, principal: str) -> ClientCredentials:
         """Give a principal a new secret; the former one ends at once. Only root may."""
-        return _credentials(self._change("POST", f"principals/{_part(principal)}/reset", {}))
+        return _credentials(self._change("POST", f"principals/{encoded(principal)}/reset", {}))
 
     def rotate_secret(self, principal: str) -> ClientCredentials:
         """Give the token's own principal a new secret; the former one stays valid until the next rotation.
 
         Raises PolarisOutcomeUnknown if it may have got one and no answer came.
         """
-        return _credentials(self._change("POST", f"principals/{_part(principal)}/rotate", {}))
+        return _credentials(self._change("POST", f"principals/{encoded(principal)}/rotate", {}))
 
     def has_principal_role(self, role: str) -> bool:
         """Return whether there is a principal role with this name."""
-        return self._find(f"principal-roles/{_part(role)}") is not None
+        return self._find(f"principal-roles/{encoded(role)}") is not None
 
     def create_principal_role(self, role: str) -> None:
         """Create a principal role; one that exists is kept."""
@@ -100,15 +101,15 @@ class PolarisManagement:
 
     def principal_roles_of(self, principal: str) -> frozenset[str]:
         """Return the names of the roles that a principal has, none if there is no such principal."""
-        return self._names(f"principals/{_part(principal)}/principal-roles")
+        return self._names(f"principals/{encoded(principal)}/principal-roles")
 
     def assign_principal_role(self, principal: str, role: str) -> None:
         """Give a principal a role."""
-        self._change("PUT", f"principals/{_part(principal)}/principal-roles", {"principalRole": {"name": role}})
+        self._change("PUT", f"principals/{encoded(principal)}/principal-roles", {"principalRole": {"name": role}})
 
     def has_catalog_role(self, catalog: str, role: str) -> bool:
         """Return whether a catalog has a role with this name."""
-        return self._find(f"{_roles(catalog)}/{_part(role)}") is not None
+        return self._find(f"{_roles(catalog)}/{encoded(role)}") is not None
 
     def create_catalog_role(self, catalog: str, role: str) -> None:
         """Create a role of a catalog; one that exists is kept."""
@@ -116,16 +117,16 @@ class PolarisManagement:
 
     def catalog_roles_of(self, principal_role: str, catalog: str) -> frozenset[str]:
         """Return the names of a catalog's roles that a principal role has, none if there is no such role."""
-        return self._names(f"principal-roles/{_part(principal_role)}/catalog-roles/{_part(catalog)}")
+        return self._names(f"principal-roles/{encoded(principal_role)}/catalog-roles/{encoded(catalog)}")
 
     def assign_catalog_role(self, principal_role: str, catalog: str, role: str) -> None:
         """Give a principal role a role of a catalog."""
-        path = f"principal-roles/{_part(principal_role)}/catalog-roles/{_part(catalog)}"
+        path = f"principal-roles/{encoded(principal_role)}/catalog-roles/{encoded(catalog)}"
         self._change("PUT", path, {"catalogRole": {"name": role}})
 
     def grants_of(self, catalog: str, role: str) -> frozenset[PolarisGrant]:
         """Return the grants of a catalog's role on the catalog and on namespaces, none if there is no such role."""
-        found = self._find(f"{_roles(catalog)}/{_part(role)}/grants")
+        found = self._find(f"{_roles(catalog)}/{encoded(role)}/grants")
         entries = [] if found is None else _listed(found, "grants")
         return frozenset(
             PolarisGrant(str(entry.get("privilege")), tuple(map(str, entry.get("namespace") or ())))
@@ -135,7 +136,7 @@ class PolarisManagement:
 
     def grant(self, catalog: str, role: str, grant: PolarisGrant) -> None:
         """Grant a privilege to a catalog's role."""
-        self._change("PUT", f"{_roles(catalog)}/{_part(role)}/grants", {"grant": grant.resource()})
+        self._change("PUT", f"{_roles(catalog)}/{encoded(role)}/grants", {"grant": grant.resource()})
 
     def _names(self, path: str) -> frozenset[str]:
         found = self._find(path)
@@ -202,17 +203,13 @@ def management_url(catalog_url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{root}/api/management/v1"
 
 
-def _part(name: str) -> str:
-    return quote(name, safe="")
-
-
 def _properties(catalog: Mapping[str, Any]) -> dict[str, str]:
     given = catalog.get("properties")
     return {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
 
 
 def _roles(catalog: str) -> str:
-    return f"catalogs/{_part(catalog)}/catalog-roles"
+    return f"catalogs/{encoded(catalog)}/catalog-roles"
 
 
 def _sent_token(response: httpx.Response) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote
+
+from delegation.identifiers import encoded
 
 TABLE: Final = "table"
 VIEW: Final = "view"
@@ -20,7 +21,7 @@ def entities_path(kind: str, namespace_path: str) -> str:
 
 def entity_path(kind: str, namespace_path: str, name: str) -> str:
     """Return the path of a view or a generic table."""
-    return f"{entities_path(kind, namespace_path)}/{quote(name, safe='')}"
+    return f"{entities_path(kind, namespace_path)}/{encoded(name)}"
 
 
 def name_in(entry: Any) -> str | None:

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import quote
 
 import httpx
 
-from delegation.identifiers import TableIdentifier
+from delegation.identifiers import TableIdentifier, encoded
 from delegation.polaris.answers import json_object
 from delegation.polaris.errors import (
     NoSuchCatalog,
@@ -184,10 +183,9 @@ class PolicyClient:
         catalog = self._requests.catalog(target.catalog)
         params = {} if type_ is None else {"policyType": type_}
         if target.namespace:
-            params["namespace"] = catalog.separator.join(target.namespace)
+            params["namespace"] = catalog.joined(target.namespace)
         if target.table is not None:
-            # Polaris decodes this parameter once more than the query (PolicyCatalogAdapter, RESTUtil.decodeString).
-            params["target-name"] = target.table.replace("%", "%25")
+            params["target-name"] = target.table
         path = f"polaris/{catalog.prefixed}applicable-policies"
         entries = list(itertools.islice(self._pages(path, params, "applicable-policies"), MOST_APPLICABLE + 1))
         if len(entries) > MOST_APPLICABLE:
@@ -198,7 +196,7 @@ class PolicyClient:
 
     def _path(self, identifier: PolicyIdentifier) -> str:
         namespace = self._requests.catalog(identifier.catalog).namespace_path(identifier.namespace)
-        return f"polaris/{namespace}/policies/{quote(identifier.name, safe='')}"
+        return f"polaris/{namespace}/policies/{encoded(identifier.name)}"
 
     def _pages(self, path: str, params: dict[str, str], field: str) -> Iterator[Any]:
         pages = itertools.count(1)

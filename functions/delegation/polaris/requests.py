@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import httpx
 
-from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier, encoded, encoded_query, joined_levels
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
 from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
@@ -19,28 +19,37 @@ PAGE_SIZE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PolarisPaths:
-    """A catalog's configuration from `/v1/config`: the prefix of its paths, the separator of namespace levels."""
+    """A catalog's configuration from `/v1/config`: the prefix of its paths, encoded, the separator of namespace levels.
+
+    Paths of namespaces raise PolarisUnexpectedAnswer for levels that no request can name.
+    """
 
     prefix: str
     separator: str
 
     @property
     def prefixed(self) -> str:
-        return f"v1/{quote(self.prefix, safe='/')}/" if self.prefix else "v1/"
+        return f"v1/{self.prefix}/" if self.prefix else "v1/"
 
     @property
     def namespaces_path(self) -> str:
         return f"{self.prefixed}namespaces"
 
     def namespace_path(self, namespace: tuple[str, ...]) -> str:
-        levels = quote(self.separator, safe="").join(quote(level, safe="") for level in namespace)
-        return f"{self.namespaces_path}/{levels}"
+        return f"{self.namespaces_path}/{encoded(self.joined(namespace))}"
+
+    def joined(self, namespace: tuple[str, ...]) -> str:
+        """Return a namespace as one name, as a query names it."""
+        try:
+            return joined_levels(namespace, self.separator)
+        except ValueError as error:
+            raise PolarisUnexpectedAnswer(f"no request can name the namespace {namespace!r}: {error}") from None
 
     def tables_path(self, namespace: tuple[str, ...]) -> str:
         return f"{self.namespace_path(namespace)}/tables"
 
     def table_path(self, identifier: TableIdentifier) -> str:
-        return f"{self.tables_path(identifier.namespace)}/{quote(identifier.name, safe='')}"
+        return f"{self.tables_path(identifier.namespace)}/{encoded(identifier.name)}"
 
 
 class CatalogRequests:
@@ -67,7 +76,7 @@ class CatalogRequests:
         with self._lock:
             known = self._catalogs.get(name)
         if known is None:
-            known = _catalog_of(self.get("v1/config", {"warehouse": name}))
+            known = _catalog_of(name, self.get("v1/config", {"warehouse": name}))
             with self._lock:
                 self._catalogs[name] = known
         return known
@@ -104,14 +113,14 @@ class CatalogRequests:
         document: Mapping[str, Any] | None = None,
     ) -> httpx.Response:
         """Return any answer but 401."""
+        query = encoded_query(params.items())
 
         def once(token: str) -> httpx.Response:
             return self._transport.send(
                 method,
-                f"{self._base_url}/{path}",
+                f"{self._base_url}/{path}{query and '?'}{query}",
                 idempotent=method == "GET",
                 headers={**self._headers, **headers, "Authorization": f"Bearer {token}"},
-                params=params,
                 document=document,
             )
 
@@ -141,11 +150,16 @@ def mapping_in(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     return value
 
 
-def _catalog_of(body: Mapping[str, Any]) -> PolarisPaths:
-    """Read a CatalogConfig (Iceberg REST specification): overrides win, the separator is percent-encoded."""
+def _catalog_of(name: str, body: Mapping[str, Any]) -> PolarisPaths:
+    """Read a CatalogConfig (Iceberg REST specification): overrides win, the separator is percent-encoded.
+
+    Polaris' prefix is the catalog's name; other servers' may have several segments.
+    """
     merged = {**mapping_in(body, "defaults"), **mapping_in(body, "overrides")}
     separator = merged.get("namespace-separator")
+    prefix = str(merged.get("prefix") or "")
+    segments = [name] if prefix == name else prefix.strip("/").split("/")
     return PolarisPaths(
-        prefix=str(merged.get("prefix") or "").strip("/"),
+        prefix="/".join(map(encoded, segments)),
         separator=unquote(separator) if isinstance(separator, str) and separator else NAMESPACE_SEPARATOR,
     )

@@ -70,7 +70,6 @@ class Transport:
         *,
         idempotent: bool,
         headers: dict[str, str],
-        params: dict[str, str] | None = None,
         form: dict[str, str] | None = None,
         document: Mapping[str, Any] | None = None,
     ) -> httpx.Response:
@@ -80,7 +79,7 @@ class Transport:
         while True:
             attempt += 1
             try:
-                response = self._http.request(method, url, headers=headers, params=params, data=form, json=document)
+                response = self._http.request(method, url, headers=headers, data=form, json=document)
             except httpx.TransportError as error:
                 repeatable = idempotent or isinstance(error, _NOT_SENT)
                 wait = self._wait(attempt, began) if repeatable else None

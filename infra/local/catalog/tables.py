@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
+from delegation.identifiers import encoded, joined_levels
 from infra.local.catalog.errors import (
     RestError,
     already_exists,
@@ -249,14 +249,11 @@ class LocalTables:
         if writable is None:
             return result
         vended = self._vend(name, used_by(metadata), writable=writable)
-        namespace = "%1F".join(quote(level, safe="") for level in name[0])
-        refresh = (
-            f"v1/{quote(self._warehouse.name)}/namespaces/{namespace}/tables/{quote(name[1], safe='')}/credentials"
-        )
+        namespace = f"v1/{encoded(self._warehouse.name)}/namespaces/{encoded(joined_levels(name[0]))}"
         result["config"] = {
             **vended,
             **place,
-            "client.refresh-credentials-endpoint": refresh,
+            "client.refresh-credentials-endpoint": f"{namespace}/tables/{encoded(name[1])}/credentials",
         }
         # The prefix is the table's location alone, although the policy covers the write paths too.
         result["storage-credentials"] = [{"prefix": metadata[LOCATION], "config": vended}]

@@ -398,7 +398,6 @@ def test_a_disabled_policy_of_a_table_hides_that_of_its_namespace(world: Polaris
     assert [len(one.ids()) for one in writers] == [2, 1]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 1")
 def test_a_table_is_kept_by_its_own_policy_and_not_by_that_of_a_name_that_its_own_encodes_to(
     world: PolarisView, service: Service
 ) -> None:

@@ -64,13 +64,6 @@ def test_what_applies_is_read_page_by_page(policies: PolicyClient, server: Serve
     assert second.url.params["pageToken"] == "2"
 
 
-def test_a_name_with_a_percent_sign_survives_being_decoded_twice(policies: PolicyClient, server: Server) -> None:
-    server.answer("GET", APPLICABLE, page())
-    policies.applicable(PolicyTarget("lake", ("sales",), "100%41"))
-    [request] = server.asked("GET", APPLICABLE)
-    assert request.url.params["target-name"] == "100%2541"
-
-
 @pytest.mark.parametrize(
     ("target", "expected"),
     [(PolicyTarget("lake"), set()), (PolicyTarget("lake", ("sales",)), {"namespace"})],

@@ -3,7 +3,7 @@
 import ast
 from collections import defaultdict
 
-from tests.kit.sources import tree_of
+from tests.kit.sources import modules, tree_of
 from tests.paths import ROOT
 
 
@@ -29,3 +29,27 @@ def test_what_the_tests_share_has_a_name_of_its_own() -> None:
     assert {"Clock", "MicrosecondClock", "SleptSeconds"} <= shared
     assert {name: found[name] for name in shared if len(found[name]) > 1} == {}
     assert len(found["Site"]) <= 1
+
+
+ENCODES = {
+    "functions/delegation/identifiers.py",
+    "functions/delegation/persistence/backends/base.py",  # keys of DynamoDB
+    "functions/delegation/tasks/life/admission/lanes.py",  # names of lanes
+    "infra/local/front/apigateway.py",  # a certificate in a header
+}
+
+
+def test_one_function_encodes_names_for_paths_and_queries() -> None:
+    """No other module uses the library's functions, and none leaves a query to its HTTP client."""
+    encoding, named = set(), set()
+    for path in modules("functions", "infra"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and node.module == "urllib.parse":
+                if {"quote", "quote_plus", "quote_from_bytes", "urlencode"} & {one.name for one in node.names}:
+                    encoding.add(str(path.relative_to(ROOT)))
+            elif isinstance(node, ast.Attribute) and node.attr in {"quote_plus", "urlencode"}:
+                encoding.add(str(path.relative_to(ROOT)))
+            elif isinstance(node, ast.Call) and any(one.arg == "params" for one in node.keywords):
+                named.add(f"{path.relative_to(ROOT)}: {ast.unparse(node.func)}")
+    assert encoding == ENCODES
+    assert named == {"functions/delegation/polaris/policies.py: self._send"}

@@ -14,6 +14,7 @@ from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passe
 from delegation.cli.screens.watching import duration_text, plain
 from delegation.cli.tasks.own import SERVICES_OWN
 from delegation.client.errors import ClientMisconfigured
+from delegation.client.protocol.requests import with_query
 from delegation.client.settings import BASE_PATH, ClientSettings
 from delegation.polaris.errors import PolarisError, PolarisUnavailable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
@@ -131,12 +132,12 @@ class ServiceCheck:
 
     def _maintenance(self, client: httpx.Client, token: str) -> CheckResult:
         """Return whether the service's recurring tasks recur: one that was cancelled or failed comes back later."""
-        url = f"{self.settings.edge_url.rstrip('/')}/v1/tasks"
         ended: list[Mapping[str, Any]] = []
         for kind in sorted(SERVICES_OWN):
             try:
-                query = {"type": kind, "status": "FAILURE"}
-                response = client.get(url, params=query, headers={"Authorization": f"Bearer {token}"})
+                path = with_query("v1/tasks", {"type": kind, "status": "FAILURE"})
+                url = f"{self.settings.edge_url.rstrip('/')}/{path}"
+                response = client.get(url, headers={"Authorization": f"Bearer {token}"})
             except httpx.TransportError as error:
                 return not_checked(MAINTENANCE, f"no answer: {type(error).__name__}")
             if response.status_code != 200:

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from delegation.client.protocol.repeats import SameKeyPauses
+from delegation.identifiers import encoded_query
 from delegation.timestamps import parse_duration
 
 logger = logging.getLogger("delegation.client")
@@ -96,7 +97,8 @@ def send_keys(catalog: Any, **options: Any) -> bool:
     session = catalog._session  # noqa: SLF001 - pyiceberg has no public way to it
     base = f"{catalog.uri.rstrip('/')}/"
     warehouse = catalog.properties.get("warehouse")
-    answer = session.get(f"{base}v1/config", params={"warehouse": warehouse} if warehouse else {})
+    query = f"?{encoded_query([('warehouse', warehouse)])}" if warehouse else ""
+    answer = session.get(f"{base}v1/config{query}")
     window = advertised(answer.content) if answer.status_code == 200 else None
     if window is None:
         return False

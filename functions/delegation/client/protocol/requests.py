@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import quote, urlencode
 
+from delegation.identifiers import encoded, encoded_query
 from delegation.wire.purges import PurgeRequest
 
 EXECUTE: Final = "v1/tasks/execute/synchronous"
@@ -45,15 +45,15 @@ def change(path: str, content: str) -> ServiceRequest:
 
 def with_query(path: str, parameters: Mapping[str, str | None]) -> str:
     """Return a path with the parameters that are not None."""
-    query = urlencode({name: value for name, value in parameters.items() if value is not None})
+    query = encoded_query((name, value) for name, value in parameters.items() if value is not None)
     return f"{path}?{query}" if query else path
 
 
 def of_task(task_id: str, part: str = "") -> str:
     """Return the path of a task, or of a part of it."""
-    return f"v1/tasks/{quote(task_id, safe='')}{part}"
+    return f"v1/tasks/{encoded(task_id)}{part}"
 
 
 def of_tombstone(tombstone_id: str, part: str = "") -> str:
     """Return the path of a tombstone, or of what can be done with it."""
-    return f"v1/tombstones/{quote(tombstone_id, safe='')}{part}"
+    return f"v1/tombstones/{encoded(tombstone_id)}{part}"

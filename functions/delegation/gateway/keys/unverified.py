@@ -1,7 +1,6 @@
 """Requests with a key for which nothing is done: of callers that are not verified, or for what does not exist."""
 
 from collections.abc import Callable
-from urllib.parse import quote
 
 from delegation.gateway.errors import GatewayError, MutationNotVerified
 from delegation.gateway.forwarding import without
@@ -9,6 +8,7 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.mutations.service import Mutations
+from delegation.identifiers import encoded_query
 
 
 def refusal_of_unverified(
@@ -19,7 +19,7 @@ def refusal_of_unverified(
     The mutation itself is not sent: if the catalog accepted it, its client would rely on a key that nothing keeps.
     Raises GatewayError (CALLER_NOT_VERIFIED) if the catalog does not refuse the token.
     """
-    query = f"warehouse={quote(catalog, safe='')}" if catalog else ""
+    query = encoded_query([("warehouse", catalog)] if catalog else [])
     headers = without(request.headers, KEY_HEADER, "content-type", "content-encoding")
     answer = forward(CatalogRequest("GET", "v1/config", query, headers))
     if answer.status in {401, 403}:

@@ -5,12 +5,18 @@ import json
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 
+from delegation.client.client import DelegationClient
+from delegation.client.errors import ErrorAnswer
 from delegation.edge.api import paging
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.work import listing
+from infra.local.front.apigateway import ApiRequest, LocalApiGateway, integration_response
+from tests.kit.names import HOSTILE
 from tests.kit.tasks.builders import in_status
+from tests.unit.client.service import Tokens
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.api.test_openapi import described_as, errors_of
 from tests.unit.edge.conftest import NOW, Api
@@ -69,6 +75,27 @@ def test_each_filter_leaves_the_tasks_that_it_names(api: Api) -> None:
     assert listed(api, correlation_id="c-1") == [running, failed]
     assert listed(api, since=(NOW - 2 * MINUTE).isoformat()) == [running, failed]
     assert listed(api, since="2026-11-21t02:58:00z", correlation_id="c-2") == []
+
+
+def test_each_name_filters_by_itself_through_the_client_and_the_front(api: Api) -> None:
+    front = LocalApiGateway("edge.test", "/delegation-service/api", "us-east-1", "1", vpc_endpoint="vpce-1")
+
+    def send(request: httpx.Request) -> httpx.Response:
+        target = request.url.raw_path.decode()
+        received = ApiRequest("GET", target, tuple(request.headers.items()), b"", b"", "127.0.0.1", NOW)
+        event = front.proxy_event(received, str(front.route(received)), {"client_id": "polaris", "principalId": "p"})
+        made = integration_response(None, json.dumps(api.send(event)).encode(), "r-1")
+        return httpx.Response(made.status, headers=list(made.headers), content=made.body)
+
+    client = DelegationClient(
+        f"https://edge.test{front.base_path}", Tokens(), http=httpx.Client(transport=httpx.MockTransport(send))
+    )
+    ids = {name: put(api, 0, labels=Labels(f"lake.ns.{name}", f"c {name}")) for name in HOSTILE}
+    for name, task_id in ids.items():
+        assert [one.task_id for one in client.list(table=f"lake.ns.{name}", page_size=1)] == [task_id]
+        assert [one.task_id for one in client.list(correlation_id=f"c {name}")] == [task_id]
+        with pytest.raises(ErrorAnswer):
+            client.get(name)
 
 
 def test_a_filtered_list_has_each_task_once_whatever_is_between(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-import httpx
 from botocore.exceptions import ClientError
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pydantic import SecretStr
@@ -22,6 +21,7 @@ from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.vended_keys import VendedKeys
 from tests.kit.lakes.lake import Lake, rows
 from tests.unit.gateway.drop.deployment import CatalogPlace, Deployment
+from tests.unit.gateway.keys.stand_in import InProcess
 
 REALM = "POLARIS"
 URL = "http://catalog/api/catalog"
@@ -78,14 +78,6 @@ class CountingSts:
         }
 
 
-class _InProcess(httpx.WSGITransport):
-    """Requests to a catalog in this process, which reads the encoded path as its server passes it on."""
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        request.headers["X-Raw-Path"] = request.url.raw_path.decode()
-        return super().handle_request(request)
-
-
 class DropWorld(Deployment):
     """One deployment and its catalog."""
 
@@ -93,7 +85,7 @@ class DropWorld(Deployment):
         self.lake = Lake()
         self.keys = VendedKeys()
         credentials = ClientCredentials("service", SecretStr("service"))
-        super().__init__(_SITE, _InProcess(app=self._app), credentials, **properties)
+        super().__init__(_SITE, InProcess(self._app), credentials, **properties)
         with patch.object(rsa, "generate_private_key", _one_key):
             self.catalog = self._catalog()
         self.tokens = {name: self._token(name) for name in PRINCIPALS}
@@ -117,7 +109,6 @@ class DropWorld(Deployment):
         )
 
     def _app(self, environ: Any, start_response: Any) -> Any:
-        environ["REQUEST_URI"] = environ["HTTP_X_RAW_PATH"]
         return self.catalog(environ, start_response)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from functools import cache
 from itertools import count
 from typing import Any, cast
 from unittest import mock
+from urllib.parse import unquote
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -253,7 +254,9 @@ class InProcess(httpx.BaseTransport):
     def __init__(self, app: Any) -> None:
         def with_target(environ: dict[str, Any], start_response: Any) -> Any:
             target = environ.pop("HTTP_X_TARGET")
-            return app({**environ, "REQUEST_URI": target, "QUERY_STRING": target.partition("?")[2]}, start_response)
+            path, _, query = target.partition("?")
+            read = {"REQUEST_URI": target, "PATH_INFO": unquote(path, "latin-1"), "QUERY_STRING": query}
+            return app({**environ, **read}, start_response)
 
         self._wsgi = httpx.WSGITransport(app=with_target)
 

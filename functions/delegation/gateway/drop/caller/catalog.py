@@ -4,14 +4,13 @@ import json
 import secrets
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import quote
 
 import httpx
 
 from delegation.gateway.drop.errors import DropError
 from delegation.gateway.errors import CatalogOutcomeUnknown
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
-from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.identifiers import TableIdentifier, encoded, joined_levels
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.client import loaded_table
 from delegation.polaris.errors import PolarisError
@@ -71,19 +70,19 @@ class CallerCatalog:
 
     def is_view(self, identifier: TableIdentifier) -> bool:
         """Return whether the name is a view's."""
-        return self._has("HEAD", f"{self._namespace(self._base, identifier)}/views/{_encoded(identifier.name)}")
+        return self._has("HEAD", f"{self._namespace(self._base, identifier)}/views/{encoded(identifier.name)}")
 
     def is_generic_table(self, identifier: TableIdentifier) -> bool:
         """Return whether the name is a generic table's (Apache Polaris, generic-tables-api.yaml)."""
         namespace = self._namespace(f"polaris/{self._base}", identifier)
-        return self._has("GET", f"{namespace}/generic-tables/{_encoded(identifier.name)}")
+        return self._has("GET", f"{namespace}/generic-tables/{encoded(identifier.name)}")
 
     def _has(self, method: str, path: str) -> bool:
         return self._forward(CatalogRequest(method, path, "", self._headers)).is_success
 
     @staticmethod
     def _namespace(base: str, identifier: TableIdentifier) -> str:
-        return f"{base}/namespaces/{_encoded(NAMESPACE_SEPARATOR.join(identifier.namespace))}"
+        return f"{base}/namespaces/{encoded(joined_levels(identifier.namespace))}"
 
 
 def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path: str) -> CatalogAnswer | None:
@@ -132,7 +131,3 @@ def refusal_of(answer: CatalogAnswer) -> PolarisError:
 def _response(answer: CatalogAnswer) -> httpx.Response:
     """Return the answer as the catalog's client reads it, decompressed."""
     return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
-
-
-def _encoded(name: str) -> str:
-    return quote(name, safe="")

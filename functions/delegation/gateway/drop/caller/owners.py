@@ -7,7 +7,6 @@ create in its name shows; then the service renames. It needs no operator.
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -20,7 +19,7 @@ from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.tombstones import Tombstone, caller_key
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import DEFAULT_PATHS, CatalogPaths, query_of
-from delegation.identifiers import TableIdentifier
+from delegation.identifiers import TableIdentifier, encoded
 from delegation.wire.tombstones import RestoreRequest
 
 _LARGEST_PAGE: Final = 100
@@ -66,7 +65,7 @@ class OwnersTombstones:
                 raise tombstone_not_found(tombstone_id)
             wanted = _wanted(record, request.body)
             target = wanted or record.restore_identifier
-            place = self.paths.namespace(quote(record.catalog, safe=""), target.namespace)
+            place = self.paths.namespace(encoded(record.catalog), target.namespace)
             refusal = refusal_to_create(self.forward, request, place)
             if refusal is not None:
                 return refusal
