@@ -1,6 +1,6 @@
 """Where the namespaces and views of a catalog are, on the stand-in catalog and on one that refuses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -8,9 +8,11 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.catalog_places import CatalogPlaces
+from delegation.operations.orphans.errors import LocationShared
 from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisForbidden, PolarisUnavailable
 from tests.kit.errors import coded
+from tests.kit.stories.orphans import SweptTables
 from tests.unit.gateway.drop.world import DropWorld
 from tests.unit.polaris.test_other_entities import SCHEMA, ann
 
@@ -41,11 +43,16 @@ def test_namespaces_and_views_of_a_catalog_are_found(here: DropWorld) -> None:
     assert ("namespace", "lake.ns") in found
 
 
+CURRENT = "s3://lake/ns/v/metadata/00001-a.gz.metadata.json"
+VIEW_DOCUMENT: Mapping[str, Any] = {"metadata-location": CURRENT, "metadata": {"location": "s3://lake/ns/v"}}
+
+
 class Names:
     """A catalog with one namespace and one view, of which a call fails."""
 
-    def __init__(self, call: str, error: Exception | None) -> None:
+    def __init__(self, call: str, error: Exception | None, view: Mapping[str, Any] = VIEW_DOCUMENT) -> None:
         self._fails = {call: error}
+        self._view = view
 
     def _do(self, call: str, answer: Callable[[], Any]) -> Any:
         if error := self._fails.get(call):
@@ -62,8 +69,8 @@ class Names:
         assert kind == "view"
         return self._do("views", lambda: iter([TableIdentifier(catalog, namespace, "v")]))
 
-    def load_other(self, _kind: str, _identifier: TableIdentifier) -> dict[str, Any]:
-        return self._do("view", lambda: {"metadata": {"location": "s3://lake/ns/v"}})
+    def load_other(self, _kind: str, _identifier: TableIdentifier) -> Mapping[str, Any]:
+        return self._do("view", lambda: self._view)
 
 
 NAMESPACE, VIEW = Place("namespace", "c.ns", "s3://lake/ns"), Place("view", "c.ns.v", "s3://lake/ns/v")
@@ -92,3 +99,68 @@ def test_what_is_dropped_meanwhile_is_nowhere(call: str, error: Exception | None
     asked: list[int] = []
     assert list(CatalogPlaces(Names(call, error), ["c"], lambda: asked.append(1))()) == left
     assert asked
+
+
+TAKEN = "s3://lake/wh/t/metadata/00003-b.gz.metadata.json"
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        {"metadata-location": TAKEN.replace("s3:", "s3a:"), "metadata": {"location": "s3://lake/ns/v"}},
+        {
+            "metadata-location": CURRENT,
+            "metadata": {"location": "s3://lake/ns/v", "properties": {"write.metadata.path": "s3a://lake/wh//t/views"}},
+        },
+    ],
+)
+@pytest.mark.parametrize("planned", [False, True])
+@pytest.mark.xfail(strict=True, reason="issue 45, line B5")
+def test_the_metadata_of_a_listed_view_is_no_orphan(view: Mapping[str, Any], planned: bool) -> None:
+    """The view is registered before the listing, or while a plan waits for a person."""
+    world = SweptTables()
+    table = world.table()
+    current = world.orphan(TAKEN, b"the current metadata of a view")
+    world.lake.pass_days(4)
+    more: dict[str, Any] = {}
+    if planned:
+        more["execute_plan"] = world.sweep(table, dry_run=True).plan_ids[-1]
+    world.places = list(CatalogPlaces(Names("", None, view), ["c"])())
+    with pytest.raises(LocationShared, match=r"c\.ns\.v"):
+        world.sweep(table, **more)
+    assert current in world.lake.uris()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(
+            {"metadata": {"location": "s3://lake/ns/v"}},
+            marks=pytest.mark.xfail(strict=True, reason="issue 45, line B5"),
+        ),
+        {**VIEW_DOCUMENT, "metadata": {}},
+    ],
+)
+def test_a_view_whose_places_are_not_known_holds_the_removal_back(document: Mapping[str, Any]) -> None:
+    with pytest.raises(GuardRefused, check=coded("PLACES_UNKNOWN"), match=r"c\.ns\.v"):
+        list(CatalogPlaces(Names("", None, document), ["c"])())
+
+
+@pytest.mark.parametrize("text", [None, 5, ""])
+def test_a_views_property_that_is_no_path_is_no_place(text: Any) -> None:
+    metadata = {"location": "s3://lake/ns/v", "properties": {"write.metadata.path": text}}
+    found = list(CatalogPlaces(Names("", None, {**VIEW_DOCUMENT, "metadata": metadata}), ["c"])())
+    assert {one.location for one in found} <= {"s3://lake/ns", "s3://lake/ns/v", CURRENT}
+
+
+def test_a_views_metadata_elsewhere_refuses_no_removal() -> None:
+    """Its path may be around a table: metadata files are in the folder itself, not in the folders below."""
+    world = SweptTables()
+    table = world.table()
+    mine = world.orphan("s3://lake/wh/t/data/old.parquet")
+    world.lake.pass_days(4)
+    metadata = {"location": "s3://lake/ns/v", "properties": {"write.metadata.path": "s3://lake/wh"}}
+    view = {"metadata-location": "s3://lake/wh/00000.metadata.json", "metadata": metadata}
+    world.places = list(CatalogPlaces(Names("", None, view), ["c"])())
+    assert world.sweep(table).status == "SWEPT"
+    assert mine not in world.lake.uris()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.limits import OrphanLimits
@@ -15,7 +16,7 @@ from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import PolarisForbidden
-from delegation.polaris.model import LoadedTable
+from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
@@ -378,3 +379,44 @@ def test_a_removal_can_be_killed_at_every_call(after: bool) -> None:
         if not was_killed:
             break
     assert kills > 7
+
+
+def generic(world: SweepingWorld, location: str | None) -> None:
+    """Have the catalog list a table of another format at a location."""
+
+    def tables(catalog: str, namespace: tuple[str, ...], before: Callable[[], None]) -> list[GenericTable]:
+        before()
+        return [GenericTable(TableIdentifier(catalog, namespace, "delta"), location)] if namespace == ("other",) else []
+
+    world.become(replace(world.behavior, generic_tables=tables))
+    world.deploy(orphans=replace(world.orphans, search=world.behavior.search))
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line B5")
+@pytest.mark.parametrize("location", [None, "s3://lake/wh/t#delta", ""])
+def test_a_table_of_another_format_whose_place_is_not_known_holds_the_removal_back(
+    world: SweepingWorld, location: str | None
+) -> None:
+    planted = world.plant("data/a.parquet")
+    generic(world, location)
+    before = world.files()
+    task = world.ask()
+    assert (task.status, task.error_code) == (Status.FAILED, "PLACES_UNKNOWN")
+    assert "cat.other.delta" in task.result_summary
+    assert world.files() == before
+    assert world.purge("t").status is Status.SUCCESS
+    generic(world, "gs://elsewhere/delta")
+    busy_table(world.lake, "t")
+    world.plant("data/a.parquet")
+    assert world.ask().status is Status.SUCCESS
+    assert not planted & world.files()
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line B5")
+def test_one_that_is_created_while_a_plan_waits_for_a_person_holds_it_back(careful: SweepingWorld) -> None:
+    planted = careful.plant("data/a.parquet")
+    plan = careful.waiting(careful.ask())
+    generic(careful, None)
+    task = careful.ask(plan=plan)
+    assert (task.status, task.error_code) == (Status.FAILED, "PLACES_UNKNOWN")
+    assert planted <= careful.files()
