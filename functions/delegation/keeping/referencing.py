@@ -12,7 +12,7 @@ from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
 from delegation.polaris.errors import NoSuchCatalog, PolarisError, PolarisForbidden
 from delegation.references.areas import overlap
-from delegation.references.blocking.model import Blocking, Exemption, LocatedTable, Subject
+from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Exemption, LocatedTable, Subject
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.references.model import CatalogPass, PassNeeded, TableEntry
 from delegation.references.reading import problem_of
@@ -119,7 +119,8 @@ class ReferencingTables:
             for blocking in self.index.unlisted(catalog):
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
             for table in self.index.located(catalog):
-                if roots is None or any(overlap(table.area, uri) for uri in roots.uris):
+                is_near = roots is None or any(overlap(table.area, uri) for uri in roots.uris)
+                if is_near or table.area == UNKNOWN_AREA:
                     yield _at_other_format(table)
             found = Yielded()
             for _ in range(_MOST_SEARCHES):
@@ -341,11 +342,15 @@ class Exempt:
 
 
 def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:
-    """Return a table of another format: it holds back no purge but one whose metadata file is at its location."""
+    """Return a table of another format: it holds back no purge but one whose metadata file is at its location.
+
+    One whose place is not known has no areas.
+    """
     problem = recorded_problem(
         "UNSUPPORTED: it is a table of another format, so all files at its location may be its own"
     )
-    return NeighbourUnreadable(str(table.subject), problem, areas=(table.area,), exempt=True, is_other_format=True)
+    areas = () if table.area == UNKNOWN_AREA else (table.area,)
+    return NeighbourUnreadable(str(table.subject), problem, areas=areas, exempt=True, is_other_format=True)
 
 
 def _unreadable(blocking: Blocking, *, exempt: bool, areas: Sequence[str] = ()) -> NeighbourUnreadable:

@@ -6,7 +6,7 @@ known holds the removal back: it may be inside.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.errors import places_unknown
@@ -19,6 +19,8 @@ from delegation.polaris.errors import (
     TableMetadataMissing,
 )
 from delegation.polaris.other_entities import VIEW
+
+_METADATA_PATH: Final = "write.metadata.path"
 
 
 class NamesAndViews(Protocol):
@@ -88,11 +90,23 @@ class CatalogPlaces:
                 continue  # dropped meanwhile, or nobody can read it
             except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
                 raise places_unknown(f"the view {view}", error) from error
-            metadata = document.get("metadata")
-            location = metadata.get("location") if isinstance(metadata, Mapping) else None
-            if not isinstance(location, str) or not location:
-                raise places_unknown(f"the view {view}", None)
-            yield Place("view", str(view), location)
+            yield from _places_of(str(view), document)
+
+
+def _places_of(view: str, document: Mapping[str, Any]) -> Iterator[Place]:
+    """Yield where a view and its metadata files are: the current one, and the next ones by its property."""
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    location, current = metadata.get("location"), document.get("metadata-location")
+    for one in (location, current):
+        if not isinstance(one, str) or not one:
+            raise places_unknown(f"the view {view}", None)
+    yield Place("view", view, str(location))
+    properties = metadata.get("properties")
+    following = properties.get(_METADATA_PATH) if isinstance(properties, Mapping) else None
+    for one in (current, following):
+        if isinstance(one, str) and one:
+            yield Place("view", view, one, is_of_metadata=True)
 
 
 def _dotted(catalog: str, namespace: tuple[str, ...]) -> str:

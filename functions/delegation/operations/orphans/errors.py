@@ -139,11 +139,15 @@ class AreaLeftAlone(GuardRefused):
 
 
 def places_unknown(what: str, why: DelegationError | None) -> GuardRefused:
-    """Return the error: a namespace or a view may be inside the table's location, and where it is is not known."""
-    reason = "it has no location" if why is None else f"{why.code}: {printable(str(why))}"
+    """Return the error: something may be inside the table's location, and where it is is not known."""
+    reason = "the catalog states no location" if why is None else f"{why.code}: {printable(str(why))}"
+    grant = (
+        "grant the service's principal NAMESPACE_READ_PROPERTIES, NAMESPACE_LIST, VIEW_LIST and VIEW_READ_PROPERTIES "
+        "on the catalog"
+    )
     return GuardRefused(
-        f"it is not known where {printable(what)} is ({reason}), and orphan files are removed only where no view "
-        "and no namespace is: grant the service's principal NAMESPACE_READ_PROPERTIES, NAMESPACE_LIST, VIEW_LIST "
-        "and VIEW_READ_PROPERTIES on the catalog",
+        f"it is not known where {printable(what)} is ({reason}), and orphan files are removed only where no view, "
+        "no namespace and no table of another format is: "
+        f"{'create it again with a location, or drop it' if why is None else grant}",
         code="PLACES_UNKNOWN",
     )

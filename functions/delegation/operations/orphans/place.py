@@ -19,11 +19,15 @@ _DEEP_ENOUGH: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something of a catalog is: a table, a table of another format, a view or a namespace."""
+    """Where something of a catalog is: a table, a table of another format, a view or a namespace.
+
+    One that `is_of_metadata` has a view's metadata: a file, or the folder of such files.
+    """
 
     kind: Literal["table", "table of another format", "view", "namespace"]
     name: str
     location: str
+    is_of_metadata: bool = False
 
 
 def place_of(metadata: ParsedMetadata, elsewhere: str | None = None) -> Root:
@@ -48,10 +52,10 @@ def place_of(metadata: ParsedMetadata, elsewhere: str | None = None) -> Root:
 def check_alone(root: Root, others: Iterable[Place], equal: Equal) -> None:
     """Raise LocationShared if another table or a view is at, above or below the place, or a namespace at or below it.
 
-    A table normally lies in its namespace's location.
+    A table normally lies in its namespace's location, and may lie below the folder of a view's metadata files.
     """
     for other in others:
-        if other.kind == "namespace":
+        if other.kind == "namespace" or other.is_of_metadata:
             shared = is_below(other.location, root.uri, equal)
         else:
             shared = overlap(other.location, root.uri, equal)

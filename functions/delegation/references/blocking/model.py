@@ -98,9 +98,13 @@ class Exemption:
         return same and now < self.until
 
 
+UNKNOWN_AREA: Final = "file:///"
+"""The area of a table of another format that states no place; earlier releases read it as one beside every bucket."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocatedTable:
-    """A table of another format: nothing is known of its files but the area in which they are."""
+    """A table of another format: nothing is known of its files but the area in which they are, or UNKNOWN_AREA."""
 
     subject: Subject
     area: str

@@ -7,10 +7,11 @@ from typing import Final, Protocol
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisForbidden, PolarisUnexpectedAnswer
 from delegation.polaris.model import GenericTable
-from delegation.references.areas import areas_of
-from delegation.references.blocking.model import Blocking, LocatedTable, Subject
+from delegation.references.areas import fold
+from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.reading import problem_of
 from delegation.references.store import ReferenceStore
+from delegation.storage.locations import AmbiguousPath, Root, UnsupportedLocation
 
 _REFUSED: Final = (PolarisForbidden, PolarisUnexpectedAnswer)
 
@@ -134,5 +135,11 @@ class CatalogListing:
 def _located(tables: Iterable[GenericTable]) -> Iterator[LocatedTable]:
     """Yield the tables with the areas in which their files are, without those in storage where no purge deletes."""
     for table in tables:
-        for area in areas_of([table.base_location] if table.base_location else [], ()):
-            yield LocatedTable(Subject.of(table.identifier), area)
+        try:
+            area = Root.of(table.base_location).uri if table.base_location else UNKNOWN_AREA
+        except AmbiguousPath:
+            area = UNKNOWN_AREA
+        except UnsupportedLocation:
+            continue
+        for folded in fold([area]):
+            yield LocatedTable(Subject.of(table.identifier), folded)

@@ -17,7 +17,7 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots, reads
 from delegation.operations.orphans.context import Claim, OrphanContext
 from delegation.operations.orphans.eligible import age_in
-from delegation.operations.orphans.errors import AreaLeftAlone, LocationShared, claim_unknown
+from delegation.operations.orphans.errors import AreaLeftAlone, LocationShared, claim_unknown, places_unknown
 from delegation.operations.orphans.index import Candidate, OrphanIndex
 from delegation.operations.orphans.place import Place, check_alone
 from delegation.operations.orphans.planning.needed import ANY_SPELLING, OWN_FILES, NeededSet, StoredParts
@@ -181,6 +181,8 @@ class KeepSet:
 
     def _take_unreadable(self, one: NeighbourUnreadable) -> None:
         if one.is_other_format:
+            if not one.areas:
+                raise places_unknown(f"the table of another format {one.who}", None)
             places = [Place("table of another format", one.who, area) for area in one.areas]
             check_alone(self._root, places, self._ctx.options.equal)
         elif one.exempt and one.areas:

@@ -392,7 +392,6 @@ def generic(world: SweepingWorld, location: str | None) -> None:
     world.deploy(orphans=replace(world.orphans, search=world.behavior.search))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line B5")
 @pytest.mark.parametrize("location", [None, "s3://lake/wh/t#delta", ""])
 def test_a_table_of_another_format_whose_place_is_not_known_holds_the_removal_back(
     world: SweepingWorld, location: str | None
@@ -401,7 +400,7 @@ def test_a_table_of_another_format_whose_place_is_not_known_holds_the_removal_ba
     generic(world, location)
     before = world.files()
     task = world.ask()
-    assert (task.status, task.error_code) == (Status.FAILED, "PLACES_UNKNOWN")
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLACES_UNKNOWN")
     assert "cat.other.delta" in task.result_summary
     assert world.files() == before
     assert world.purge("t").status is Status.SUCCESS
@@ -412,11 +411,11 @@ def test_a_table_of_another_format_whose_place_is_not_known_holds_the_removal_ba
     assert not planted & world.files()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line B5")
 def test_one_that_is_created_while_a_plan_waits_for_a_person_holds_it_back(careful: SweepingWorld) -> None:
     planted = careful.plant("data/a.parquet")
     plan = careful.waiting(careful.ask())
     generic(careful, None)
+    careful.approve(plan)
     task = careful.ask(plan=plan)
-    assert (task.status, task.error_code) == (Status.FAILED, "PLACES_UNKNOWN")
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLACES_UNKNOWN")
     assert planted <= careful.files()
