@@ -30,7 +30,7 @@ from delegation.upkeep.schedule.amounts import Amount
 
 NOW: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUN: Final = LastRun(
-    "EXPIRY", "task-1", "keep-a-week", NOW, Amount(1, 2, 3), NOW, "SUCCESS", Amount(3, 2, 1), failures=2
+    "EXPIRY", "task-1", "keep-a-week", NOW, Amount(1, 2, 3), NOW, "SUCCESS", Amount(3, 2, 1), 2, "task-1/1/ab"
 )
 PAST: Final = PastRun("EXPIRY", "task-1", "gov.keep-a-week", NOW - timedelta(hours=1), NOW, "SUCCESS", 2**62, 2**70, 3)
 STATE: Final = ReadState(

@@ -191,6 +191,12 @@ class TaskRecord(Answer):
         return self.status == "SUCCESS"
 
     @property
+    def is_approved(self) -> bool:
+        """Whether the plan that waits was approved; an approval holds for 14 days."""
+        plan, approval = self.waiting_plan, self.approval
+        return plan is not None and approval is not None and (plan.id, plan.sha256) == (approval.plan, approval.sha256)
+
+    @property
     def table(self) -> str | None:
         """The dotted name of the payload's table, None for a task of another type."""
         match _object(self.task_payload):

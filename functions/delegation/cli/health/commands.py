@@ -110,6 +110,10 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
     for health in unread[:most]:
         text = f"{plain(str(health.identifier))} could not be read: {plain(health.problem or '')}"
         console.print(Whole(text), crop=False)
+    waiting = [(row.health, one.waiting) for row in rows for one in row.health.runs.values() if one.waiting]
+    for health, plan in waiting[:most]:
+        text = f"{plain(str(health.identifier))} waits for approval: delegation orphans approve {plain(plan)}"
+        console.print(Whole(text), crop=False)
     total = sum(row.cost for row in rows)
     console.print(
         f"\n{counted(len(rows), 'table')}, {total:,.2f} {prices.currency} a month for the files of their current "

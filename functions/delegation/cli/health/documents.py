@@ -99,6 +99,7 @@ def _run_document(run: LastRun) -> dict[str, Any]:
         "ended": None if run.ended is None else isoformat(run.ended),
         "outcome": run.outcome,
         "failures": run.failures,
+        **({"waiting_plan": run.waiting} if run.waiting else {}),
     }
 
 
@@ -154,6 +155,7 @@ def history_document(health: TableHealth) -> dict[str, Any]:
             for one in health.runs.values()
             if one.ended is None
         ],
+        "waiting_plans": [one.waiting for one in health.runs.values() if one.waiting],
         "past": [_past_document(one) for one in health.past],
     }
 

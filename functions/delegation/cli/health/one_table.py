@@ -30,6 +30,8 @@ def print_health(health: TableHealth, costs: str) -> None:
         ("Snapshots", f"{health.snapshots:,}, {expirable}"),
         ("Costs", costs),
     ]
+    waiting = [one.waiting for one in health.runs.values() if one.waiting]
+    lines.extend(("Waits", f"for approval: delegation orphans approve {plain(plan)}") for plan in waiting)
     if health.problem is not None:
         lines.append(("Problem", plain(health.problem)))
     # A table has one task of each kind.

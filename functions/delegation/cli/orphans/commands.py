@@ -1,10 +1,11 @@
 """`delegation orphans …`: have the service look for a table's orphan files, approve what it found, and restore it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_unknown
@@ -14,12 +15,14 @@ from delegation.cli.orphans.restore import restore_command
 from delegation.cli.orphans.show import show_command
 from delegation.cli.orphans.uploads import abort_uploads_command
 from delegation.cli.output import JsonOutput, Output, open_output
+from delegation.cli.screens.watching import plain
 from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
 from delegation.cli.tasks.follow import watch
 from delegation.client.client import DelegationClient
-from delegation.client.errors import NotFound
-from delegation.errors import DelegationError, printable
+from delegation.client.errors import NotFound, NotPermitted
+from delegation.errors import DelegationError, counted, printable
 from delegation.identifiers import TableIdentifier
+from delegation.operations.orphans.approval import APPROVAL_HOLDS
 from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
@@ -31,11 +34,12 @@ from delegation.operations.orphans.behavior.limits import (
     QUARANTINE,
     OrphanLimits,
 )
-from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.errors import AgeTooShort
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import utc_now
+from delegation.wire.approvals import PlanApproval
 from delegation.wire.orphans import OrphanFilesRequest
 from delegation.wire.requests import TableRequest
 from delegation.wire.tasks import TaskRecord
@@ -159,29 +163,45 @@ def scan_command(
     _send(output, Connection.of(ctx, stack), identifier, properties, key, wait=wait)
 
 
+IncludingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--including",
+        metavar="UUID",
+        show_default=False,
+        help="Delete the files of this foreign table too, which the plan reports (FOREIGN_TABLE); may be repeated.",
+    ),
+]
+
+
 @app.command("approve")
 def approve_command(
     ctx: typer.Context,
     plan: PlanArgument,
     *,
+    including: IncludingOption = None,
     key: KeyOption = None,
     wait: WaitOption = False,
     yes: YesOption = False,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have the service delete the files of a plan, but those that turn out to be needed or have changed.
+    """Approve a plan with the operator's identity, and have its files deleted that are still as they were listed.
 
     The plan is of `delegation orphans scan`, or of a removal that waits for
-    approval. Exit status: 1 if the task was not accepted or, with --wait, if
-    it failed.
+    approval. The approval is recorded first and holds for 14 days; then the
+    plan is executed as the identity that submits tasks. That of a policy is
+    left to the policy's next run, unless --wait is given. Exit status: 1 if
+    the plan was not approved, the task not accepted or, with --wait, failed.
     """
     output = open_output(ctx, as_json=as_json)
     properties = _properties({PLAN: plan})
+    wanted = _approval(plan, including or ())
     connection = Connection.of(ctx, stack)
     task_id = plan.partition("/")[0]
+    operator = connection.operator_client()
     try:
-        task = connection.client().get(task_id)
+        task = operator.get(task_id)
     except NotFound:
         raise task_unknown(task_id) from None
     if task.task_type not in (TASK_TYPE, PLAN_TASK_TYPE):
@@ -193,16 +213,45 @@ def approve_command(
     identifier = TableRequest.of_stored(task.task_payload).identifier
     if not yes:
         found = printable((task.result_summary or "the task has no summary").partition(";")[0], 300)
+        more = f", and the files of {counted(len(wanted.including), 'foreign table')}" if wanted.including else ""
         confirm_change(
-            f"{identifier}: {found}.\nThis deletes them, or tags them if the plan is a quarantine. Where their bucket "
-            "keeps no versions, nothing brings deleted ones back"
+            f"{identifier}: {found}.\nThis deletes them{more}, or tags them if the plan is a quarantine. Where their "
+            "bucket keeps no versions, nothing brings deleted ones back"
         )
-    _send(output, connection, identifier, properties, key, wait=wait)
+    seen = [one for one in (*task.plan_segments, task.waiting_plan) if one is not None and one.id == plan]
+    approved = operator.approve(task_id, plan, sha256=seen[0].sha256 if seen else None, including=wanted.including)
+    if POLICY in task.properties and not wait:
+        _approved(output, approved, "the next run of its policy deletes them")
+        return
+    try:
+        _send(output, connection, identifier, properties, key, wait=wait)
+    except NotPermitted as error:
+        if error.error_code != "PERMISSION_MISSING":
+            raise
+        _approved(output, approved, "the next request for the table, or the next run of its policy, deletes them")
 
 
 app.command("show")(show_command)
 app.command("restore")(restore_command)
 app.command("abort-uploads")(abort_uploads_command)
+
+
+def _approval(plan: str, including: Sequence[str]) -> PlanApproval:
+    """Return what is approved; raises BadParameter for what is no uuid."""
+    try:
+        return PlanApproval(plan=plan, including=tuple(including))
+    except ValidationError as error:
+        raise typer.BadParameter(error.errors()[0]["msg"], param_hint="--including") from None
+
+
+def _approved(output: Output, task: TaskRecord, then: str) -> None:
+    """Print an approval whose plan this command does not execute."""
+    if isinstance(output, JsonOutput):
+        output.task(task)
+        return
+    assert task.approval is not None  # noqa: S101 - the service returned it
+    until = task.approval.at + APPROVAL_HOLDS
+    output.say(f"Approved until {until.astimezone():%Y-%m-%d %H:%M %Z}: {plain(task.approval.plan)}; {then}.")
 
 
 def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
@@ -257,11 +306,12 @@ def _advise(output: Output, client: DelegationClient, ended: TaskRecord) -> None
     if isinstance(output, JsonOutput):
         return
     plan = ended.plan_segments[-1].id if ended.plan_segments else None
+    waits = ended.waiting_plan is not None
     if ended.files_deleted:
         output.say(f"The receipt: delegation tasks receipt {ended.task_id}")
         if _is_restorable(client, ended.task_id):
             output.say(f"Bring them back: delegation orphans restore {ended.task_id}")
-    elif plan is not None and ended.files_planned and not ended.bytes_deleted:
+    if plan is not None and ended.files_planned and (waits or not ended.files_deleted):
         output.say(f"Look at them: delegation orphans show {plan}")
         output.say(f"Delete them: delegation orphans approve {plan} --wait")
 

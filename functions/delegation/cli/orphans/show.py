@@ -22,6 +22,7 @@ _WAITS: Final = {
     "first-run": "it is the first plan of this table here",
     "max-share": "its files are an unlikely share of what is there",
     "max-files": "its files are many",
+    "finding": "something was found that its approval does not know",
 }
 _DAY: Final = 86_400
 LimitOption = Annotated[
@@ -78,6 +79,8 @@ def _about(index: OrphanIndex) -> list[tuple[str, str]]:
         rows.append(("approval", "tags them for a lifecycle rule of the bucket"))
     if index.waits:
         rows.append(("waits", f"for approval, because {_WAITS[index.waits]} ({index.waits})"))
+    if index.files_planned:
+        rows.append(("approve", f"delegation orphans approve {index.plan_id}"))
     return rows
 
 

@@ -20,7 +20,7 @@ from delegation.cli.screens.watching import (
 )
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
-from delegation.wire.tasks import Asker, PublishedSegment, TaskRecord
+from delegation.wire.tasks import Asker, PublishedSegment, ShownApproval, TaskRecord
 from delegation.wiring.types import TYPES
 
 USUAL: Final = next(iter(TYPES))
@@ -35,7 +35,10 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("task_id", "task_type", "correlation_id", "parent_id", "children"),
         *("requested_by", "cancelled_by", "synchronous"),
     ),
-    "Status": ("version", "revision", "cancel_requested", "error_code", "result_summary", "partly_deleted"),
+    "Status": (
+        *("version", "revision", "cancel_requested", "error_code", "result_summary", "partly_deleted"),
+        *("waits", "waiting_plan", "approval"),
+    ),
     "Attempt": (
         "attempt_count",
         "attempts_excused",
@@ -150,6 +153,8 @@ def _note(view: TaskRecord) -> Text:
         # A table that is not whole needs its owner, whatever the code.
         note = f"{view.error_code}, table not whole" if view.partly_deleted else view.error_code
         return Text(note, "red" if view.is_terminal else "yellow")
+    if view.waiting_plan is not None and view.succeeded:
+        return Text("approved" if view.is_approved else f"waits for approval ({plain(view.waits)})")
     return Text("")
 
 
@@ -197,6 +202,8 @@ def _rows(view: TaskRecord, fields: Mapping[str, Any], names: Iterable[str]) -> 
 def _segments(value: object, _as_json: object) -> Text:
     """Return a line for each segment of a plan: its place, and its index's hash as far as it is compared by eye."""
     match value:
+        case PublishedSegment():
+            return _segments([value], None)
         case [*segments]:
             lines = [f"{one.id} (SHA-256 {one.sha256[:12]}…)" for one in segments if isinstance(one, PublishedSegment)]
             return Text("\n".join(map(plain, lines)))
@@ -220,8 +227,18 @@ def _identifier(value: object, as_json: object) -> Text:
     return Text(plain(_dotted(names)))
 
 
+def _approval(value: object, _as_json: object) -> Text:
+    if not isinstance(value, ShownApproval):
+        return Text("")
+    lines = [f"of {value.plan} (SHA-256 {value.sha256[:12]}…), by {asker_text(value.by)} at {_full(value.at)}"]
+    lines += [f"including {one}" for one in value.including]
+    return Text("\n".join(map(plain, lines)))
+
+
 _SHOWN: Final[Mapping[str, Callable[[object, object], Text]]] = {
     "plan_segments": _segments,
+    "waiting_plan": _segments,
+    "approval": _approval,
     "purged_identifier": _identifier,
 }
 

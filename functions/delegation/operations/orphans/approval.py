@@ -42,9 +42,14 @@ class Approval(BaseModel):
     at: datetime
     including: tuple[str, ...] = ()
 
+    @property
+    def ends(self) -> datetime:
+        """When it ends."""
+        return self.at + APPROVAL_HOLDS
+
     def holds(self, plan: str, sha256: str, now: datetime) -> bool:
         """Return whether it is for this plan and has not ended."""
-        return (self.plan, self.sha256) == (plan, sha256) and now < self.at + APPROVAL_HOLDS
+        return (self.plan, self.sha256) == (plan, sha256) and now < self.ends
 
 
 def new_findings(approved: Iterable[Finding], present: Iterable[Finding]) -> tuple[Finding, ...]:

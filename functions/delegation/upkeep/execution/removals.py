@@ -45,12 +45,16 @@ class AskedRemoval:
     dry_run: bool
     locations: tuple[str, ...] = ()
 
-    def properties(self, turn: int = 0) -> Mapping[str, str]:
-        """Return the properties of a request; the age is in whole seconds, rounded up. `turn` chooses the location."""
+    def properties(self, turn: int = 0, waiting: str = "") -> Mapping[str, str]:
+        """Return the properties of a request; the age is in whole seconds, rounded up. `turn` chooses the location.
+
+        If the plan of a location waits, `waiting` is that one, and chosen as long as it is one of them.
+        """
         seconds = -(-self.age // timedelta(seconds=1))
         given = {FILE_AGE: f"{seconds}s", MISMATCH: self.mode, POLICY: self.policy}
         if self.locations:
-            given[LOCATION] = self.locations[turn % len(self.locations)]
+            in_turn = self.locations[turn % len(self.locations)]
+            given[LOCATION] = waiting if waiting in self.locations else in_turn
         return {**given, DRY_RUN: "true"} if self.dry_run else given
 
 

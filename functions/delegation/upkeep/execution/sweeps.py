@@ -50,6 +50,8 @@ EVERY: Final = timedelta(days=7)
 """Between two removals of one table."""
 MOST_ASKED: Final = 1_000
 """Tables whose policies are read in one pass."""
+WAITING: Final = "WAITING"
+"""The outcome of a run that ended with a plan which waits for a person."""
 OFF: Final = "OFF"
 """The outcome of a run that the table's own properties turn off."""
 _OF_POLICIES: Final = frozenset({FindingCode.POLICY_INVALID, FindingCode.POLICY_AMBIGUOUS})
@@ -121,16 +123,18 @@ class OrphanSweeps:
     def _is_due(self, health: TableHealth) -> bool:
         """Return whether a table may be swept again: a week after the last time, and not while a plan waits.
 
-        After a failure it may be earlier, but on another day of the budget (`schedule.choice`).
+        After a failure it may be earlier, and once the plan is approved, but on another day of the budget
+        (`schedule.choice`).
         """
         run = health.runs.get(TASK_TYPE)
         if run is None:
             return True
         pause = pause_after(run.failures) if run.failures else EVERY
-        if run.ended is None or self.clock() < run.began + pause:
+        if run.ended is None or (not run.waiting and self.clock() < run.began + pause):
             return False
         task = self.tasks.reads.find(run.task_id) if run.task_id else None
-        return task is None or not _waits(task)
+        waiting = None if task is None else _waiting(task)
+        return waiting is None or waiting.is_approved(self.clock())
 
     def _ask(self, health: TableHealth, found: "_Asked") -> None:
         self.checkpoint()
@@ -175,13 +179,17 @@ class OrphanSweeps:
                 raise
             self._note(_ended_at_once(health, before.policy, error.code, self.clock(), failed=True))
             return False
+        turn = int(self.clock().timestamp() // EVERY.total_seconds())
         wanted = TableOrphans(
             realm=self.realm,
             identifier=health.identifier,
             table=TableState.of(table),
-            properties=dict(rule.asked.properties(int(self.clock().timestamp() // EVERY.total_seconds()))),
+            properties=dict(rule.asked.properties(turn)),
         )
         stored = self.tasks.reads.find(wanted.task_id)
+        if stored is not None and (waiting := _waiting(stored)) is not None:
+            properties = dict(rule.asked.properties(turn, waiting.waiting_location))
+            wanted = wanted.model_copy(update={"properties": properties})
         if stored is not None and obstacle(stored, wanted) is not None:
             return False  # somebody else's removal of the table is under way
         if not self._note(_reserved(health, wanted.task_id, rule.asked.policy, self.clock())):
@@ -200,10 +208,15 @@ class OrphanSweeps:
         """Return the health with the end of its last run, if that has ended, or without one that never began."""
         self.checkpoint()
         run = health.runs.get(TASK_TYPE)
-        if run is None or run.ended is not None:
+        if run is None or (run.ended is not None and not run.waiting):
             return health
         task = self.tasks.reads.find(run.task_id)
-        if task is None or (task.is_terminal and task.last_status_change_ts < run.began):
+        if run.ended is not None:
+            waits = "" if task is None else _plan_of(_waiting(task))
+            if waits == run.waiting:
+                return health
+            after = replace(health, runs={**health.runs, TASK_TYPE: replace(run, waiting=waits)})
+        elif task is None or (task.is_terminal and task.last_status_change_ts < run.began):
             after = replace(health, runs={name: one for name, one in health.runs.items() if name != TASK_TYPE})
         elif task.is_terminal:
             after = health.with_run(_ended(run, task))
@@ -249,15 +262,22 @@ def _runs(healths: Mapping[TableIdentifier, TableHealth]) -> Iterator[UpkeepRun]
             )
 
 
-def _waits(task: Task) -> bool:
+def _waiting(task: Task) -> OrphanDetails | None:
+    """Return the details of a task that ended with a plan which waits for a person, None for any other."""
     try:
-        return task.is_terminal and OrphanDetails.of(task).waiting_plan is not None
+        details = OrphanDetails.of(task)
     except MalformedRecord:
-        return False
+        return None
+    return details if task.is_terminal and details.waiting_plan is not None else None
+
+
+def _plan_of(waiting: OrphanDetails | None) -> str:
+    return "" if waiting is None or waiting.waiting_plan is None else waiting.waiting_plan.id
 
 
 def _ended(run: LastRun, task: Task) -> LastRun:
-    succeeded = task.status is Status.SUCCESS
+    succeeded, waits = task.status is Status.SUCCESS, _plan_of(_waiting(task))
+    outcome = WAITING if waits else str(task.status)
     try:
         details = OrphanDetails.of(task)
         used = Amount(details.files_deleted, details.bytes_deleted)
@@ -266,8 +286,9 @@ def _ended(run: LastRun, task: Task) -> LastRun:
     return replace(
         run,
         ended=max(task.last_status_change_ts, run.began),
-        outcome=str(task.status) if succeeded else task.error_code or str(task.status),
+        outcome=outcome if succeeded else task.error_code or str(task.status),
         used=used,
+        waiting=waits,
         failures=0 if succeeded else run.failures + 1,
     )
 

@@ -221,6 +221,7 @@ def _run_item(run: LastRun) -> dict[str, Any]:
         "failures": run.failures,
         **({} if run.ended is None else {"ended": isoformat(run.ended)}),
         **({} if run.outcome is None else {"outcome": run.outcome}),
+        **({"waiting": run.waiting} if run.waiting else {}),
     }
 
 
@@ -235,6 +236,7 @@ def _run_of(item: Mapping[str, Any]) -> LastRun:
         outcome=item.get("outcome"),
         used=Amount(*map(int, item["used"])),
         failures=int(item["failures"]),
+        waiting=item.get("waiting", ""),
     )
 
 

@@ -30,7 +30,7 @@ class LastRun:
     """The last run of one kind of maintenance: which task, because of which policy, and how it ended.
 
     `outcome` is None while it is under way; `failures` counts those in a row. `reserved` was set aside of the budget
-    when it was started, and `used` is what it took.
+    when it was started, and `used` is what it took. `waiting` is the id of the plan with which it waits for a person.
     """
 
     task_type: str
@@ -42,6 +42,7 @@ class LastRun:
     outcome: str | None = None
     used: Amount = NOTHING
     failures: int = 0
+    waiting: str = ""
 
 
 @dataclass(frozen=True, slots=True)

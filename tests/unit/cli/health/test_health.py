@@ -108,6 +108,22 @@ def test_one_table_has_the_runs_that_ended_and_those_under_way(run, healths, sta
     assert found["expirable_snapshots"] == 7
 
 
+def test_a_plan_that_waits_is_shown_with_the_command_that_approves_it(run, healths, stack):
+    plan = "01234567-89ab-cdef-0123-456789abcdef/1/ab"
+    swept = LastRun("ORPHAN_FILES", "task-2", "lake.gov.sweep", NOW, ended=NOW, outcome="WAITING", waiting=plan)
+    put(healths, "orders", runs={"ORPHAN_FILES": swept})
+    put(healths, "other")
+    command = f"delegation orphans approve {plan}"
+    catalog = run("health", "lake", "--stack", str(stack)).stdout
+    assert f"lake.sales.orders waits for approval: {command}" in catalog
+    assert (
+        f"Waits                 for approval: {command}"
+        in run("health", "lake.sales.orders", "--stack", str(stack)).stdout
+    )
+    found = json.loads(run("health", "lake.sales.orders", "--json", "--stack", str(stack)).stdout)
+    assert (found["waiting_plans"], found["runs"][0]["waiting_plan"]) == ([plan], plan)
+
+
 def test_a_table_without_upkeep_and_one_that_is_not_known_say_so(run, healths, stack):
     put(healths, "new")
     assert "No policy has had anything done" in run("health", "lake.sales.new", "--stack", str(stack)).stdout

@@ -20,14 +20,16 @@ def accepting(service):
     return service
 
 
-def planned(task_type: str = "ORPHAN_FILES", **changed: Any) -> dict[str, Any]:
+def planned(
+    task_type: str = "ORPHAN_FILES", properties: dict[str, str] | None = None, **changed: Any
+) -> dict[str, Any]:
     payload = {
         "common_payload": {"operation_type": task_type, "realm_identifier": "POLARIS"},
         "operation_parameters": {
             "table_identity": IDENTITY,
             "metadata_location": "s3://lake/orders/metadata/1.metadata.json",
             "metadata": {"location": "s3://lake/orders", "table-uuid": "u", "format-version": 2},
-            "properties": {},
+            "properties": properties or {},
         },
     }
     summary = "found 12 orphan files; nothing was deleted"
@@ -38,6 +40,18 @@ def planned(task_type: str = "ORPHAN_FILES", **changed: Any) -> dict[str, Any]:
         "task_payload": json.dumps(payload),
     }
     return record(**found, **changed)
+
+
+APPROVE = f"{TASKS}/{TASK_ID}/approve"
+SHA = "0" * 64
+WAITING = {"waits": "first-run", "waiting_plan": {"id": PLAN, "sha256": SHA}}
+APPROVAL = {"plan": PLAN, "sha256": SHA, "by": {"client_id": "alice"}, "at": "2026-11-21T12:00:00Z", "including": []}
+
+
+def approving(service, task: dict[str, Any]) -> None:
+    """Have the service know a task, and record approvals of its plan."""
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, task))
+    service.answer("POST", APPROVE, json_answer(200, {**task, "approval": APPROVAL}))
 
 
 def sent(service) -> dict[str, Any]:
@@ -72,20 +86,52 @@ def test_scan_may_name_an_inventory_report(run, accepting, stack):
 
 
 def test_approve_names_the_table_of_the_plan_and_the_plan_alone(run, accepting, stack):
-    accepting.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, planned("ORPHAN_FILES_PLAN")))
+    approving(accepting, planned("ORPHAN_FILES_PLAN", plan_segments=SEGMENT))
+    result = run("orphans", "approve", PLAN, "--including", TASK_ID.upper(), "--stack", str(stack))
+    assert result.exit_code == 0, result.stderr
+    [approval] = accepting.asked("POST", APPROVE)
+    assert json.loads(approval.content) == {"plan": PLAN, "sha256": SHA, "including": [TASK_ID]}
+    assert sent(accepting)["operation_parameters"] == {"table_identity": IDENTITY, "properties": {"plan": PLAN}}
+
+
+def test_the_plan_of_a_policy_is_left_to_its_next_run(run, accepting, stack):
+    approving(accepting, planned(properties={"upkeep-policy": "lake.gov.sweep"}, **WAITING))
     result = run("orphans", "approve", PLAN, "--stack", str(stack))
     assert result.exit_code == 0, result.stderr
-    assert sent(accepting)["operation_parameters"] == {"table_identity": IDENTITY, "properties": {"plan": PLAN}}
+    assert f"{PLAN}; the next run of its policy deletes them." in result.stdout
+    assert len(accepting.asked("POST", APPROVE)) == 1
+    assert accepting.asked("POST", TASKS) == []
+
+
+def test_an_operator_who_may_not_submit_approves_all_the_same(run, accepting, stack):
+    approving(accepting, planned(**WAITING))
+    refused = json_answer(403, {"error_code": "PERMISSION_MISSING", "message": "may not submit tasks"})
+    accepting.answer("POST", TASKS, refused)
+    result = run("orphans", "approve", PLAN, "--stack", str(stack))
+    assert result.exit_code == 0, result.stderr
+    assert "Approved until 2026-12-05" in result.stdout
+    assert "the next request for the table, or the next run of its policy, deletes them" in result.stdout
+
+
+def test_an_approval_that_is_refused_has_nothing_executed(run, accepting, stack):
+    approving(accepting, planned(**WAITING))
+    accepting.answer("POST", APPROVE, json_answer(403, {"error_code": "APPROVAL_NOT_ALLOWED", "message": "no"}))
+    result = run("orphans", "approve", PLAN, "--stack", str(stack), "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["error_code"] == "APPROVAL_NOT_ALLOWED"
+    assert accepting.asked("POST", TASKS) == []
 
 
 def test_approve_shows_what_was_found_and_asks_first(run, accepting, stack, monkeypatch):
     monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
-    accepting.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, planned()), json_answer(200, planned()))
+    approving(accepting, planned())
     left = run("orphans", "approve", PLAN, "--stack", str(stack), given="n\n")
     assert left.exit_code == 1
     assert "lake.sales.eu.orders: found 12 orphan files.\nThis deletes them" in left.stderr
     assert "nothing was deleted" not in left.stderr
     assert accepting.asked("POST", TASKS) == []
+    assert accepting.asked("POST", APPROVE) == []
+    approving(accepting, planned())
     assert run("orphans", "approve", PLAN, "--stack", str(stack), "--yes").exit_code == 0
 
 
@@ -110,6 +156,7 @@ def test_a_plan_of_another_kind_or_of_no_task_is_not_approved(run, accepting, st
         (("scan", TABLE, "--prefix-mismatch-mode", "maybe"), "--prefix-mismatch-mode"),
         (("scan", TABLE, "--inventory", "s3://reports/lake/report.csv"), "--inventory"),
         (("approve", "x"), "PLAN"),
+        (("approve", PLAN, "--including", "orders"), "--including"),
     ],
 )
 def test_what_the_service_would_refuse_is_not_sent(run, accepting, stack, words, hint):
@@ -134,11 +181,11 @@ def test_waiting_follows_the_task_to_its_end(run, accepting, stack):
     assert [line["status"] for line in lines(result.stdout)] == ["QUEUED", "RUNNING", "SUCCESS"]
 
 
-SEGMENT = [{"id": PLAN, "sha256": "0" * 64}]
+SEGMENT = [{"id": PLAN, "sha256": SHA}]
 
 
 def followed(run, accepting, stack, *words, **changed):
-    accepting.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, planned(plan_segments=SEGMENT, **changed)))
+    approving(accepting, planned(plan_segments=SEGMENT, **changed))
     result = run("orphans", *words, "--wait", "--stack", str(stack))
     assert result.exit_code == 0, result.stderr
     return result.stdout.splitlines()

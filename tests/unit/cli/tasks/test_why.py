@@ -66,6 +66,14 @@ def test_a_task_that_ended_says_what_a_person_has_to_decide():
     assert why(status="SUCCESS", outlook={"as_of": NOW.isoformat()}).next == "Nothing: the task is done."
 
 
+def test_a_plan_that_waits_is_a_state_with_the_command_that_approves_it():
+    step = {"as_of": NOW.isoformat(), "next_step": "`delegation orphans approve 1`"}
+    waiting = {"id": "1", "sha256": "0" * 64}
+    found = why(status="SUCCESS", waits="first-run", waiting_plan=waiting, outlook=step)
+    assert found.next == "Nothing is deleted before a person approves the plan, which waits (first-run)."
+    assert (found.advice, found.last_error) == ("`delegation orphans approve 1`", "none")
+
+
 def test_a_plan_that_another_task_executed_asks_nothing_more():
     step = {"as_of": NOW.isoformat(), "next_step": "`delegation orphans approve 1`"}
     found = explain(recorded(status="SUCCESS", outlook=step), NOW, executed_by="task-2")

@@ -10,12 +10,14 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.keeping.errors import NeighbourChanged
+from delegation.operations.orphans.behavior.consent import approve
+from delegation.operations.orphans.behavior.limits import Approvers
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
 from delegation.storage.memory import Killed
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Caller, Task
 from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.sweeps import OrphanSweeps, together
@@ -23,6 +25,7 @@ from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.choice import PolicyTerms
 from delegation.upkeep.schedule.windows import Window
+from delegation.wire.approvals import PlanApproval
 from delegation.wire.requests import TableState
 from tests.kit.errors import coded
 from tests.unit.upkeep.execution.catalogs import NOW, UpkeepWorld, killing, named
@@ -209,6 +212,92 @@ def test_while_a_plan_waits_for_a_person_no_other_run_replaces_it(world: Coast) 
     world.later(days=30)
     assert world.sweep() == 0
     assert world.submissions() == 1
+
+
+PLANNED = {"id": "01234567-89ab-cdef-0123-456789abcdef/1/ab", "sha256": "ab"}
+
+
+def waits(world: Coast, **details: Any) -> Task:
+    """End the run with a plan that waits for a person."""
+    plan = {"waiting_plan": PLANNED, "waits": "first-run", "plan_segments": [PLANNED], "files_planned": 3}
+    return world.end(details={**plan, **details})
+
+
+def approve_plan(world: Coast, task: Task) -> None:
+    wanted, by = PlanApproval(plan=PLANNED["id"]), Caller(client_id="alice")
+    approve(world.tasks.writes, Approvers(), task.task_id, wanted, by=by, is_operator=True)
+
+
+def test_an_approved_plan_is_taken_up_by_the_next_run_without_the_weeks_wait(world: Coast) -> None:
+    world.sweep()
+    task = waits(world)
+    world.later(days=1)
+    assert world.sweep() == 0
+    run = world.health("t").runs[TASK_TYPE]
+    assert (run.outcome, run.waiting) == ("WAITING", PLANNED["id"])
+    approve_plan(world, task)
+    assert world.sweep() == 1
+    assert world.submissions() == 2
+    world.end(details={"waiting_plan": None, "waits": None})
+    world.later(days=1)
+    assert world.sweep() == 0
+    run = world.health("t").runs[TASK_TYPE]
+    assert (run.outcome, run.waiting) == ("SUCCESS", "")
+    assert [one.outcome for one in world.health("t").past] == ["SUCCESS", "WAITING"]
+
+
+def test_an_approval_that_has_ended_starts_no_run(world: Coast) -> None:
+    world.sweep()
+    approve_plan(world, waits(world))
+    world.later(days=14)
+    assert world.sweep() == 0
+
+
+def test_a_plan_that_a_caller_had_executed_waits_no_more(world: Coast) -> None:
+    world.sweep()
+    task = waits(world)
+    world.later(days=1)
+    world.sweep()
+    again = world.tasks.submission.first(task_id=task.task_id, task_type=TASK_TYPE, payload=task.task_payload)
+    world.tasks.submission.create(again, rerun=True)
+    world.end(details={"waiting_plan": None, "waits": None})
+    assert world.sweep() == 0
+    assert world.health("t").runs[TASK_TYPE].waiting == ""
+    assert len(world.health("t").past) == 1
+
+
+def test_the_run_after_an_approval_is_for_the_place_of_its_plan(world: Coast) -> None:
+    """A policy with several places takes them in turn, one a week."""
+    places = ["s3://lake/a/", "s3://lake/b/", "s3://lake/c/"]
+    world.attach({**DAYS, "locations": places}, "ns")
+    allowed = replace(ALLOWED, orphan_locations=("s3://lake/",))
+    for _ in range(3):
+        assert world.sweep(limits=allowed) == 1
+        place = world.asked().properties["location"]
+        task = waits(world, waiting_location=place)
+        world.later(days=8)
+        approve_plan(world, task)
+        assert world.sweep(limits=allowed) == 1
+        assert world.asked().properties["location"] == place
+        world.end(details={"waiting_plan": None, "waits": None, "waiting_location": None, "approval": None})
+        world.later(days=7)
+
+
+def test_a_run_of_a_policy_was_asked_for_by_nobody(world: Coast) -> None:
+    """Who submitted the table's task before may approve what the policy finds."""
+    world.sweep()
+    task = world.end()
+    by = Caller(client_id="alice")
+    again = world.tasks.submission.first(
+        task_id=task.task_id, task_type=TASK_TYPE, payload=task.task_payload, requested_by=by
+    )
+    assert world.tasks.submission.create(again, rerun=True)[0].requested_by == by
+    world.end()
+    world.later(days=8)
+    assert world.sweep() == 1
+    [task] = world.all_tasks()
+    assert task.requested_by is None
+    approve_plan(world, waits(world))
 
 
 def test_a_callers_removal_under_way_is_left_alone(world: Coast) -> None:

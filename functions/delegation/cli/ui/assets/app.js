@@ -66,6 +66,13 @@ function shareOf(task) {
   const { done, total } = task.files_planned ? { done: task.files_deleted, total: task.files_planned } : (task.progress ?? {});
   return total ? Math.min(1, done / total) : null;
 }
+// A plan that waits for a person is a state of the task, and no fault.
+function waits(task) {
+  const plan = task.waiting_plan, approval = task.approval;
+  if (!plan || task.status !== "SUCCESS") return "";
+  if (approval && approval.plan === plan.id && approval.sha256 === plan.sha256) return "approved by " + askerText(approval.by);
+  return "waits for approval (" + task.waits + ")";
+}
 function ahead(task) {
   if (task.cancel_requested && !ended(task)) return "cancelling";
   const left = (at) => -since(at);
@@ -112,6 +119,7 @@ function row(task) {
   if (task.last_status_change_ts) state.append(element("span", (ended(task) ? "" : "for ") + about(since(task.last_status_change_ts)) + (ended(task) ? " ago" : ""), "note"));
   const what = cell("what", breakable(named(task)));
   if (task.table && task.task_type !== USUAL_TYPE) what.append(element("span", task.task_type, "note"));
+  if (waits(task)) what.append(element("span", waits(task), "note"));
   if (task.partly_deleted) what.append(element("span", "table not whole: files were deleted before the failure", "note FAILURE"));
   if (task.error_code && task.status !== "SUCCESS") {
     const text = [task.error_code, task.result_summary].filter(Boolean).join(": ");
@@ -205,6 +213,7 @@ function whyPairs(task, why) {
     ["Last error", said(why.last_error)],
     ["Attempt", said(why.attempt)],
     ["Held by", said(why.holder)],
+    ["Approval", waits(task)],
     ["Asked for by", askerText(asker)],
     ["Correlation id", task.correlation_id],
   ];
@@ -242,6 +251,7 @@ function receiptPairs(receipt) {
     ["Took", receipt.seconds === undefined ? null : receipt.seconds + " s, " + counted(receipt.attempts, "attempt")],
     ["Finished", clock(receipt.finished_at)],
     ["Asked for by", askerText(asker)],
+    ["Approved by", receipt.approval ? askerText(receipt.approval.by) + ", " + clock(receipt.approval.at) + receipt.approval.including.map((one) => ", including " + one).join("") : null],
     ["Table UUID", receipt.table_uuid],
     ["SHA-256 of the paths", receipt.paths_sha256],
   ];

@@ -66,6 +66,7 @@ function healthCells(one) {
   const saved = one.expirable_snapshots === null ? "–" : between(one.saved_month, money);
   const made = cells([name, "long"], [number(one.files), "number", "files"], [size(one.bytes), "number"], [number(one.small_files), "number", "small"], [number(one.snapshots), "number", "snapshots"], [expirable, "number", "expirable"], [money(one.cost_month), "number", "a month"], [saved, "number", "expiry saves"]);
   if (one.problem) made.firstChild.append(element("span", "could not be read: " + one.problem, "note FAILURE"));
+  for (const run of one.runs) if (run.waiting_plan) made.firstChild.append(element("span", run.task_type + " waits for approval", "note"));
   return made;
 }
 const UNDER_WAY = "under way";
@@ -73,7 +74,7 @@ function runCells(run) {
   const outcome = run.outcome ?? UNDER_WAY;
   const task = run.task_id ? linkTo(run.task_id, run.task_id.slice(0, 8)) : "";
   const [snapshots, files, bytes] = run.outcome ? [unknownAs(run.snapshots_removed, number), number(run.files_deleted), size(run.bytes_deleted)] : ["", "", ""];
-  return cells([clock(run.began), "number"], [run.task_type], [element("span", outcome, run.outcome && run.outcome !== "SUCCESS" ? "FAILURE" : "")], [snapshots, "number", "snapshots"], [files, "number", "files"], [bytes, "number"], [breakable(run.policy), "long"], [task]);
+  return cells([clock(run.began), "number"], [run.task_type], [element("span", outcome, run.outcome && run.outcome !== "SUCCESS" && run.outcome !== "WAITING" ? "FAILURE" : "")], [snapshots, "number", "snapshots"], [files, "number", "files"], [bytes, "number"], [breakable(run.policy), "long"], [task]);
 }
 function showTable(found) {
   const isRuled = found.expirable_snapshots !== null;
@@ -83,6 +84,7 @@ function showTable(found) {
     ["Deletes", counted(found.delete_files, "delete file") + ", " + counted(found.deletion_vectors, "deletion vector")],
     ["Snapshots", number(found.snapshots) + ", " + (isRuled ? number(found.expirable_snapshots) + " expirable" : "no rule")],
     ["Costs", money(found.cost_month) + " " + found.currency + " a month" + (isRuled ? "; an expiry saves " + between(found.saved_month, money) : "")],
+    ["Waits", found.waiting_plans.length ? sentence(found.waiting_plans.map((plan) => "for approval: `delegation orphans approve " + plan + "`").join("; ")) : null],
     ["Problem", found.problem],
   ]);
   const runs = [...found.under_way, ...found.past];

@@ -1,6 +1,7 @@
 """The fields that a removal of orphan files adds to its task's record."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from pydantic import Field
 
@@ -28,6 +29,11 @@ class OrphanDetails(HandedDetails):
     waiting_plan: PlanSegment | None = None
     waiting_location: str = ""
     approval: Approval | None = None
+
+    def is_approved(self, now: datetime) -> bool:
+        """Return whether the plan that waits is approved."""
+        plan, approval = self.waiting_plan, self.approval
+        return plan is not None and approval is not None and approval.holds(plan.id, plan.sha256, now)
 
 
 def segments_of(task: Task) -> Sequence[PlanSegment]:

@@ -4,11 +4,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from delegation.errors import printable
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.operations.behaviors.task_types import PlanDetailRules, ShownPlan, table_labels, table_traits
 from delegation.operations.orphans.behavior.names import BACKGROUND, FOLDER, KEPT, PLAN_TASK_TYPE, PREFIX, TASK_TYPE
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import TaskType
+from delegation.timestamps import isoformat
 
 if TYPE_CHECKING:
     from delegation.operations.orphans.behavior.details import OrphanDetails
@@ -16,12 +18,18 @@ if TYPE_CHECKING:
 
 
 def _next_step(task: Task) -> str | None:
-    """Return how the plan is looked at and approved with which a task ended that deleted nothing, None without one."""
-    from delegation.operations.orphans.behavior.details import approvable  # noqa: PLC0415 - few processes need it
+    """Return how the plan is looked at and approved with which a task ended, None without one."""
+    from delegation.operations.orphans.behavior.details import OrphanDetails, approvable  # noqa: PLC0415 - few need it
 
     plan = approvable(task)
     if plan is None:
         return None
+    approval = OrphanDetails.of(task).approval
+    if approval is not None and (approval.plan, approval.sha256) == (plan.id, plan.sha256):
+        return (
+            f"{printable(approval.by.client_id)} approved the plan until {isoformat(approval.ends)}: the next run of "
+            f"the table's policy executes it, or `delegation orphans approve {plan.id} --wait`."
+        )
     return (
         f"Look at the files with `delegation orphans show {plan.id}`, and have the plan executed with "
         f"`delegation orphans approve {plan.id}`."

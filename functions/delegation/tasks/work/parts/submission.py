@@ -170,6 +170,7 @@ class TaskSubmission:
             payload_version=first.payload_version,
             at=first.next_scheduled_run_ts,
         )
+        again = again.evolve(requested_by=first.requested_by)
         return recurrence.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
 
     def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:
