@@ -10,7 +10,13 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisForbidden,
+    PolarisUnavailable,
+    PoliciesNotSupported,
+)
 from delegation.polaris.policies import PolicyTarget
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
@@ -338,6 +344,51 @@ def test_policies_of_one_table_that_cannot_be_read_stop_no_other() -> None:
     assert (counts.started, counts.unread) == (1, 1)
     assert str(counts.why_unread).startswith("POLARIS_FORBIDDEN")
     assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("b")]
+
+
+NOT_FOUND = [
+    (PolicyTarget("lake", ("ns",), "a"), NoSuchTable("no table a", status=404)),
+    (PolicyTarget("lake", ("ns",)), NoSuchNamespace("no namespace ns", status=404)),
+]
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line 1")
+@pytest.mark.parametrize(("target", "error"), NOT_FOUND)
+def test_a_listed_table_whose_policies_are_not_found_is_named_and_is_not_one_without_policies(
+    target: PolicyTarget, error: Exception
+) -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    world.policies.broken[target] = error
+    counts = world.run()
+    assert (counts.started, counts.unread, world.all_tasks()) == (0, 1, [])
+    assert "lake.ns.a" in str(counts.why_unread)
+    assert str(error) in str(counts.why_unread)
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line 1")
+def test_policies_that_are_not_found_when_a_run_starts_are_the_outcome_of_the_run() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    target, error = NOT_FOUND[0]
+    made = world.making(
+        checkpoint=lambda: world.policies.broken.update({target: error} if world.health("a").rule else {})
+    )
+    assert made.run("lake").started == 0
+    assert (world.all_tasks(), world.health("a").runs[TASK_TYPE].outcome) == ([], "NO_SUCH_TABLE")
+
+
+@pytest.mark.parametrize(("target", "error"), NOT_FOUND)
+def test_a_table_that_was_dropped_since_it_was_listed_is_no_finding(target: PolicyTarget, error: Exception) -> None:
+    world = world_of("a", "b", "c")
+    world.policies.attach(WEEK, "ns")
+    for name in ("a", "b", "c"):
+        del world.documents[name]
+    world.policies.broken |= {replace(target, table=target.table and name): error for name in ("a", "b", "c")}
+    world.loads.clear()
+    counts = world.run()
+    assert (counts.started, counts.unread, counts.why_unread) == (0, 0, None)
+    assert world.loads.total() <= (3 if target.table else 1)
 
 
 @pytest.mark.parametrize("error", [PolarisUnavailable("no", status=503), PoliciesNotSupported("no", status=404)])

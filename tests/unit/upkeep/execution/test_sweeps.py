@@ -360,6 +360,17 @@ def test_a_table_whose_policies_cannot_be_read_is_counted_and_an_outage_ends_the
 def test_a_table_that_is_gone_is_skipped(world: Coast) -> None:
     del world.documents["t"]
     assert world.sweep() == 0
+    world.policies.broken[PolicyTarget.of(named("t"))] = NoSuchTable("no", status=404)
+    counts = world.sweeps().run("lake")
+    assert (counts.started, counts.unread) == (0, 0)
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line 1")
+def test_a_listed_table_whose_policies_are_not_found_is_named(world: Coast) -> None:
+    world.policies.broken[PolicyTarget.of(named("t"))] = NoSuchTable("no table t", status=404)
+    counts = world.sweeps().run("lake")
+    assert (counts.started, counts.unread) == (0, 1)
+    assert "lake.ns.t" in str(counts.why_unread)
 
 
 CHANGES: list[tuple[str, Callable[[Coast], UpkeepLimits]]] = [
