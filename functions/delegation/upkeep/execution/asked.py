@@ -8,9 +8,17 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisError,
+    PoliciesNotSupported,
+    TableMetadataMissing,
+)
+from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.upkeep.health.model import OwnPolicies, OwnPolicy
+from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.rules.content import PolicyInvalid, content_of
 from delegation.upkeep.rules.expiry import ExpiryRule, expiry_of
 from delegation.upkeep.rules.limits import UpkeepLimits
@@ -70,7 +78,10 @@ def policy_name(catalog: str, namespace: Sequence[str], name: str) -> str:
 
 
 class CatalogPolicies:
-    """The policies of one pass over a catalog; `pace` returns when the next request may go."""
+    """The policies of one pass over a catalog; `pace` returns when the next request may go.
+
+    Methods raise the errors of the catalog: what is not found is no answer that there are no policies.
+    """
 
     def __init__(self, source: PolicySource, pace: Callable[[], None]) -> None:
         self._source = source
@@ -79,10 +90,7 @@ class CatalogPolicies:
         self._unread: dict[tuple[str, ...], PolarisError] = {}
 
     def applying(self, table: TableIdentifier, own: OwnPolicies | None) -> tuple[ApplicablePolicy, ...]:
-        """Return what applies to a table by its own policies as they were read last, and those of its namespaces.
-
-        Raises the errors of the catalog, except that a namespace which is gone has no policies.
-        """
+        """Return what applies to a table by its own policies as they were read last, and those of its namespaces."""
         if own is not None and own.policies:
             return tuple(
                 ApplicablePolicy(StoredPolicy(one.type, one.name, one.content, one.version), one.namespace, False)
@@ -95,8 +103,6 @@ class CatalogPolicies:
             self._pace()
             try:
                 found = self._source.applicable(PolicyTarget(table.catalog, namespace), EXPIRY.value)
-            except NoSuchNamespace:
-                found = []
             except PolarisError as error:
                 self._unread[namespace] = error
                 raise
@@ -107,11 +113,7 @@ class CatalogPolicies:
         return self._inherited[namespace]
 
     def own(self, table: TableIdentifier, now: datetime) -> OwnPolicies:
-        """Read the policies of a table itself, none of one that is gone; raises the errors of the catalog."""
-        try:
-            found = self.now(table)
-        except (NoSuchTable, NoSuchNamespace):
-            found = []
+        """Read the policies of a table itself."""
         own = (
             OwnPolicy(
                 one.policy.type,
@@ -120,15 +122,46 @@ class CatalogPolicies:
                 one.policy.version,
                 effective(one.policy.content),
             )
-            for one in found
+            for one in self.now(table)
             if not one.inherited
         )
         return OwnPolicies(now, tuple(own)[:_MOST_OWN])
 
     def now(self, table: TableIdentifier) -> list[ApplicablePolicy]:
-        """Read what applies to a table at this moment; raises the errors of the catalog."""
+        """Read what applies to a table at this moment."""
         self._pace()
         return self._source.applicable(PolicyTarget.of(table), EXPIRY.value)
+
+
+class ListedTables:
+    """Tells a table that was dropped since it was listed from one whose policies a catalog does not find."""
+
+    def __init__(self, catalog: LoadsTables, pace: Callable[[], None]) -> None:
+        self._catalog = catalog
+        self._pace = pace
+        self._gone: dict[TableIdentifier | tuple[str, ...], bool] = {}
+
+    def load(self, table: TableIdentifier) -> LoadedTable | None:
+        """Return a table without credentials, None if it is gone; raises the errors of the catalog."""
+        self._pace()
+        try:
+            return self._catalog.load_table(table, vend=False, snapshots="refs")
+        except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
+            return None
+
+    def why_unread(self, table: TableIdentifier, error: PolarisError) -> str | None:
+        """Return why the policies of a table could not be read, None if it is gone; raises what stops the pass.
+
+        One load decides for all tables of a namespace that is not found.
+        """
+        if error.retryable or isinstance(error, PoliciesNotSupported):
+            raise error
+        if not isinstance(error, NoSuchTable | NoSuchNamespace):
+            return f"{error.code}: {error}"
+        missing = table if isinstance(error, NoSuchTable) else table.namespace
+        if missing not in self._gone:
+            self._gone[missing] = self.load(table) is None
+        return None if self._gone[missing] else f"{error.code}: the policies of {table}, which the catalog has: {error}"
 
 
 def effective(content: str) -> str:

@@ -21,11 +21,17 @@ from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,
-    PoliciesNotSupported,
     TableMetadataMissing,
 )
 from delegation.upkeep.errors import HealthChanged
-from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, TableRule, rule_of
+from delegation.upkeep.execution.asked import (
+    AskedExpiryRule,
+    CatalogPolicies,
+    ListedTables,
+    PolicySource,
+    TableRule,
+    rule_of,
+)
 from delegation.upkeep.execution.needs import (
     can_be_decided,
     is_outdated,
@@ -110,7 +116,12 @@ class UpkeepPass:
             return UpkeepCounts()
         healths = list(self.healths.healths(catalog))
         self._count_wait(healths)
-        found = _Found(CatalogPolicies(self.policies, self.pace), self.loads, reads_all=len(healths) <= self.own_reads)
+        found = _Found(
+            CatalogPolicies(self.policies, self.pace),
+            ListedTables(self.catalog, self.pace),
+            self.loads,
+            reads_all=len(healths) <= self.own_reads,
+        )
         to_read = self._to_read(healths)
         kept = [self._kept(health, found, read=health.identifier in to_read) for health in healths]
         choice = self._chosen(found, kept)
@@ -155,10 +166,9 @@ class UpkeepPass:
                 changed = replace(changed, own=self._own(changed, found, now))
             rule = self._rule(changed, found)
         except PolarisError as error:
-            if error.retryable or isinstance(error, PoliciesNotSupported):
-                raise
-            found.unread += 1
-            found.why_unread = found.why_unread or f"{error.code}: {error}"
+            reason = found.tables.why_unread(health.identifier, error)
+            found.unread += reason is not None
+            found.why_unread = found.why_unread or reason
             return self._stored(health, changed)
         found.note(health.identifier, rule)
         asked = rule.asked
@@ -220,15 +230,14 @@ class UpkeepPass:
         self.checkpoint()
         now = self.clock()
         try:
-            self.pace()
-            table = self.catalog.load_table(need.table, vend=False, snapshots="refs")
+            table = found.tables.load(need.table)
+            if table is None:
+                return False
             rule = rule_of(need.table, found.policies.now(need.table), table.properties, self.limits)
             if rule.asked is None:
                 self._stored(health, without_rule(health))
                 return False
             check_table(parse_metadata(table.metadata_location, table.metadata), table_uuid=table.table_uuid)
-        except _GONE:
-            return False
         except _OF_ONE_TABLE as error:
             if error.retryable:
                 raise
@@ -266,8 +275,9 @@ def runs_of(healths: list[TableHealth]) -> Iterator[UpkeepRun]:
 class _Found:
     """What a pass has read so far."""
 
-    def __init__(self, policies: CatalogPolicies, loads_left: int, *, reads_all: bool) -> None:
+    def __init__(self, policies: CatalogPolicies, tables: ListedTables, loads_left: int, *, reads_all: bool) -> None:
         self.policies = policies
+        self.tables = tables
         self.loads_left = loads_left
         self.reads_all = reads_all
         self.asked: dict[TableIdentifier, AskedExpiryRule] = {}

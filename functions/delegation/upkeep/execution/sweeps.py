@@ -19,20 +19,14 @@ from delegation.operations.orphans.behavior.names import TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.relation import obstacle, resumes
 from delegation.operations.orphans.place import check_allowed, place_of
-from delegation.polaris.errors import (
-    NoSuchNamespace,
-    NoSuchTable,
-    PolarisError,
-    PoliciesNotSupported,
-    TableMetadataMissing,
-)
+from delegation.polaris.errors import PolarisError
 from delegation.polaris.policies import PolicyTarget
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat
 from delegation.upkeep.errors import HealthChanged
-from delegation.upkeep.execution.asked import PolicySource
+from delegation.upkeep.execution.asked import ListedTables, PolicySource
 from delegation.upkeep.execution.needs import pause_after
 from delegation.upkeep.execution.passes import UpkeepCounts, Waited, nobody_counts
 from delegation.upkeep.execution.removals import REMOVAL, AskedRemoval, RemovalRule, removal_of
@@ -55,7 +49,6 @@ WAITING: Final = "WAITING"
 OFF: Final = "OFF"
 """The outcome of a run that the table's own properties turn off."""
 _OF_POLICIES: Final = frozenset({FindingCode.POLICY_INVALID, FindingCode.POLICY_AMBIGUOUS})
-_GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 _OF_ONE_TABLE: Final = (GuardRefused, PolarisError, IcebergError)
 _RUN: Final = Amount(micros=600)
 """The state machine and the function of one short run; what it deletes is not known before."""
@@ -83,7 +76,7 @@ class OrphanSweeps:
         """Make one pass; raises the errors of the stores and the retryable ones of the catalog."""
         if REMOVAL not in self.limits.types:
             return UpkeepCounts()
-        found = _Asked()
+        found = _Asked(ListedTables(self.catalog, self.pace))
         kept = {one.identifier: self._settled(one) for one in self.healths.healths(catalog)}
         due = [one for _, one in sorted(kept.items(), key=lambda each: str(each[0])) if self._is_due(one)]
         for health in self._in_turn(due):
@@ -92,7 +85,7 @@ class OrphanSweeps:
         terms = self.settings.terms_of({one.policy for one in found.asked.values()})
         choice = choose(needs, terms, list(_runs(kept)), self.clock(), at_once=self.settings.at_once)
         self._count_wait(choice)
-        started = sum(self._start(kept[need.table], found.asked[need.table]) for need in choice.start)
+        started = sum(self._start(kept[need.table], found.asked[need.table], found.tables) for need in choice.start)
         waiting: dict[str, int] = {}
         for _, why in choice.waiting:
             waiting[why.value] = waiting.get(why.value, 0) + 1
@@ -141,13 +134,10 @@ class OrphanSweeps:
         self.pace()
         try:
             applicable = self.policies.applicable(PolicyTarget.of(health.identifier), REMOVAL.value)
-        except (NoSuchTable, NoSuchNamespace):
-            return
         except PolarisError as error:
-            if error.retryable or isinstance(error, PoliciesNotSupported):
-                raise
-            found.unread += 1
-            found.why_unread = found.why_unread or f"{error.code}: {error}"
+            reason = found.tables.why_unread(health.identifier, error)
+            found.unread += reason is not None
+            found.why_unread = found.why_unread or reason
             return
         # The table's own properties are read when it is loaded.
         found.note(health.identifier, removal_of(health.identifier, applicable, {}, self.limits))
@@ -157,12 +147,13 @@ class OrphanSweeps:
         since = self.clock() if run is None else min(run.began + EVERY, self.clock())
         return UpkeepNeed(health.identifier, TASK_TYPE, asked.policy, 1 + health.bytes // _GIB, _RUN, since)
 
-    def _start(self, health: TableHealth, before: AskedRemoval) -> bool:
+    def _start(self, health: TableHealth, before: AskedRemoval, tables: ListedTables) -> bool:
         """Start one run by the table and its policies as they are now; return whether a task was submitted."""
         self.checkpoint()
         try:
-            self.pace()
-            table = self.catalog.load_table(health.identifier, vend=False, snapshots="refs")
+            table = tables.load(health.identifier)
+            if table is None:
+                return False
             applicable = self.policies.applicable(PolicyTarget.of(health.identifier), REMOVAL.value)
             rule = removal_of(health.identifier, applicable, table.properties, self.limits)
             if rule.asked is None:
@@ -172,8 +163,6 @@ class OrphanSweeps:
             check_allowed(metadata)
             if not rule.asked.locations:
                 place_of(metadata)
-        except _GONE:
-            return False
         except _OF_ONE_TABLE as error:
             if error.retryable:
                 raise
@@ -240,6 +229,7 @@ class OrphanSweeps:
 class _Asked:
     """What a pass has read so far."""
 
+    tables: ListedTables
     asked: dict[TableIdentifier, AskedRemoval] = field(default_factory=dict)
     invalid: set[str] = field(default_factory=set)
     unread: int = 0

@@ -352,7 +352,6 @@ NOT_FOUND = [
 ]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 1")
 @pytest.mark.parametrize(("target", "error"), NOT_FOUND)
 def test_a_listed_table_whose_policies_are_not_found_is_named_and_is_not_one_without_policies(
     target: PolicyTarget, error: Exception
@@ -366,7 +365,6 @@ def test_a_listed_table_whose_policies_are_not_found_is_named_and_is_not_one_wit
     assert str(error) in str(counts.why_unread)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 1")
 def test_policies_that_are_not_found_when_a_run_starts_are_the_outcome_of_the_run() -> None:
     world = world_of("a")
     world.policies.attach(WEEK, "ns")

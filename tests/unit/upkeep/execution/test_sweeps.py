@@ -365,7 +365,6 @@ def test_a_table_that_is_gone_is_skipped(world: Coast) -> None:
     assert (counts.started, counts.unread) == (0, 0)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 1")
 def test_a_listed_table_whose_policies_are_not_found_is_named(world: Coast) -> None:
     world.policies.broken[PolicyTarget.of(named("t"))] = NoSuchTable("no table t", status=404)
     counts = world.sweeps().run("lake")
