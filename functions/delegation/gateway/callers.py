@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from delegation.edge.errors import Unauthorized
 from delegation.edge.trust.tokens import Principal
+from delegation.gateway.errors import GatewayError
 from delegation.gateway.messages import CatalogRequest
 
 REALM_HEADER: Final = "Polaris-Realm"
@@ -34,7 +35,10 @@ class CallerVerifier(Protocol):
     """Tells who sends a request."""
 
     def caller(self, request: CatalogRequest) -> GatewayCaller:
-        """Return the caller; its principal is None if the token proves none. Raises KeysUnavailable."""
+        """Return the caller; its principal is None if the token proves none.
+
+        Raises KeysUnavailable, and GatewayError (HEADER_REPEATED) for two tokens or realms.
+        """
 
 
 class BearerTokens(Protocol):
@@ -56,12 +60,15 @@ class TokenCallers:
 
     def caller(self, request: CatalogRequest) -> GatewayCaller:
         """See CallerVerifier.caller."""
-        authorization, realm = request.header("Authorization"), request.header(self._realm_header)
+        authorization, realm = (_only(request, name) for name in ("Authorization", self._realm_header))
         verified = self._verified(authorization)
         if verified is None:
             return GatewayCaller(None, authorization, realm, claimed=_claimed(authorization))
+        principal = verified.subject or verified.client_id
+        if not _is_text(principal):
+            return GatewayCaller(None, authorization, realm)
         named = {each.removeprefix(_ROLE) for each in verified.scopes if each.startswith(_ROLE)}
-        return GatewayCaller(verified.subject or verified.client_id, authorization, realm, frozenset(named - {_ALL}))
+        return GatewayCaller(principal, authorization, realm, frozenset(named - {_ALL}))
 
     def _verified(self, authorization: str | None) -> Principal | None:
         if self._tokens is None:
@@ -82,4 +89,25 @@ def _claimed(authorization: str | None) -> str | None:
     except (ValueError, RecursionError):
         return None
     named = (claims.get("sub") or claims.get("client_id")) if isinstance(claims, dict) else None
-    return named if isinstance(named, str) else None
+    return named if isinstance(named, str) and _is_text(named) else None
+
+
+def _is_text(name: str) -> bool:
+    """Return whether a name has no lone surrogate: JSON can escape one, and nothing can store or send it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _only(request: CatalogRequest, name: str) -> str | None:
+    given = [value for known, value in request.headers if known.lower() == name.lower()]
+    if len(given) > 1:
+        raise GatewayError(
+            f"{name}: is given {len(given)} times, and servers differ in which one counts; nothing was done. Send one",
+            code="HEADER_REPEATED",
+            status=400,
+            kind="BadRequestException",
+        )
+    return given[0] if given else None

@@ -48,7 +48,7 @@ class KnownCatalogs:
             return None
         if answer.status == 200:
             return CatalogAnswer(404, (("Content-Type", "application/json"),), _unknown(target.catalog))
-        if answer.status in {401, 403}:
+        if answer.status in {401, 403, 419}:
             return None  # the catalog refuses the request itself
         raise CatalogOutcomeUnknown(
             f"{answer.status} was answered when the configuration of the catalog was read, and nothing more was done; "

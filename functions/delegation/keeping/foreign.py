@@ -132,7 +132,7 @@ class ForeignTable:
 
 @dataclass(frozen=True, slots=True)
 class FoundForeign:
-    """What stands at a location beside its table.
+    """What is at a location beside its table.
 
     `unreadable` are metadata files in the table's own folder, each of which stays. `uniform` names the other format
     whose root has the table's own metadata.

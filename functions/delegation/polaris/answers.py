@@ -93,7 +93,9 @@ _NEEDED = {
     "REMOVE_TABLE_SNAPSHOT_REF": "TABLE_REMOVE_SNAPSHOT_REF on the table's namespace or the catalog",
     "DROP_TABLE_WITH_PURGE": "TABLE_DROP and TABLE_WRITE_DATA on the table's namespace or the catalog",
 }
-_BY_STATUS: dict[int, type[PolarisError]] = {401: PolarisUnauthorized, 403: PolarisForbidden}
+TOKEN_REFUSED: Final = frozenset({401, 419})
+"""419 is Iceberg's AuthenticationTimeoutException."""
+_BY_STATUS: dict[int, type[PolarisError]] = {**dict.fromkeys(TOKEN_REFUSED, PolarisUnauthorized), 403: PolarisForbidden}
 
 
 def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable[str] = ()) -> PolarisError:

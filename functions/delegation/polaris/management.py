@@ -12,7 +12,7 @@ import httpx
 from pydantic import SecretStr
 
 from delegation.identifiers import encoded
-from delegation.polaris.answers import error_of, json_object
+from delegation.polaris.answers import TOKEN_REFUSED, error_of, json_object
 from delegation.polaris.errors import PolarisUnauthorized, PolarisUnexpectedAnswer, TableAlreadyExists
 from delegation.polaris.tokens import ClientCredentials, TokenSource, accepting_json, subject_of
 from delegation.polaris.transport import Transport
@@ -175,9 +175,9 @@ class PolarisManagement:
 
         token = self._token.token()
         response = once(token)
-        if response.status_code == 401:
+        if response.status_code in TOKEN_REFUSED:
             response = once(self._token.replace(token))
-        if response.status_code == 401:
+        if response.status_code in TOKEN_REFUSED:
             raise PolarisUnauthorized("Polaris refused a fresh token of the administrator", status=401)
         return response
 

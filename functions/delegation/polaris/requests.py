@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import httpx
 
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier, encoded, encoded_query, joined_levels
-from delegation.polaris.answers import error_of, json_object
+from delegation.polaris.answers import TOKEN_REFUSED, error_of, json_object
 from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
 from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
 from delegation.polaris.transport import Transport
@@ -112,7 +112,7 @@ class CatalogRequests:
         headers: Mapping[str, str],
         document: Mapping[str, Any] | None = None,
     ) -> httpx.Response:
-        """Return any answer but 401."""
+        """Return any answer but those that refuse the token."""
         query = encoded_query(params.items())
 
         def once(token: str) -> httpx.Response:
@@ -126,11 +126,11 @@ class CatalogRequests:
 
         token = self._token.token()
         response = once(token)
-        if response.status_code == 401:
-            # A request answered with 401 had no effect, so even a DELETE may be repeated.
+        if response.status_code in TOKEN_REFUSED:
+            # The request had no effect, so even a DELETE may be repeated.
             token = self._token.replace(token)
             response = once(token)
-        if response.status_code == 401:
+        if response.status_code in TOKEN_REFUSED:
             reason = why_refused(self._token.scope)
             raise PolarisUnauthorized(f"Polaris refused a fresh token of the principal: {reason}", status=401)
         return response

@@ -1,5 +1,6 @@
 """Who calls: proved by the token alone."""
 
+import base64
 from datetime import UTC, datetime
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 from delegation.edge.errors import KeysUnavailable, Unauthorized
 from delegation.edge.trust.tokens import Principal
 from delegation.gateway.callers import GatewayCaller, TokenCallers
+from delegation.gateway.errors import GatewayError
+from delegation.gateway.messages import CatalogRequest
+from tests.kit.errors import coded
 from tests.unit.gateway.world import request
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -41,6 +45,19 @@ def test_a_token_without_a_subject_is_its_clients():
 @pytest.mark.parametrize("verified", [None, Unauthorized("expired")])
 def test_a_token_that_proves_nobody_is_not_believed(verified):
     assert caller_of(verified, authorization="Bearer t") == GatewayCaller(None, "Bearer t")
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Polaris-Realm"])
+def test_a_repeated_header_is_refused_because_servers_differ_in_which_one_counts(name):
+    asked = CatalogRequest("GET", "v1/x", headers=((name, "a"), ("X", "y"), (name.lower(), "a")))
+    with pytest.raises(GatewayError, match=name, check=coded("HEADER_REPEATED")):
+        TokenCallers(Tokens(Principal("abc", "alice", frozenset()))).caller(asked)
+
+
+def test_a_name_that_nothing_can_send_proves_nobody():
+    assert caller_of(Principal("abc", "\ud800", frozenset()), authorization="Bearer t").principal is None
+    payload = base64.urlsafe_b64encode(b'{"sub": "\\ud800"}').decode()
+    assert caller_of(None, authorization=f"Bearer a.{payload}.c") == GatewayCaller(None, f"Bearer a.{payload}.c")
 
 
 def test_keys_that_cannot_be_fetched_prove_nothing_about_a_token():

@@ -72,7 +72,7 @@ def test_only_headers_that_matter_are_kept() -> None:
     ("status", "is_final"),
     [
         *((status, True) for status in (200, 201, 202, 204, 400, 403, 404, 406, 409, 412, 413, 422)),
-        *((status, False) for status in (100, 304, 401, 408, 425, 429, 500, 501, 502, 503, 504)),
+        *((status, False) for status in (100, 304, 401, 408, 419, 421, 423, 425, 429, 500, 501, 502, 503, 504)),
     ],
 )
 def test_only_outcomes_that_cannot_change_are_final(status: int, is_final: bool) -> None:

@@ -184,8 +184,9 @@ def test_an_answer_that_is_not_json_is_refused(client: PolarisClient, server: Se
         client.load_table(ORDERS)
 
 
-def test_a_refused_token_is_replaced_once(client: PolarisClient, server: Server) -> None:
-    server.answer("GET", TABLE, httpx.Response(401), table_answer())
+@pytest.mark.parametrize("refusal", [401, 419])
+def test_a_refused_token_is_replaced_once(client: PolarisClient, server: Server, refusal: int) -> None:
+    server.answer("GET", TABLE, httpx.Response(refusal), table_answer())
     client.load_table(ORDERS)
     assert [request.headers["Authorization"] for request in server.asked("GET", TABLE)] == [
         "Bearer token-1",

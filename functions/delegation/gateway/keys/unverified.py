@@ -22,7 +22,7 @@ def refusal_of_unverified(
     query = encoded_query([("warehouse", catalog)] if catalog else [])
     headers = without(request.headers, KEY_HEADER, "content-type", "content-encoding")
     answer = forward(CatalogRequest("GET", "v1/config", query, headers))
-    if answer.status in {401, 403}:
+    if answer.status in {401, 403, 419}:
         return answer
     raise GatewayError(
         f"the gateway's key does not verify the request's token, and the catalog answers it with {answer.status}, "

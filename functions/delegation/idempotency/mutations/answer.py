@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-_PASSES: Final = frozenset({401, 408, 425, 429})
+_NOTHING_DONE: Final = frozenset({401, 419, 421, 423, 425, 429})
+"""Refusals that are given before anything is done; 419 is Iceberg's AuthenticationTimeoutException."""
+_PASSES: Final = _NOTHING_DONE | {408}
 """Refusals of this one call, not of the operation: another token, or a later moment, gets another answer."""
-_NOTHING_DONE: Final = frozenset({401, 425, 429})
-"""Refusals that are given before anything is done."""
 _STORED_HEADERS: Final = frozenset({"content-type", "etag", "location"})
 _OWN_HEADERS: Final = "x-delegation-"
 """The beginning of what the gateway itself states about a mutation, where its table is for example."""

@@ -98,7 +98,7 @@ def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path:
     document = _document(answer)
     if answer.is_success and isinstance(document.get("metadata"), dict):
         return None
-    if 400 <= answer.status < 500 and (answer.status == 401 or isinstance(document.get("error"), dict)):
+    if 400 <= answer.status < 500 and (answer.status in {401, 419} or isinstance(document.get("error"), dict)):
         return answer
     raise DropError(
         f"the catalog answered {answer.status} when it was asked whether the caller may create tables in the "
