@@ -2,7 +2,19 @@
 
 import traceback
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any, ClassVar
+
+
+class ErrorScope(IntEnum):
+    """How far an error reaches: one item (a table, task, policy or record), the items of one catalog, or everything.
+
+    A loop over items sets those aside that fail (`delegation.items`), and stops for an error that reaches further.
+    """
+
+    ITEM = 1
+    CATALOG = 2
+    SERVICE = 3
 
 
 class DelegationError(Exception):
@@ -15,12 +27,18 @@ class DelegationError(Exception):
 
     code: str = "INTERNAL_ERROR"
     retryable: bool = False
+    scope: ErrorScope = ErrorScope.ITEM
 
     def __init__(
-        self, *args: object, code: str | None = None, retryable: bool | None = None, task_id: str | None = None
+        self,
+        *args: object,
+        code: str | None = None,
+        retryable: bool | None = None,
+        task_id: str | None = None,
+        scope: ErrorScope | None = None,
     ) -> None:
         super().__init__(*args)
-        given = {"code": code, "retryable": retryable, "task_id": task_id}
+        given = {"code": code, "retryable": retryable, "task_id": task_id, "scope": scope}
         self.__dict__.update({name: value for name, value in given.items() if value is not None})
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -127,6 +127,13 @@ TOMBSTONES_STUCK: Final = _count(
     "at most 1,000 are looked at.",
 )
 
+ITEMS_SET_ASIDE: Final = _count(
+    "ItemsSetAside",
+    Area.MACHINERY,
+    "Tables, tasks, policies, records or notifications that a loop of the service has left out for more than a day "
+    "because each try failed, at each pass of a loop that finds some.",
+)
+
 POLICIES_INVALID: Final = _count(
     "PoliciesInvalid",
     Area.MACHINERY,

@@ -281,6 +281,14 @@ SWEEPER_ALARMS: Final = (
     ),
     *WAITING_ALARMS,
     AlarmRule(
+        "ItemsSetAside",
+        _MACHINE,
+        m.ITEMS_SET_ASIDE,
+        "Each try with a table, task, policy or record has failed for more than a day; the log line names it.",
+        statistic="Maximum",
+        period=timedelta(hours=1),
+    ),
+    AlarmRule(
         "MaintenanceAge",
         _MACHINE,
         m.MAINTENANCE_AGE_SECONDS,

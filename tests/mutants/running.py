@@ -59,8 +59,8 @@ NOTIFYING: Final = (
     Mutant(
         "sweeper: a queue of notifications is filled without end",
         f"{NOTIFICATIONS}delivery.py",
-        "        if store.revise_notification(owed, owing.sent_again(owed, now)) and left[pool] > 0:\n",
-        "        if store.revise_notification(owed, owing.sent_again(owed, now)):\n",
+        "        if not (store.revise_notification(owed, owing.sent_again(owed, now)) and left[pool] > 0):\n",
+        "        if not store.revise_notification(owed, owing.sent_again(owed, now)):\n",
         (f"{DELIVERY}::test_the_sweeper_fills_no_queue_beyond_its_room_and_leaves_nothing_behind",),
     ),
     Mutant(

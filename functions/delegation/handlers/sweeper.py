@@ -9,6 +9,7 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from delegation.items import code_of, each_item
 from delegation.metrics import (
     DISPATCHES_FAILED,
     DISPATCHES_UNANSWERED,
@@ -21,7 +22,6 @@ from delegation.metrics import (
 )
 from delegation.orchestration.measure import COUNTED, ages, maintenance_age, unfinished
 from delegation.orchestration.sweep import Swept, sweep
-from delegation.tasks.errors import TaskError
 from delegation.tasks.life.transitions import DISPATCH_FAILED
 from delegation.tasks.stores.admission import any_waits
 from delegation.tasks.work.claim import LeftAlone
@@ -59,35 +59,37 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     )
     for swept in swept_tasks:
         counts[TASKS_SWEPT] += 1
-        failed += swept.error is not None or swept.unsettled
+        failed += swept.error is not None or swept.set_aside or swept.unsettled
         counts.update(_report(swept))
-    _wake(deployed)
-    _send_owed(deployed)
-    _ensure_maintenance(deployed)
-    MetricLines.of_environment().put({**counts, **_measured(deployed), **_pauses(deployed)}, action="sweep")
+    steps = (_wake, _send_owed, _ensure_maintenance, _measured, _maintenance_age, _pauses)
+    measured: dict[Metric, float] = {}
+    # After an error of one the next sweep tries it again.
+    for one in each_item(
+        steps,
+        lambda step: step(deployed),
+        name="sweeper.steps",
+        clock=utc_now,
+        shown=lambda step: step.__name__.strip("_"),
+        in_a_row=None,
+    ):
+        measured |= one.result or {}
+    MetricLines.of_environment().put({**counts, **measured}, action="sweep")
     return {"looked": counts[TASKS_SWEPT], "failed": failed}
 
 
 def _measured(deployed: DeployedTasks) -> dict[Metric, float]:
-    """Return counts and ages of what is not done; after an error nothing, and the next sweep measures again."""
+    """Return counts and ages of what is not done."""
     now = utc_now()
-    try:
-        found = ages(
-            deployed.store.queued(now, each=COUNTED), unfinished(deployed.tasks.reads, now, threads=_THREADS), now
-        )
-        return {**found, **maintenance_age(maintenance_head(deployed.tasks, store_maintenance(deployed)), now)}
-    except TaskError as error:
-        logger.warning("tasks were not measured", extra={"action": "measure", "error_code": error.code})
-        return {}
+    return ages(deployed.store.queued(now, each=COUNTED), unfinished(deployed.tasks.reads, now, threads=_THREADS), now)
+
+
+def _maintenance_age(deployed: DeployedTasks) -> Mapping[Metric, float]:
+    return maintenance_age(maintenance_head(deployed.tasks, store_maintenance(deployed)), utc_now())
 
 
 def _pauses(deployed: DeployedTasks) -> dict[Metric, float]:
     """Return whether anything is paused, 0 or 1, as this function last read it: an alarm states that a pause is on."""
-    try:
-        pauses = deployed.tasks.pauses.now().pauses
-    except TaskError as error:
-        logger.warning("the pauses were not read", extra={"action": "pause", "error_code": error.code})
-        return {}
+    pauses = deployed.tasks.pauses.now().pauses
     for pause in pauses:
         logger.warning(pause.text, extra={"action": "pause"})
     return {PAUSED: 1 if pauses else 0}
@@ -95,43 +97,34 @@ def _pauses(deployed: DeployedTasks) -> dict[Metric, float]:
 
 def _wake(deployed: DeployedTasks) -> None:
     """Have the dispatcher admit tasks if any wait: earlier messages may be lost, and retries become due by time."""
-    try:
-        if any_waits(deployed.store, utc_now()):
-            deployed.tasks.messages.wake()
-    except TaskError as error:
-        logger.warning("waiting tasks were not read", extra={"action": "admit", "error_code": error.code})
+    if any_waits(deployed.store, utc_now()):
+        deployed.tasks.messages.wake()
 
 
 def _send_owed(deployed: DeployedTasks) -> None:
-    """Send the notifications of ended tasks that are due; after an error the next sweep tries again."""
+    """Send the notifications of ended tasks that are due."""
     if notification_queue() is None:
         return
     from delegation.wiring.notifications.notifier import send_owed  # noqa: PLC0415
 
-    try:
-        sent = send_owed(deployed.store)
-    except TaskError as error:
-        logger.warning("owed notifications were not sent", extra={"action": "notify", "error_code": error.code})
-        return
+    sent = send_owed(deployed.store)
     if sent:
         logger.info("sent", extra={"action": "notify", "notifications": sent})
 
 
 def _ensure_maintenance(deployed: DeployedTasks) -> None:
-    """Submit the maintenance task if there is none; after an error the next sweep tries again."""
-    try:
-        if ensure_submitted(deployed.tasks, store_maintenance(deployed)):
-            logger.info("submitted", extra={"action": "maintain"})
-    except TaskError as error:
-        logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
+    """Submit the maintenance task if there is none."""
+    if ensure_submitted(deployed.tasks, store_maintenance(deployed)):
+        logger.info("submitted", extra={"action": "maintain"})
 
 
 def _report(swept: Swept) -> Counter[Metric]:
     """Log what became of a due task, and return what it counts."""
     task = swept.after or swept.before
     fields = {"action": "sweep", "task_id": task.task_id if task else None}
-    if swept.error is not None:
-        logger.warning("sweep failed", extra={**fields, "error_code": swept.error.code})
+    if swept.error is not None or swept.set_aside:
+        if swept.error is not None:
+            logger.warning("sweep failed", extra={**fields, "error_code": code_of(swept.error)})
         return Counter([SWEEP_ERRORS])
     if swept.unsettled:
         logger.warning("the job of a lost attempt could not be ended; the next sweep tries again", extra=fields)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from delegation.idempotency.record import Record
 from delegation.idempotency.store import IdempotencyStore, start_expiry
-from delegation.tasks.errors import MalformedRecord
+from delegation.items import each_item
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.work.parts.reads import first_outcome
 
@@ -34,18 +34,21 @@ class RecordUpkeep:
     def start_expiry(self, now: datetime) -> Iterator[bool | None]:
         """Set the expiry of records whose task is terminal or deleted; yield for each record whether it was set.
 
-        Yield None for a record that this release cannot read, or whose task it cannot read. Without this a key that no
+        Yield None for a record that this release cannot read, or for which this fails. Without this a key that no
         caller repeats would never expire.
         """
         cursor: str | None = None
         while True:
             page = self._store.without_expiry(cursor=cursor)
             yield from (None for _ in page.unreadable)
-            for record in page.records:
-                try:
-                    yield self._start(record, now)
-                except MalformedRecord:
-                    yield None
+            for one in each_item(
+                page.records,
+                lambda record: self._start(record, now),
+                name="keys.expiry",
+                clock=lambda: now,
+                shown=lambda record: f"the key of task {record.task_id}",
+            ):
+                yield one.result
             cursor = page.cursor
             if cursor is None:
                 return

@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import zip_longest
 from typing import Final
 
+from delegation.items import each_item
 from delegation.metrics import NOTIFICATIONS_DEAD, NOTIFICATIONS_DELIVERED, NOTIFICATIONS_FAILED, Metric
 from delegation.notifications.errors import CallbackKeysUnavailable, CallbackUnknown, NotificationError
 from delegation.notifications.events import EventBus
@@ -210,18 +211,25 @@ def send_due(
     """
     found = due(store, policy, now, limit=room)
     left: dict[Pool, int] = {}
-    sent = 0
-    for owed, apart in [(owed, True) for owed in found.apart] + [(owed, False) for owed in found.prompt]:
+
+    def send(each: tuple[Notification, bool]) -> bool:
+        owed, apart = each
         pool = pool_of(owed, apart=apart)
         if pool not in left:
             left[pool] = (min(room, APART_ROOM) if apart else room) - queue.depth(pool)
         if owed.parked and left[pool] <= 0:
-            continue
-        if store.revise_notification(owed, owing.sent_again(owed, now)) and left[pool] > 0:
-            queue.send(owed, apart=apart)
-            left[pool] -= 1
-            sent += 1
-    return sent
+            return False
+        if not (store.revise_notification(owed, owing.sent_again(owed, now)) and left[pool] > 0):
+            return False
+        queue.send(owed, apart=apart)
+        left[pool] -= 1
+        return True
+
+    each = [*((owed, True) for owed in found.apart), *((owed, False) for owed in found.prompt)]
+    return sum(
+        one.result is True
+        for one in each_item(each, send, name="notifications.sent", clock=lambda: now, shown=lambda one: one[0].task_id)
+    )
 
 
 def deliver_due(notifier: Notifier, *, limit: int = 100) -> list[Delivered]:
@@ -230,13 +238,24 @@ def deliver_due(notifier: Notifier, *, limit: int = 100) -> list[Delivered]:
     What is for receivers that are set apart is left to `deliver_apart`, in another thread.
     """
     found = due(notifier.store, notifier.policy, notifier.clock(), limit=limit)
-    return [notifier.take(Message.of(owed)) for owed in found.prompt]
+    return _delivered(notifier, [Message.of(owed) for owed in found.prompt])
 
 
 def deliver_apart(notifier: Notifier) -> list[Delivered]:
     """Deliver what is due to receivers that are set apart; see `deliver_due`."""
     found = due(notifier.store, notifier.policy, notifier.clock(), limit=1)
-    return [notifier.take(Message.of(owed, apart=True)) for owed in found.apart]
+    return _delivered(notifier, [Message.of(owed, apart=True) for owed in found.apart])
+
+
+def _delivered(notifier: Notifier, messages: Sequence[Message]) -> list[Delivered]:
+    found = each_item(
+        messages,
+        notifier.take,
+        name="notifications.delivered",
+        clock=notifier.clock,
+        shown=lambda one: f"{one.notification_id} of task {one.task_id}",
+    )
+    return [one.result for one in found if one.result is not None]
 
 
 def _refusal(status: int) -> str:

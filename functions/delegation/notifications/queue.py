@@ -6,7 +6,7 @@ SQS developer guide, "Fair queues").
 """
 
 import json
-import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,12 +16,11 @@ from uuid import UUID
 from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
+from delegation.items import each_item
 from delegation.notifications.errors import malformed_message
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.life.notifications.policy import is_callback
-
-logger = logging.getLogger(__name__)
 
 
 class Pool(StrEnum):
@@ -98,12 +97,7 @@ class SqsNotificationQueue:
 
 def announce(queue: NotificationQueue, owed: Sequence[Notification]) -> None:
     """Send the first message of notifications that were just stored; the sweeper sends one that is not accepted."""
-    for one in owed:
-        try:
-            queue.send(one)
-        except StoreUnavailable as error:
-            fields = {"action": "notify", "task_id": one.task_id, "error_code": error.code}
-            logger.warning("not sent; the sweeper sends it", extra=fields)
+    deque(each_item(owed, queue.send, name="notifications.announced", shown=lambda one: one.task_id), 0)
 
 
 def parse(body: str) -> Message:

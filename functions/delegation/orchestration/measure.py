@@ -4,11 +4,12 @@ It reads the sparse indexes, which have no task that ended, a bounded part of th
 tasks; never the whole table.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Final
 
+from delegation.items import each_item
 from delegation.metrics import (
     MAINTENANCE_AGE_SECONDS,
     OLDEST_LEASE_SECONDS,
@@ -17,7 +18,6 @@ from delegation.metrics import (
     TASKS_WAITING,
     Metric,
 )
-from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.admission.choice import Queued
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.parts.reads import TaskReads
@@ -31,20 +31,10 @@ _ANY_TIME: Final = timedelta(days=3650)
 
 def unfinished(reads: TaskReads, now: datetime, *, threads: int = 1) -> Sequence[Task]:
     """Return tasks without an outcome, as the due index has them, those whose next check is nearest first."""
-    entries = reads.due(now + _ANY_TIME, limit=LOOKED_AT)
+    ids = [entry.task_id for entry in reads.due(now + _ANY_TIME, limit=LOOKED_AT)]
     with ThreadPoolExecutor(threads) as pool:
-        found = pool.map(_readable(reads), [entry.task_id for entry in entries])
-        return [task for task in found if task is not None and not task.is_terminal]
-
-
-def _readable(reads: TaskReads) -> Callable[[str], Task | None]:
-    def read(task_id: str) -> Task | None:
-        try:
-            return reads.find(task_id)
-        except MalformedRecord:  # the sweep itself reports it
-            return None
-
-    return read
+        found = each_item(ids, reads.find, name="sweep.measured", clock=lambda: now, pool=pool, at_once=threads)
+        return [one.result for one in found if one.result is not None and not one.result.is_terminal]
 
 
 def ages(waiting: Sequence[Queued], found: Iterable[Task], now: datetime) -> dict[Metric, float]:

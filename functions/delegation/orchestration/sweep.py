@@ -1,13 +1,13 @@
 """The sweep over the due index."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
-from delegation.tasks.errors import MalformedRecord, TaskError
+from delegation.items import each_item
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life import outcomes
 from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.model import Task
@@ -15,21 +15,20 @@ from delegation.tasks.stores.base import DueEntry
 from delegation.tasks.work.claim import LeftAlone
 from delegation.tasks.work.service import TaskService
 
-A = TypeVar("A")
-R = TypeVar("R")
-
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What the sweeper did with one due entry; `error` is set when the store or the queue failed for it.
+    """What the sweeper did with one due entry; `error` is set when that failed.
 
-    `unsettled`: the attempt is lost, but its external job could not be ended.
+    `unsettled`: the attempt is lost, but its external job could not be ended. `set_aside`: it failed in former sweeps,
+    and is tried again later.
     """
 
     before: Task | None
     after: Task | None
-    error: TaskError | None = None
+    error: Exception | None = None
     unsettled: bool = False
+    set_aside: bool = False
 
     @property
     def had_no_answer(self) -> bool:
@@ -67,15 +66,27 @@ def sweep(
             fresh = [entry for entry in entries if entry.task_id not in seen]
             seen.update(entry.task_id for entry in fresh)
             held: list[Task] = []
-            for found in _each(pool, look.read, fresh):
-                if isinstance(found, Task):
-                    (held if found.is_held else waiting).append(found)
-                elif found is not None:
-                    yield found
-            yield from filter(None, _each(pool, look.reconcile, held))
+            for one in each_item(
+                fresh,
+                look.read,
+                name="sweep.read",
+                clock=clock,
+                shown=lambda entry: entry.task_id,
+                asides=look.left_alone.unread,
+                in_a_row=None,
+                pool=pool,
+                at_once=threads,
+            ):
+                if one.result is not None:
+                    (held if one.result.is_held else waiting).append(one.result)
+                elif not one.is_done:
+                    if isinstance(one.error, MalformedRecord):
+                        look.left_alone.add(one.item)
+                    yield Swept(None, None, one.error, set_aside=not one.was_tried)
+            yield from look.reconciled(pool, held, threads)
             if not fresh or len(entries) < wanted:
                 break
-        yield from filter(None, _each(pool, look.reconcile, waiting))
+        yield from look.reconciled(pool, waiting, threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,31 +102,36 @@ class _Look:
     def is_late(self) -> bool:
         return self.clock() >= self.deadline
 
-    def read(self, entry: DueEntry) -> Task | Swept | None:
-        """Return the head of a task of this deployment, None when there is nothing to do, Swept after an error."""
+    def read(self, entry: DueEntry) -> Task | None:
+        """Return the head of a task of this deployment, None when there is nothing to do."""
         if self.is_late() or entry in self.left_alone:
             return None
-        try:
-            head = self.tasks.reads.find(entry.task_id)
-        except TaskError as error:
-            if isinstance(error, MalformedRecord):
-                self.left_alone.add(entry)
-            return Swept(None, None, error)
+        head = self.tasks.reads.find(entry.task_id)
         if head is None or not runs(self.task_types, head):
             self.left_alone.add(entry)
             return None
         return head
 
-    def reconcile(self, head: Task) -> Swept | None:
+    def reconciled(self, pool: ThreadPoolExecutor | None, heads: Collection[Task], threads: int) -> Iterator[Swept]:
+        """Reconcile tasks, and yield what was done."""
+        for one in each_item(
+            heads,
+            self._reconcile,
+            name="sweep.reconcile",
+            clock=self.clock,
+            shown=lambda head: head.task_id,
+            asides=self.left_alone.failed,
+            in_a_row=None,
+            pool=pool,
+            at_once=threads,
+        ):
+            if one.result is not None:
+                yield one.result
+            elif not one.is_done:
+                yield Swept(one.item, None, one.error, set_aside=not one.was_tried)
+
+    def _reconcile(self, head: Task) -> Swept | None:
         if self.is_late():
             return None
-        try:
-            after = self.tasks.dispatching.reconcile(head.task_id)
-        except TaskError as error:
-            return Swept(head, None, error)
+        after = self.tasks.dispatching.reconcile(head.task_id)
         return Swept(head, after, unsettled=outcomes.is_lost(after, self.clock()))
-
-
-def _each(pool: ThreadPoolExecutor | None, act: Callable[[A], R], items: Iterable[A]) -> Iterator[R]:
-    """Yield what `act` returns for the items, in their order; without a pool, one by one."""
-    return map(act, items) if pool is None else pool.map(act, items)

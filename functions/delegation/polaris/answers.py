@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import httpx
 
+from delegation.errors import ErrorScope
 from delegation.polaris.errors import (
     CommitConflict,
     CredentialVendingFailed,
@@ -128,6 +129,7 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
         retry_after=retry_after(response),
         answered=answered,
         code=POLICY_CODES.get(error_type or ""),
+        scope=ErrorScope.CATALOG if status == httpx.codes.TOO_MANY_REQUESTS else None,
     )
 
 

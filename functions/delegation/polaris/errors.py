@@ -1,6 +1,6 @@
 """Errors of requests to Polaris; exception types as in Iceberg's REST specification and Polaris 1.4 and 1.7."""
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, ErrorScope
 from delegation.storage.credentials import CredentialsUnavailable
 
 
@@ -21,8 +21,9 @@ class PolarisError(DelegationError):
         retry_after: float | None = None,
         answered: str | None = None,
         code: str | None = None,
+        scope: ErrorScope | None = None,
     ) -> None:
-        super().__init__(message, code=code)
+        super().__init__(message, code=code, scope=scope)
         self.status = status
         self.error_type = error_type
         self.retry_after = retry_after
@@ -45,6 +46,7 @@ class NoSuchCatalog(PolarisError):
     """404 for the catalog itself: at `/v1/config`, or NotFoundException under its prefix."""
 
     code = "NO_SUCH_CATALOG"
+    scope = ErrorScope.CATALOG
 
 
 class TableAlreadyExists(PolarisError):
@@ -75,12 +77,14 @@ class PoliciesNotSupported(PolarisError):
     """The catalog has no policies: another server than Polaris, or one where they are switched off."""
 
     code = "POLICIES_NOT_SUPPORTED"
+    scope = ErrorScope.CATALOG
 
 
 class PolarisUnauthorized(PolarisError):
     """The client secret or a fresh token was refused."""
 
     code = "POLARIS_UNAUTHORIZED"
+    scope = ErrorScope.CATALOG
 
 
 class PolarisForbidden(PolarisError):
@@ -93,6 +97,7 @@ class PolarisMisconfigured(PolarisError):
     """A setting for Polaris is wrong: the realm (MissingOrInvalidRealm), the scope or the secret."""
 
     code = "POLARIS_MISCONFIGURED"
+    scope = ErrorScope.CATALOG
 
 
 class CredentialVendingFailed(PolarisError, CredentialsUnavailable):
@@ -108,7 +113,10 @@ class PolarisUnexpectedAnswer(PolarisError):
 
 
 class PolarisUnavailable(PolarisError):
-    """Polaris was unreachable, timed out, throttled or failed, after the client's retries; nothing was written."""
+    """Polaris was unreachable, timed out, throttled or failed, after the client's retries; nothing was written.
+
+    Its scope is the catalog where no connection was made or requests are throttled. Any other may be one table's own.
+    """
 
     code = "POLARIS_UNAVAILABLE"
     retryable = True

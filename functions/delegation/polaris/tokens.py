@@ -10,6 +10,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from delegation.errors import ErrorScope
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.errors import PolarisError, PolarisMisconfigured, PolarisUnauthorized, PolarisUnexpectedAnswer
 from delegation.polaris.transport import Transport
@@ -113,6 +114,13 @@ class OAuth2TokenSource:
         return cached.token if cached is not None and self._clock() < cached.use_until else None
 
     def _fetch(self) -> str:
+        try:
+            return self._fetch_with_any()
+        except PolarisError as error:
+            error.scope = ErrorScope.CATALOG  # without a token nothing is answered, whatever it is about
+            raise
+
+    def _fetch_with_any(self) -> str:
         try:
             return self._fetch_with(self._credentials())
         except PolarisUnauthorized:

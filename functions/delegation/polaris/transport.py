@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from delegation.backoff import exponential
+from delegation.errors import ErrorScope
 from delegation.polaris.answers import NOT_APPLIED, is_transient, retry_after
 from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
 
@@ -85,7 +86,8 @@ class Transport:
                 wait = self._wait(attempt, began) if repeatable else None
                 if wait is None:
                     kind = PolarisUnavailable if repeatable else PolarisOutcomeUnknown
-                    raise kind(f"Polaris did not answer: {type(error).__name__}") from error
+                    scope = ErrorScope.CATALOG if isinstance(error, _NOT_SENT) else None
+                    raise kind(f"Polaris did not answer: {type(error).__name__}", scope=scope) from error
             else:
                 status = response.status_code
                 repeatable = is_transient(status) if idempotent else status in NOT_APPLIED

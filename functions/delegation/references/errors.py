@@ -2,13 +2,14 @@
 
 from datetime import timedelta
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, ErrorScope
 
 
 class ReferencesError(DelegationError):
     """The reference index could not be read or refreshed."""
 
     code = "REFERENCES_FAILED"
+    scope = ErrorScope.CATALOG
 
 
 class ReferencesUnavailable(ReferencesError):

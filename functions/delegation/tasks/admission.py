@@ -5,23 +5,21 @@ shows it lags behind by moments, so a process that admits tasks first writes the
 revision: of several processes one admits, and each counts what the others admitted just now.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.errors import DelegationError
-from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreUnavailable
+from delegation.items import Asides, ItemOutcome, RememberedAsides, each_item
+from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
 from delegation.tasks.life.admission.choice import LANES, Queued, Running, admitted, room, suffices
 from delegation.tasks.life.admission.lanes import Stage, part, stage_of
 from delegation.tasks.life.admission.limits import Caps
-from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import EVERY_LANE, AdmissionStore, Recent, Register, Span
 from delegation.tasks.work.service import TaskService
 
-logger = logging.getLogger(__name__)
 _RACES: Final = 5
 """Tries to write the register; each lost race means that another process admitted tasks."""
 _COUNTED: Final = timedelta(seconds=10)
@@ -30,6 +28,8 @@ _SETTLED: Final = timedelta(seconds=2)
 """For so long an admission counts that the index showed once: its next answer may be an older one."""
 _LAG: Final = 5
 """So many more of each lane are read, because the index may show some as waiting that run."""
+_MOST_SET_ASIDE: Final = 500
+"""Of a lane so many more are read where tasks are set aside."""
 _READS: Final = 8
 """So many reads of waiting tasks one admission makes at most; the next one continues."""
 _DOUBTED: Final = timedelta(seconds=1)
@@ -69,6 +69,7 @@ class Admission:
         self._limits = limits or Caps()
         self._threads = threads
         self._admitted = admitted
+        self._failed = RememberedAsides[Recent | Queued](lambda one: one.task_id)
 
     @property
     def is_paused(self) -> bool:
@@ -115,15 +116,28 @@ class Admission:
     def _without_ended(self, recent: Collection[Recent], known: Collection[str], now: datetime) -> tuple[Recent, ...]:
         """Return the recent admissions without those whose tasks have given their places back, by their heads."""
         doubtful = [one for one in recent if one.task_id not in known and now - one.at >= _DOUBTED][:_LOOKED_AT]
-        with ThreadPoolExecutor(self._threads) as pool:
-            over = {one for one, ends in zip(doubtful, pool.map(self._is_over, doubtful), strict=True) if ends}
+        over = {one.item for one in self._each(doubtful, self._is_over, name="admission.doubted") if one.result}
         return tuple(one for one in recent if one not in over)
 
+    def _each(
+        self, some: Sequence[Recent], act: Callable[[Recent], bool], *, name: str, asides: Asides[Recent] | None = None
+    ) -> list[ItemOutcome[Recent, bool]]:
+        with ThreadPoolExecutor(self._threads) if self._threads > 1 else nullcontext() as pool:
+            found = each_item(
+                some,
+                act,
+                name=name,
+                clock=self._tasks.clock,
+                shown=lambda one: one.task_id,
+                asides=asides,
+                in_a_row=None,
+                pool=pool,
+                at_once=self._threads,
+            )
+            return list(found)
+
     def _is_over(self, one: Recent) -> bool:
-        try:
-            task = self._tasks.reads.find(one.task_id)
-        except MalformedRecord:
-            return False
+        task = self._tasks.reads.find(one.task_id)
         stage = None if task is None else stage_of(task)
         if task is None or stage is not Stage.QUEUED:
             return stage is None
@@ -141,49 +155,43 @@ class Admission:
         ones have their turn. The index may still show as waiting what was admitted just now.
         """
         free = room(running, self._limits)
+        each = free + recent + _LAG + min(len(self._failed), _MOST_SET_ASIDE)
         started = {one.task_id for one in running}
         found: list[Queued] = []
         reads = 0
         for span, following, most in _spans(register.after) if free else ():
             after: str | None = span.after
             while after is not None and reads < most:
-                page = self._store.queued_in(
-                    self._tasks.clock(), each=free + recent + _LAG, lanes=LANES, span=Span(after, span.until)
-                )
-                found += [
-                    one for one in page.found if one.task_id not in started and one.lane.task_type in self._task_types
-                ]
+                page = self._store.queued_in(self._tasks.clock(), each=each, lanes=LANES, span=Span(after, span.until))
+                found += [one for one in page.found if one.task_id not in started and self._may_start(one)]
                 after, reads = page.after, reads + 1
                 if reads == _READS or suffices(found, running, self._limits):
                     return admitted(found, running, self._limits), following if after is None else after
         return admitted(found, running, self._limits), None if free else register.after
 
+    def _may_start(self, one: Queued) -> bool:
+        """Return whether it is of a type that runs here, and not set aside: it would take a place each time."""
+        aside = self._failed.of(one)
+        return one.lane.task_type in self._task_types and (aside is None or self._tasks.clock() >= aside.next_try)
+
     def _start_all(self, booked: Sequence[Recent], until: datetime) -> int:
         """Start what was booked, and return how much; the booking of what was not started ends."""
 
-        def start(one: Recent) -> bool | None:
-            return self._start(one.task_id) if self._tasks.clock() <= until else None
+        def start(one: Recent) -> bool:
+            return self._tasks.clock() <= until and self._start(one.task_id)
 
-        if self._threads == 1:
-            started = list(map(start, booked))
-        else:
-            with ThreadPoolExecutor(self._threads) as pool:
-                started = list(pool.map(start, booked))
-        self._cancel_booking({one for one, outcome in zip(booked, started, strict=True) if outcome is None})
-        return sum(outcome is True for outcome in started)
+        started = self._each(booked, start, name="admission.start", asides=self._failed)
+        # One that failed may have started; it waits again after the dispatch grace.
+        self._cancel_booking({one.item for one in started if one.result is False})
+        return sum(one.result is True for one in started)
 
-    def _start(self, task_id: str) -> bool | None:
-        """Return whether the task was started, None if it certainly has no place now."""
-        try:
-            task: Task | None = self._tasks.dispatching.admit(task_id)
-            if task is None:
-                return None
-            self._send(task_id, task.dispatches.count)
-            self._admitted(task_id, task.dispatches.count, self._tasks.types.labels(task).correlation_id)
-        except DelegationError as error:
-            fields = {"action": "admit", "task_id": task_id, "error_code": error.code}
-            logger.warning("not started; it waits again after the dispatch grace", extra=fields)
+    def _start(self, task_id: str) -> bool:
+        """Start a task; return False if it certainly has no place now."""
+        task = self._tasks.dispatching.admit(task_id)
+        if task is None:
             return False
+        self._send(task_id, task.dispatches.count)
+        self._admitted(task_id, task.dispatches.count, self._tasks.types.labels(task).correlation_id)
         return True
 
     def _cancel_booking(self, unused: Collection[Recent]) -> None:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from delegation.errors import DelegationError, RunStopped
+from delegation.errors import DelegationError, ErrorScope, RunStopped
 from delegation.timestamps import LONGEST_DURATION
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class LeaseLost(TaskError):
     """The attempt no longer holds the task; its writes are refused."""
 
     code = "LEASE_LOST"
+    scope = ErrorScope.SERVICE
 
     def __init__(
         self,

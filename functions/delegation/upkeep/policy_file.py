@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
-from delegation.errors import DelegationError, printable
+from delegation.errors import DelegationError, ErrorScope, printable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.upkeep.rules.content import PolicyInvalid, problems_in
 from delegation.upkeep.rules.resolve import check_content
@@ -24,6 +24,7 @@ class PolicyFileInvalid(DelegationError):
     """The policy file cannot be read; nothing is executed for its catalogs."""
 
     code = "POLICY_FILE_INVALID"
+    scope = ErrorScope.CATALOG
 
 
 class _Target(BaseModel):

@@ -3,10 +3,10 @@
 import threading
 from datetime import timedelta
 
+from delegation.items import code_of
 from delegation.metrics import WORKER_ERRORS, MetricLines
 from delegation.orchestration.job_engine import JobEngine
 from delegation.tasks.admission import WorkersAdmission
-from delegation.tasks.errors import TaskError
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.parts.hooks import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
@@ -38,6 +38,6 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     )
 
 
-def count_idle(error: TaskError) -> None:
+def count_idle(error: Exception) -> None:
     """Print the metric of a worker that could not work."""
-    MetricLines.of_environment().put({WORKER_ERRORS: 1}, action="lease", error_code=error.code)
+    MetricLines.of_environment().put({WORKER_ERRORS: 1}, action="lease", error_code=code_of(error))

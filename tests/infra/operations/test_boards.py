@@ -60,6 +60,7 @@ def test_every_wanted_metric_is_shown_somewhere() -> None:
         "WorkerErrors",
         "KeysUnavailable",
         "ChangesUnreadable",
+        "ItemsSetAside",
     }
     assert {name for name in METRICS if f'"{name}"' not in shown} == hidden, "an alarm or a query has the others"
 

@@ -31,6 +31,7 @@ TRIPS: Final[Mapping[str, Callable[..., None]]] = {
     "SweeperErrors": of_aws.test_a_sweeper_that_cannot_run_raises_its_alarm,
     "SweeperSilent": of_aws.test_a_sweeper_that_is_not_invoked_raises_its_alarm,
     "SweepErrors": ours.test_sweeps_that_fail_for_some_tasks_raise_their_alarm_after_three_periods,
+    "ItemsSetAside": ours.test_an_item_that_fails_for_a_day_raises_its_alarm,
     "MaintenanceAge": ours.test_maintenance_that_does_not_end_raises_its_alarm,
     "Paused": ours.test_a_pause_raises_the_alarm_that_says_so,
     "ApiServerErrors": of_aws.test_answers_of_5xx_raise_the_alarm_of_the_api,

@@ -34,6 +34,7 @@ from tests.kit.tasks.services import task_service
 from tests.unit.edge.trust.pki import SUBJECT
 from tests.unit.handlers import test_handlers as handlers
 from tests.unit.handlers.test_handlers import Deployed, EmrWithoutRuns
+from tests.unit.items.test_each_item import ItemLoop
 
 deployed = handlers.deployed
 Printed = pytest.CaptureFixture[str]
@@ -141,6 +142,16 @@ def test_sweeps_that_fail_for_some_tasks_raise_their_alarm_after_three_periods(
     periods = [alarm.values_in(swept(deployed, monkeypatch, watched, capsys)) for _ in range(3)]
     assert not alarm.is_raised_by(*periods[:2])
     assert alarm.is_raised_by(*periods)
+
+
+def test_an_item_that_fails_for_a_day_raises_its_alarm(watched: WatchedTemplate, capsys: Printed) -> None:
+    loop, alarm = ItemLoop(lambda item: item == 3), watched["ItemsSetAside"]
+    for days, is_raised in ((0, False), (1, True)):
+        loop.clock.advance(timedelta(days=days))
+        loop.run()
+        printed = capsys.readouterr().out
+        assert alarm.is_raised_by(alarm.values_in(printed)) is is_raised
+        assert ("test.loop" in printed) is is_raised
 
 
 def test_a_pause_raises_the_alarm_that_says_so(

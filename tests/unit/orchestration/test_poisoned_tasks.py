@@ -15,7 +15,6 @@ from tests.kit.tasks.builders import HOUR, MINUTE
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service
 
-pytestmark = pytest.mark.xfail(strict=True, reason="issue 47, line 5")
 POISON: dict[str, dict[str, Any]] = {
     "an interval beyond all years": {"recurrence_seconds": 3_000_000 * 86_400},
     "an interval beyond all clocks": {"recurrence_seconds": 10**15},

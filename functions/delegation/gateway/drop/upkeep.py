@@ -8,11 +8,11 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import LONGEST_BACKOFF, Tombstone
+from delegation.items import each_item, reason_of
 from delegation.operations.purge.behavior.names import UPKEEP_TASK_TYPE
 from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
@@ -70,30 +70,42 @@ def settle_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport
     Those that gave no trouble come first, so that none of them waits behind those that do.
     """
     states: Counter[str] = Counter()
-    troubled = 0
+    troubled: dict[str, Exception] = {}
     considered = steps.store.due(steps.tombstones.clock(), _CONSIDERED).tombstones
     # Python's sort is stable: among equals the earliest comes first.
-    for listed in sorted(considered, key=lambda record: record.attempts)[:_AT_ONCE]:
-        checkpoint()
-        try:
-            states[_settled(steps, listed)] += 1
-        except DelegationError as error:
-            troubled += 1
-            fields = {"action": "settle", "tombstone_id": listed.tombstone_id, "error_code": error.code}
-            logger.warning("a tombstone could not be settled: %s", error, extra=fields)
-            _note_trouble(steps, listed.tombstone_id, error)
+    for one in each_item(
+        sorted(considered, key=lambda record: record.attempts)[:_AT_ONCE],
+        lambda listed: _settled(steps, listed),
+        name="tombstones.settled",
+        clock=steps.tombstones.clock,
+        shown=lambda record: record.tombstone_id,
+        checkpoint=checkpoint,
+        in_a_row=None,
+    ):
+        if one.error is not None:
+            troubled[one.item.tombstone_id] = one.error
+        elif one.result is not None:
+            states[one.result] += 1
+    for _ in each_item(
+        troubled.items(),
+        lambda one: _note_trouble(steps, *one),
+        name="tombstones.noted",
+        clock=steps.tombstones.clock,
+        shown=lambda one: one[0],
+        in_a_row=None,
+    ):
+        pass
     open_ones = steps.store.due(steps.tombstones.clock() + LONGEST_BACKOFF, _COUNTED)
     stuck = sum(record.is_stuck for record in open_ones.tombstones) + open_ones.unreadable
     steps.tombstones.stuck(stuck)
-    return UpkeepReport(states=dict(states), troubled=troubled, stuck=stuck)
+    return UpkeepReport(states=dict(states), troubled=len(troubled), stuck=stuck)
 
 
-def _note_trouble(steps: DropSteps, tombstone_id: str, error: DelegationError) -> None:
+def _note_trouble(steps: DropSteps, tombstone_id: str, error: Exception) -> None:
     """Have a tombstone wait longer for its next look; one that another process changed is looked at as it is then."""
     try:
         record = steps.tombstones.get(tombstone_id)
-        reason = f"{error.code}: {error}"
-        steps.tombstones.changed(record, lambda now, one: records.troubled(one, now, reason))
+        steps.tombstones.changed(record, lambda now, one: records.troubled(one, now, reason_of(error)))
     except DropError as unnoted:
         logger.warning("its trouble could not be noted: %s", unnoted, extra={"tombstone_id": tombstone_id})
 

@@ -87,8 +87,6 @@ def behavior(
     def declare(function: Callable[..., Any]) -> FunctionTask[Any, Any]:
         if not _KIND.fullmatch(task_type):
             raise bad_behavior(task_type, "name a type after its author, acme.report, or in capital letters, REPORT")
-        if timeout is not None and timeout <= timedelta(0):
-            raise bad_behavior(task_type, "timeout must be positive")
         if concurrency is not None and concurrency < 1:
             raise bad_behavior(task_type, "concurrency must be at least 1")
         Recurrence(every, cron)

@@ -168,4 +168,4 @@ def release(task: Task, attempt: int, reason: str, now: datetime, policies: Poli
 
 def recurs(task: Task) -> bool:
     """Return whether a run that ended is followed by another."""
-    return task.is_terminal and task.is_recurring and task.error_code not in {t.CANCELLED, t.RETIRED}
+    return task.is_terminal and task.is_recurring and task.error_code not in {t.CANCELLED, t.RETIRED, t.BAD_SCHEDULE}

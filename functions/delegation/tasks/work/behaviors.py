@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from delegation.errors import RunCancelled
-from delegation.tasks.calls import illegal_result, outcome_of, require_work, stored_json
+from delegation.tasks.calls import bad_behavior, illegal_result, outcome_of, require_work, stored_json
 from delegation.tasks.errors import ChildrenPending, LeaseLost, MalformedPayload, waits_for_itself
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
@@ -31,7 +31,7 @@ from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.parts.reads import Family, awaited
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptEnding, AttemptRunner, end_attempt, ending_of
-from delegation.timestamps import elapsed
+from delegation.timestamps import LONGEST_DURATION, elapsed
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
@@ -173,6 +173,11 @@ class Behavior(Generic[P, R]):
 
     def __post_init__(self) -> None:
         require_work(self.task_type, self.work)
+        for name, given in (("timeout", self.timeout), ("deadline", self.deadline)):
+            if given is not None and not timedelta(0) < given <= LONGEST_DURATION:
+                raise bad_behavior(
+                    self.task_type, f"{name} must be positive, and {LONGEST_DURATION.days} days at most, not {given}"
+                )
 
     @property
     def kind(self) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
+from delegation.items import RememberedAsides, each_item
 from delegation.tasks.errors import MalformedRecord, TaskNotFound
 from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.lease import Lease
@@ -36,12 +37,14 @@ class LeftAlone:
     """Due tasks that a process leaves alone, because it does not run their type or cannot read them.
 
     Each is remembered while its entry of the index does not move, so that it is read once and not at every query. Only
-    the newest are kept, to bound memory.
+    the newest are kept, to bound memory. `unread` and `failed` are those that are tried again after a pause.
     """
 
     def __init__(self, most: int = 10_000) -> None:
         self._most = most
         self._due: dict[str, datetime] = {}
+        self.unread = RememberedAsides[DueEntry](lambda entry: entry.task_id, most)
+        self.failed = RememberedAsides[Task](lambda task: task.task_id, most)
 
     def __contains__(self, entry: DueEntry) -> bool:
         return self._due.get(entry.task_id) == entry.due_at
@@ -121,7 +124,7 @@ def lease_next_available_task(
     if tasks.pauses.everything() is not None:
         return None
     lookout = lookout or DueHints()
-    search = _Search(tasks.reads, tasks.leases, owner, task_types, lease, lookout.foreign)
+    search = _Search(tasks.reads, tasks.leases, owner, task_types, lease, lookout.foreign, tasks.clock)
     task = search.lease_first(lookout.remembered(tasks.clock()), _MISSES)
     if task is not None:
         return task
@@ -146,19 +149,31 @@ class _Search:
     task_types: Collection[str]
     lease: Callable[[datetime], Lease]
     foreign: LeftAlone
+    clock: Callable[[], datetime]
     seen: set[str] = field(default_factory=set)
 
     def lease_first(self, hints: deque[DueEntry], tries: int) -> Task | None:
         """Lease the first available of these tasks, after at most `tries` tries; removes from `hints` what it tried."""
-        while hints and tries:
-            entry = hints.popleft()
-            if entry.task_id in self.seen or entry in self.foreign:
-                continue
-            self.seen.add(entry.task_id)
-            task = self._leased(entry)
-            if task is not None:
-                return task
-            tries -= 1
+
+        def left() -> Iterator[DueEntry]:
+            while hints:
+                entry = hints.popleft()
+                if entry.task_id not in self.seen and entry not in self.foreign:
+                    self.seen.add(entry.task_id)
+                    yield entry
+
+        for one in each_item(
+            islice(left(), tries),
+            self._leased,
+            name="worker.lease",
+            clock=self.clock,
+            shown=lambda entry: entry.task_id,
+            asides=self.foreign.unread,
+        ):
+            if isinstance(one.error, MalformedRecord):
+                self.foreign.add(one.item)
+            if one.result is not None:
+                return one.result
         return None
 
     def _leased(self, entry: DueEntry) -> Task | None:
@@ -172,10 +187,6 @@ class _Search:
                 return None
             task = self.leases.acquire(entry.task_id, self.owner, self.lease, task=head)
         except TaskNotFound:
-            return None
-        except MalformedRecord as error:
-            self.foreign.add(entry)
-            logger.warning("skipped", extra={"action": "lease", "task_id": entry.task_id, "error_code": error.code})
             return None
         # A worker runs one task at a time: an attempt that it held before has ended.
         is_new = task.is_held and task.lease.owner == self.owner and task.attempt_count > head.attempt_count

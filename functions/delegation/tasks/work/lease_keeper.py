@@ -7,6 +7,7 @@ from concurrent.futures import Future, wait
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from delegation.errors import ErrorScope
 from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
@@ -22,6 +23,7 @@ class WorkOutlivedLease(TaskError):
     """The lease of an attempt ended and its work did not stop; the process has to end to stop it in time."""
 
     code = "WORK_OUTLIVED_LEASE"
+    scope = ErrorScope.SERVICE
 
     def __init__(self, task: Task) -> None:
         super().__init__(f"attempt {task.attempt_count} of task {task.task_id} did not stop when its lease ended")

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from delegation.items import each_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.declared.recurrence import is_wanted
 from delegation.tasks.life.known_types import runs
@@ -45,7 +46,7 @@ class TaskMaintenance(BaseModel):
 
 
 class MaintenanceReport(BaseModel):
-    """What one run did, and what it left because this release cannot read it (only the first ids)."""
+    """What one run did, and what it left because it failed, or this release cannot read it (only the first ids)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,6 +55,7 @@ class MaintenanceReport(BaseModel):
     heads_repaired: int = 0
     expiries_started: int = 0
     records_removed: int = 0
+    failed: int = 0
     unreadable: int = 0
     unreadable_ids: tuple[str, ...] = ()
     records_unreadable: int = 0
@@ -144,21 +146,36 @@ def _expire_records(records: ExpiringRecords | None, tasks: TaskService, run: Ru
 def _maintain_tasks(tasks: TaskService, run: Run, task_types: Collection[str]) -> MaintenanceReport:
     done: Counter[str] = Counter()
     unreadable: list[str] = []
+
+    def maintained(entry: Task | Unreadable) -> dict[str, int]:
+        if isinstance(entry, Unreadable) or not runs(task_types, entry):
+            return {}
+        return _maintain(tasks, entry, own=run.task.task_id)
+
     cursor: str | None = None
     while True:
         page = tasks.reads.heads(cursor=cursor, limit=_PAGE)
-        for entry in page.entries:
-            run.checkpoint()
-            if isinstance(entry, Unreadable):
-                unreadable.append(entry.task_id)
-            elif runs(task_types, entry):
-                try:
-                    done.update(_maintain(tasks, entry, own=run.task.task_id))
-                except MalformedRecord:  # a newer release rewrote it or one of its rows
-                    unreadable.append(entry.task_id)
+        for one in each_item(
+            page.entries,
+            maintained,
+            name="maintenance.tasks",
+            clock=tasks.clock,
+            shown=_id_of,
+            checkpoint=run.checkpoint,
+        ):
+            # A newer release may have rewritten it or one of its rows since the page was read.
+            if isinstance(one.item, Unreadable) or isinstance(one.error, MalformedRecord):
+                unreadable.append(one.item.task_id)
+            elif one.error is not None:
+                done["failed"] += 1
+            done.update(one.result or {})
         cursor = page.cursor
         if cursor is None:
             return MaintenanceReport(**done, unreadable=len(unreadable), unreadable_ids=tuple(unreadable[:_NAMED_IDS]))
+
+
+def _id_of(entry: Task | Unreadable) -> str:
+    return entry.task_id
 
 
 def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:

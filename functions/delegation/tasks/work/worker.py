@@ -15,10 +15,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from delegation.errors import RunHandedOver, RunStopped
-from delegation.tasks.errors import (
-    LeaseLost,
-    TaskError,
-)
+from delegation.items import code_of, each_item
+from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
@@ -26,7 +24,7 @@ from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.transitions import LOST
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, WorkOutlivedLease, done_within
+from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, done_within
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import end_attempt, ending_of
@@ -35,7 +33,7 @@ from delegation.timestamps import elapsed
 logger = logging.getLogger(__name__)
 
 
-def unreported(_error: TaskError) -> None:
+def unreported(_error: Exception) -> None:
     """Report nothing but the line of the log."""
 
 
@@ -85,12 +83,12 @@ class Worker:
         engines: Mapping[str, ExternalEngine] = MappingProxyType({}),
         monotonic: Callable[[], float] = elapsed,
         waits: DoneWithin = done_within,
-        idle: Callable[[TaskError], None] = unreported,
+        idle: Callable[[Exception], None] = unreported,
         admission: AdmitsTasks | None = None,
     ) -> None:
         """`engines` by the names that behaviors choose; work of an engine that is missing here runs inline.
 
-        `idle` is called with each error of the store or the queue after which the worker waits. With `admission` it
+        `idle` is called with each error after which the worker waits. With `admission` it
         also takes tasks that wait for a place, where one is free: beside a dispatcher, or where none runs.
         """
         self._tasks = tasks
@@ -110,18 +108,22 @@ class Worker:
         return self._settings.owner
 
     def run(self) -> None:
-        """Work until `stop` is called; wait while the store is unavailable. Raises WorkOutlivedLease."""
-        while not self._stop.is_set():
-            try:
-                worked = self.run_once()
-            except WorkOutlivedLease:
-                raise
-            except TaskError as error:
-                logger.warning("no work could be done", extra={"action": "lease", "error_code": error.code})
-                self._idle(error)
-                worked = None
-            if worked is None:
+        """Work until `stop` is called; wait after an error, whatever it is. Raises WorkOutlivedLease."""
+        turns = iter(lambda: self._stop.is_set() or "its next task", True)
+        for one in each_item(turns, self._turn, name="worker.turns", clock=self._tasks.clock, in_a_row=None):
+            if one.error is not None:
+                code = code_of(one.error)
+                logger.warning("no work could be done", extra={"action": "lease", "error_code": code})
+                self._idle(one.error)
+            if one.result is None:
                 self._stop.wait(self._settings.poll.total_seconds())
+
+    def _turn(self, _turn: object) -> Task | None:
+        try:
+            return self.run_once()
+        except LeaseLost as error:  # another process holds the attempt by now; this one takes another task
+            logger.warning("the lease is lost", extra={"action": "lease", "error_code": error.code})
+            return None
 
     def stop(self) -> None:
         """Hand the current task over at its next checkpoint, and end."""

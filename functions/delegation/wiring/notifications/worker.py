@@ -6,12 +6,12 @@ The second thread delivers to the receivers that are set apart, which may take l
 import contextlib
 import logging
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from delegation.errors import DelegationError
+from delegation.items import each_item
 from delegation.metrics import MetricLines
 from delegation.notifications.delivery import (
     COUNTED,
@@ -44,17 +44,14 @@ Deliver = Callable[[Notifier], Sequence[Delivered]]
 
 
 def _run(notifier: Notifier, deliver: Deliver, stop: threading.Event) -> None:
-    while not stop.wait(INTERVAL.total_seconds()):
-        deliver_once(notifier, deliver)
+    turns = iter(lambda: stop.wait(INTERVAL.total_seconds()) or "what is due", True)
+    # What an error prevents is due again later.
+    deque(each_item(turns, lambda _: deliver_once(notifier, deliver), name="notifications.turns", in_a_row=None), 0)
 
 
 def deliver_once(notifier: Notifier, deliver: Deliver = deliver_due) -> None:
-    """Deliver what is due, and log it; what an error of the store prevents is due again later."""
-    try:
-        found = deliver(notifier)
-    except DelegationError as error:
-        logger.warning("owed notifications were not read", extra={"action": "notify", "error_code": error.code})
-        return
+    """Deliver what is due, and log it; raises the store's errors."""
+    found = deliver(notifier)
     for one in found:
         _log(one)
     counts = Counter(COUNTED[one.outcome] for one in found if one.outcome in COUNTED)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from delegation.errors import DelegationError
 from delegation.tasks.authoring import Context, OnLost, Retry, behavior
@@ -16,6 +16,7 @@ from delegation.tasks.life.declared.recurrence import Recurrence
 from delegation.tasks.life.model import Status
 from delegation.tasks.submission.handles import pause_after
 from delegation.tasks.testing import TaskHarness
+from delegation.tasks.work.behaviors import Behavior
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, in_status
 
@@ -36,6 +37,7 @@ def fine(day: int) -> None: ...
         (without_result, {}, "does not say what it returns"),
         (fine, {"task_type": "acme report"}, "name a type after its author"),
         (fine, {"timeout": timedelta(0)}, "timeout must be positive"),
+        (fine, {"timeout": timedelta(days=3_000_000)}, "timeout must be positive, and 3650 days at most"),
         (fine, {"concurrency": 0}, "concurrency must be at least 1"),
     ],
 )
@@ -72,7 +74,24 @@ def test_a_schedule_that_cannot_be_is_refused(options: Any, reason: str) -> None
     assert harness.store.heads().entries == ()
 
 
-@pytest.mark.parametrize("options", [{"attempts": 0}, {"multiplier": 0.5}, {"backoff": -HOUR}, {"longest": -HOUR}])
+@pytest.mark.parametrize("deadline", [timedelta(0), timedelta.max])
+def test_a_deadline_that_no_clock_can_show_is_refused(deadline: timedelta) -> None:
+    with pytest.raises(DelegationError, check=coded("BAD_BEHAVIOR"), match="deadline must be positive"):
+        Behavior("acme.x", BaseModel, lambda _parameters, _run: None, deadline=deadline)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"attempts": 0},
+        {"multiplier": 0.5},
+        {"multiplier": float("nan")},
+        {"multiplier": float("inf")},
+        {"backoff": -HOUR},
+        {"longest": -HOUR},
+        {"longest": timedelta.max},
+    ],
+)
 def test_a_retry_that_cannot_be_is_refused(options: Any) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         Retry(**options)

@@ -6,6 +6,7 @@ Pure functions, no I/O.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 from delegation.errors import DelegationError
@@ -27,7 +28,7 @@ _ZONE: Final = "CRON_TZ="
 
 def bad_schedule(message: str) -> DelegationError:
     """Return the error: a time, an interval or a cron expression cannot be used; nothing was stored."""
-    return DelegationError(message, code="BAD_SCHEDULE")
+    return DelegationError(message, code=t.BAD_SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,13 @@ class Recurrence:
 
     @classmethod
     def of(cls, task: Task) -> "Recurrence":
-        """Return how a stored task recurs."""
+        """Return how a stored task recurs; raises DelegationError (BAD_SCHEDULE) if this process cannot compute it."""
         seconds = task.recurrence_seconds
-        return cls(None if seconds is None else timedelta(seconds=seconds), task.recurrence_cron)
+        try:
+            every = None if seconds is None else timedelta(seconds=seconds)
+        except OverflowError:
+            raise bad_schedule(f"every: {seconds} s is longer than {LONGEST_DURATION.days} days") from None
+        return cls(every, task.recurrence_cron)
 
     def next_run(self, now: datetime) -> datetime:
         """Return when the run after one that ended now begins; now for a task that does not recur."""
@@ -95,7 +100,7 @@ def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task
     if task.is_terminal or not (wanted.is_recurring or moved):
         return task
     changed = task
-    if wanted.is_recurring and Recurrence.of(task) != Recurrence.of(wanted):
+    if wanted.is_recurring and _recurs_otherwise(task, wanted):
         changed = changed.evolve(**Recurrence.of(wanted).fields())
     if task.status is not Status.SUBMITTED:
         return _with_next_payload(changed, wanted) if wanted.is_recurring else changed
@@ -121,10 +126,16 @@ def with_schedule_of(first: Task, again: Task, *, same_work: bool) -> Task:
 def _brought_forward(task: Task, changed: Task, now: datetime) -> datetime | None:
     """Return when the next run begins after a change of the recurrence; a task that is due stays due."""
     present = task.next_scheduled_run_ts
-    if Recurrence.of(changed) == Recurrence.of(task) or present is None or present <= now:
+    if not _recurs_otherwise(task, changed) or present is None or present <= now:
         return present
     following = Recurrence.of(changed).next_run(now)
     return following if changed.recurrence_cron is not None else min(present, following)
+
+
+def _recurs_otherwise(task: Task, other: Task) -> bool:
+    """Return whether two tasks recur in different ways, also where that of a stored one is none that can be."""
+    fields = attrgetter("recurrence_seconds", "recurrence_cron")
+    return fields(task) != fields(other)
 
 
 def _with_next_payload(task: Task, wanted: Task) -> Task:

@@ -1,5 +1,6 @@
 """Retries as a behavior declares them in code; the properties of its task type take precedence."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,6 +8,7 @@ from typing import Any, Final
 
 from delegation.errors import DelegationError
 from delegation.tasks.life.outcomes import ErrorClass
+from delegation.timestamps import LONGEST_DURATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,12 @@ class Retry:
     def __post_init__(self) -> None:
         if self.attempts is not None and self.attempts < 1:
             raise ValueError(f"attempts: {self.attempts} is less than 1")
-        if self.multiplier is not None and self.multiplier < 1:
-            raise ValueError(f"multiplier: {self.multiplier} is less than 1")
+        if self.multiplier is not None and not 1 <= self.multiplier < math.inf:
+            raise ValueError(f"multiplier: {self.multiplier} is not a number of at least 1")
         for name in ("backoff", "longest"):
             wait = getattr(self, name)
-            if wait is not None and wait < timedelta(0):
-                raise ValueError(f"{name}: {wait} is negative")
+            if wait is not None and not timedelta(0) <= wait <= LONGEST_DURATION:
+                raise ValueError(f"{name}: {wait} is not between nothing and {LONGEST_DURATION.days} days")
 
     def fields(self) -> Mapping[str, Any]:
         """Return what was declared, as fields of a RetryPolicy."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
+from delegation.errors import DelegationError
 from delegation.tasks.errors import (
     ChildrenPending,
     LeaseLost,
@@ -199,10 +200,17 @@ class WriteLoop:
         return after.reported_version != after.version and not (before and before.is_left_partly_done)
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
-        """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run."""
+        """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run.
+
+        Where this process cannot compute when that begins, it fails: otherwise no run could end, and all be repeated.
+        """
         task_type = self.hooks.types.of(ended)
         restarted = recurrence.next_details(task_type.details.restarted(ended.details))
-        at, grace = recurrence.Recurrence.of(ended).next_run(now), self.policies.dispatch.grace
+        at, grace, unknown = now, self.policies.dispatch.grace, None
+        try:
+            at = recurrence.Recurrence.of(ended).next_run(now)
+        except DelegationError as error:
+            unknown = f"the next run has no time, submit the task again with a schedule that can be: {error}"
         if ended.admission.lane is not None and task_type.is_housekeeping:
             # A release before 0.1.0 let it wait for a place.
             ended = ended.evolve(admission=ended.admission.evolve(lane=None))
@@ -217,6 +225,8 @@ class WriteLoop:
             deadline_ts=self.policies.deadline(ended.task_type, at),
         )
         following = self.notifying(following)
+        if unknown is not None:
+            return following, t.fail(following, now, code=t.BAD_SCHEDULE, summary=unknown)
         if not ended.cancel_requested:
             return (following,)
         return following, decisions.cancelled(following.evolve(cancelled_by=ended.cancelled_by), now)

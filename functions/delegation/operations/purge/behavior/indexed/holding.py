@@ -10,12 +10,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
+from delegation.items import each_item
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.behavior.names import PLAN_TASK_TYPE
 from delegation.references.blocking.model import HeldPurge, freed
 from delegation.references.errors import ReferencesError
 from delegation.references.store import ReferenceStore
-from delegation.tasks.errors import TaskError, TaskNotFound
+from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.parts.writes import WriteLoop
@@ -53,16 +54,22 @@ def held_by(
 
 def release(index: ReferenceStore, writes: WriteLoop, catalogs: Iterable[str], now: datetime) -> int:
     """Let the purges run that wait for something which holds back no purge any more; return how many."""
-    released = 0
-    for catalog in catalogs:
-        for held in freed(index, catalog, now):
-            try:
-                task = writes.hasten(held.task_id, NeighbourUnreadable.code)
-            except TaskNotFound:
-                task = None
-            except TaskError:
-                continue  # it runs within the hour
-            if task is None or not task.is_held:
-                index.remove_held(held)
-                released += 1
-    return released
+
+    def hastened(held: HeldPurge) -> bool:
+        try:
+            task = writes.hasten(held.task_id, NeighbourUnreadable.code)
+        except TaskNotFound:
+            task = None
+        if task is not None and task.is_held:
+            return False
+        index.remove_held(held)
+        return True
+
+    found = (held for catalog in catalogs for held in freed(index, catalog, now))
+    # What fails runs within the hour.
+    return sum(
+        one.result is True
+        for one in each_item(
+            found, hastened, name="references.release", clock=lambda: now, shown=lambda held: held.task_id
+        )
+    )

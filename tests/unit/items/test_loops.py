@@ -1,0 +1,59 @@
+"""Every loop over items of the service, each with bad items of every kind among good ones: the good are served.
+
+The loops are found in the sources, so that a new one without a world here, or without its line on the page, fails.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from delegation.iceberg.errors import CorruptMetadata
+from delegation.polaris.errors import PolarisUnavailable, PolarisUnexpectedAnswer
+from delegation.storage.base import FileTooLarge
+from delegation.tasks.errors import MalformedRecord
+from tests.kit.sources import modules, tree_of
+from tests.paths import ROOT
+from tests.unit.items.worlds import WORLDS
+
+PAGE = ROOT / "docs" / "architecture" / "running.md"
+CALLS = {"each_item", "_each"}
+"""The piece, and what hands a name on to it."""
+BAD: dict[str, Callable[[], Exception]] = {
+    "5xx": lambda: PolarisUnavailable("Polaris answered 503 ServiceFailureException", status=503),
+    "timeout": lambda: PolarisUnavailable("Polaris did not answer: ReadTimeout"),
+    "garbage": lambda: PolarisUnexpectedAnswer("Polaris answered with something other than a JSON object", status=200),
+    "too large": lambda: FileTooLarge("s3://lake/t/metadata/1.metadata.json has more than 512 MiB"),
+    "unparseable": lambda: MalformedRecord("format: 9 is not 1"),
+    "damaged": lambda: CorruptMetadata("s3://lake/t/metadata/1.metadata.json", "snapshots", "it is no list"),
+    "overflow": lambda: OverflowError("date value out of range"),
+}
+
+
+def names() -> Iterator[str]:
+    """Yield the names of the loops in the sources."""
+    for path in modules("functions"):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in CALLS:
+                for keyword in node.keywords:
+                    if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+                        yield str(keyword.value.value)
+
+
+LOOPS = sorted(names())
+
+
+def test_every_loop_has_a_name_of_its_own_a_world_and_a_line_on_the_page() -> None:
+    assert len(LOOPS) > 15
+    assert sorted(set(LOOPS)) == LOOPS
+    assert sorted(WORLDS) == LOOPS
+    assert re.findall(r"^\| `([a-z.-]+)` \|", PAGE.read_text(), re.MULTILINE) == LOOPS
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_good_items_are_served_although_bad_ones_of_every_kind_stand_among_them(loop: str, kind: str) -> None:
+    good, served = WORLDS[loop](BAD[kind])
+    assert good
+    assert good == served

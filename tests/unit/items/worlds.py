@@ -1,0 +1,353 @@
+"""For each loop of the service a world with good items among bad ones, and which of the good ones it served."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
+
+from delegation.gateway.drop.tombstones import TombstoneState, pending
+from delegation.handlers import sweeper
+from delegation.idempotency.record import Record, State
+from delegation.idempotency.store import RecordWrite
+from delegation.idempotency.upkeep import RecordUpkeep
+from delegation.identifiers import TableIdentifier
+from delegation.notifications.delivery import Delivered, Notifier, deliver_due
+from delegation.notifications.queue import announce, parse
+from delegation.operations.purge.behavior.indexed.holding import release
+from delegation.orchestration.measure import unfinished
+from delegation.orchestration.sweep import sweep
+from delegation.references.blocking.model import HeldPurge, Subject
+from delegation.references.store import MemoryReferenceStore
+from delegation.tasks.admission import Admission
+from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.notifications.owed import NotificationState
+from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.stores.base import Advance, Create
+from delegation.tasks.work.claim import DueHints, lease_next_available_task
+from delegation.wiring.notifications.worker import _run
+from tests.kit.tasks.builders import HOUR, MINUTE, failed, submitted
+from tests.kit.worlds.service import World
+from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
+from tests.unit.notifications.site import NotifyingProcesses
+from tests.unit.orchestration.test_admission import TASK_TYPES, NotedAdmission
+from tests.unit.tasks.test_worker_admission import AdmittingWorkers
+from tests.unit.tasks.work.test_maintenance import MaintainedTasks
+
+Failing = Callable[[], Exception]
+Served = tuple[set[str], set[str]]
+"""The good items, and those of all that were served."""
+
+WORLDS: dict[str, Callable[[Failing], Served]] = {}
+"""By the name of the loop."""
+ORDER = "bbgbggbgg"
+"""Bad items are first, in the middle, and beside each other."""
+
+
+def world(name: str) -> Callable[[Callable[[Failing], Served]], Callable[[Failing], Served]]:
+    def register(made: Callable[[Failing], Served]) -> Callable[[Failing], Served]:
+        assert name not in WORLDS
+        WORLDS[name] = made
+        return made
+
+    return register
+
+
+def planted(target: Any, method: str, is_bad: Callable[..., bool], failing: Failing) -> Any:
+    """Have a call of a store or the catalog fail for bad items."""
+    real = getattr(target, method)
+
+    def call(*args: Any, **options: Any) -> Any:
+        if is_bad(*args, **options):
+            raise failing()
+        return real(*args, **options)
+
+    return patch.object(target, method, call)
+
+
+class DueTasks:
+    """Purges that are due, good and bad ones."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.good: set[str] = set()
+        self.bad: set[str] = set()
+        for kind in ORDER:
+            now = self.world.clock()
+            self.world.clock.advance(timedelta(seconds=1))
+            times = dict.fromkeys(("received_timestamp", "created_ts", "last_status_change_ts"), now)
+            task = submitted(str(uuid4()), next_scheduled_run_ts=now, due_at=now + timedelta(minutes=1), **times)
+            self.world.store.apply(Create(task))
+            (self.good if kind == "g" else self.bad).add(task.task_id)
+        self.world.clock.advance(HOUR)
+
+    def swept(self) -> Served:
+        for _ in range(3):
+            list(sweep(self.world.tasks, {"TABLE_PURGE"}, deadline=self.world.deadline(), clock=self.world.clock))
+            self.world.clock.advance(MINUTE)
+        return self.good, {task_id for task_id, _ in self.world.queue.sent}
+
+    def is_bad(self, task_id: str) -> bool:
+        return task_id in self.bad
+
+    def changes_bad(self, change: Any) -> bool:
+        return change.after.task_id in self.bad
+
+
+@world("sweep.read")
+def due_tasks_that_cannot_be_read(failing: Failing) -> Served:
+    due = DueTasks()
+    with planted(due.world.store, "get", due.is_bad, failing):
+        return due.swept()
+
+
+@world("sweep.reconcile")
+def due_tasks_that_cannot_be_dispatched(failing: Failing) -> Served:
+    due = DueTasks()
+    with planted(due.world.store, "apply", due.changes_bad, failing):
+        return due.swept()
+
+
+@world("sweep.measured")
+def tasks_that_are_measured(failing: Failing) -> Served:
+    due = DueTasks()
+    with planted(due.world.store, "get", due.is_bad, failing):
+        return due.good, {task.task_id for task in unfinished(due.world.tasks.reads, due.world.clock())}
+
+
+@world("sweeper.steps")
+def what_the_sweeper_does_beside_the_sweep(failing: Failing) -> Served:
+    done: set[str] = set()
+    here = World()
+    deployed = SimpleNamespace(tasks=here.tasks, store=here.store, task_types={"TABLE_PURGE"})
+    steps = ("_wake", "_send_owed", "_ensure_maintenance", "_measured", "_maintenance_age", "_pauses")
+    made = {name: step(name, done, failing if number < 2 else None) for number, name in enumerate(steps)}
+    with patch.multiple(sweeper, _deployed=lambda: deployed, **made):
+        context: Any = SimpleNamespace(get_remaining_time_in_millis=lambda: 30_000)
+        sweeper.handler({}, context)
+    return set(steps[2:]), done
+
+
+def step(name: str, done: set[str], failing: Failing | None) -> Callable[[Any], None]:
+    def does(_deployed: Any) -> None:
+        if failing is not None:
+            raise failing()
+        done.add(name)
+
+    does.__name__ = name
+    return does
+
+
+@world("worker.lease")
+def due_tasks_that_a_worker_cannot_lease(failing: Failing) -> Served:
+    due, leased, lookout = DueTasks(), set[str](), DueHints()
+
+    def lease(now: datetime) -> Lease:
+        return Lease.lasting(timedelta(days=1), now)
+
+    with planted(due.world.store, "apply", due.changes_bad, failing):
+        for _ in range(2 * len(ORDER)):
+            task = lease_next_available_task(due.world.tasks, "worker", {"TABLE_PURGE"}, lease, lookout=lookout)
+            if task is not None:
+                leased.add(task.task_id)
+    return due.good, leased
+
+
+@world("worker.turns")
+def turns_of_a_worker_that_fail(failing: Failing) -> Served:
+    """The index of due tasks fails at some turns, and the worker lives."""
+    site = AdmittingWorkers(None)
+    good = {site.submit(f"00000000-0000-4000-8000-00000000000{number}").task_id for number in range(4)}
+    site.clock.advance(HOUR)
+    worker = site.worker("w")
+    site.working = lambda _task_id: worker.stop() if len(site.ran) == len(good) else None
+    turns = iter(range(1_000))
+    with (
+        planted(site.store, "due", lambda *_args, **_options: next(turns) % 3 != 2, failing),
+        patch.object(worker._stop, "wait", lambda _seconds: site.clock.advance(MINUTE)),
+    ):
+        worker.run()
+    return good, set(site.ran)
+
+
+class WaitingTasks:
+    """Tasks that wait for the one place that there is."""
+
+    def __init__(self) -> None:
+        self.site = NotedAdmission(Caps(everything=1))
+        self.good: set[str] = set()
+        self.bad: set[str] = set()
+        for kind in ORDER:
+            (self.good if kind == "g" else self.bad).add(self.site.submit())
+            self.site.clock.advance(timedelta(seconds=1))
+        self.admission = Admission(self.site.tasks, self.site.store, TASK_TYPES, self.start, limits=Caps(everything=1))
+
+    def start(self, task_id: str, n: int) -> None:
+        self.site.started.append((task_id, n))
+        held = self.site.acquire(task_id)
+        self.site.tasks.leases.succeed(task_id, held.attempt_count, "done")
+
+    def admitted(self) -> Served:
+        for _ in range(4 * len(ORDER)):
+            self.admission.run()
+            self.site.clock.advance(timedelta(seconds=15))
+        return self.good, {task_id for task_id, _ in self.site.started}
+
+
+@world("admission.start")
+def waiting_tasks_that_cannot_be_started(failing: Failing) -> Served:
+    waiting = WaitingTasks()
+    with planted(waiting.site.store, "apply", lambda change: change.after.task_id in waiting.bad, failing):
+        return waiting.admitted()
+
+
+@world("admission.doubted")
+def admitted_tasks_that_cannot_be_read(failing: Failing) -> Served:
+    waiting = WaitingTasks()
+    with planted(waiting.site.store, "get", lambda task_id: task_id in waiting.bad, failing):
+        return waiting.admitted()
+
+
+@world("maintenance.tasks")
+def old_tasks_that_cannot_be_removed(failing: Failing) -> Served:
+    site = MaintainedTasks()
+    found: dict[str, set[str]] = {"g": set(), "b": set()}
+    for kind in ORDER:
+        found[kind].add(site.finished().task_id)
+    site.clock.advance(timedelta(days=30))
+    with planted(site.store, "remove", lambda task: task.task_id in found["b"], failing):
+        site.run()
+    return found["g"], {one for ids in found.values() for one in ids if site.store.get(one) is None}
+
+
+@world("keys.expiry")
+def keys_whose_tasks_cannot_be_read(failing: Failing) -> Served:
+    here, found = World(), {"g": set[str](), "b": set[str]()}
+    now = here.clock()
+    for number, kind in enumerate(ORDER):
+        task = submitted(str(uuid4()))
+        here.store.apply(Create(task))
+        here.store.apply(Advance(task, failed(task, now)))
+        found[kind].add(task.task_id)
+        texts = dict.fromkeys(("caller", "realm_id", "method", "resource_path", "idempotency_key"), "x")
+        record = Record(
+            scope=f"key-{number}", payload_hash="0", state=State.IN_PROGRESS, task_id=task.task_id, bound_version=1,
+            created_at=now, updated_at=now, nonce="n", **texts,
+        )  # fmt: skip
+        here.records.put(RecordWrite(record))
+    upkeep = RecordUpkeep(here.store, here.records, lifetime=HOUR, nonce=lambda: "m")
+    with planted(here.store, "get", lambda task_id: task_id in found["b"], failing):
+        list(upkeep.start_expiry(now))
+    records = [here.records.get(f"key-{number}") for number in range(len(ORDER))]
+    return found["g"], {one.task_id for one in records if one.expires_at is not None}
+
+
+@world("references.release")
+def held_purges_that_cannot_be_woken(failing: Failing) -> Served:
+    due, index = DueTasks(), MemoryReferenceStore()
+    for task_id in due.good | due.bad:
+        index.put_held(HeldPurge(task_id, Subject("lake", ("ns",), "t")))
+    with planted(due.world.store, "get", due.is_bad, failing):
+        release(index, due.world.tasks.writes, ["lake"], due.world.clock())
+    return due.good, (due.good | due.bad) - {one.task_id for one in index.held("lake")}
+
+
+class OwedEvents:
+    """Events of ended tasks that are owed."""
+
+    def __init__(self) -> None:
+        receiver: Any = SimpleNamespace(url="https://127.0.0.1/", authorities=None)
+        self.site = NotifyingProcesses(receiver, policy=NotificationPolicy(events=True))
+        self.site.queue_is_down = True
+        self.found: dict[str, set[str]] = {"g": set(), "b": set()}
+        for kind in ORDER:
+            task = self.site.held(callback=None)
+            self.site.finish(task)
+            self.found[kind].add(task.task_id)
+        self.site.queue_is_down = False
+        self.site.clock.advance(HOUR)
+
+    def is_bad(self, owed: Any, **_options: Any) -> bool:
+        return owed.task_id in self.found["b"]
+
+    def served(self) -> Served:
+        sent = {parse(text).task_id for text in self.site.messages}
+        return self.found["g"], sent | {str(event["task_id"]) for event in self.site.bus.events}
+
+
+@world("notifications.sent")
+def events_that_the_sweeper_cannot_send(failing: Failing) -> Served:
+    owed = OwedEvents()
+    with planted(owed.site, "send", owed.is_bad, failing):
+        owed.site.sweep()
+    return owed.served()
+
+
+@world("notifications.announced")
+def events_that_cannot_be_sent_at_the_end_of_tasks(failing: Failing) -> Served:
+    owed = OwedEvents()
+    with planted(owed.site, "send", owed.is_bad, failing):
+        announce(owed.site, owed.site.left(NotificationState.OWED))
+    return owed.served()
+
+
+@world("notifications.delivered")
+def events_that_a_worker_cannot_deliver(failing: Failing) -> Served:
+    owed = OwedEvents()
+    with planted(owed.site.bus, "put", owed.is_bad, failing):
+        deliver_due(owed.site.notifier)
+    return owed.served()
+
+
+@world("notifications.turns")
+def turns_of_a_worker_that_cannot_deliver(failing: Failing) -> Served:
+    owed, turns = OwedEvents(), iter(range(10))
+    stop: Any = SimpleNamespace(wait=lambda _seconds: next(turns) == 4)
+
+    def deliver(notifier: Notifier) -> list[Delivered]:
+        owed.site.clock.advance(HOUR)
+        return deliver_due(notifier, limit=2)
+
+    reads = iter(range(100))
+    with planted(owed.site.owed, "receivers", lambda: next(reads) % 2 == 0, failing):
+        _run(owed.site.notifier, deliver, stop)
+    found = owed.served()[1]
+    return {"something"}, {"something"} if len(found) == 4 else found
+
+
+@world("tombstones.settled")
+def tombstones_that_cannot_be_settled(failing: Failing) -> Served:
+    return settled_tombstones("get", failing, first_only=True)
+
+
+@world("tombstones.noted")
+def tombstones_whose_trouble_cannot_be_noted(failing: Failing) -> Served:
+    return settled_tombstones("get", failing, first_only=False)
+
+
+def settled_tombstones(method: str, failing: Failing, *, first_only: bool) -> Served:
+    here = DropWorld()
+    try:
+        found: dict[str, set[str]] = {"g": set(), "b": set()}
+        for number, kind in enumerate(ORDER):
+            table = TableIdentifier("lake", ("ns",), f"t{number}")
+            record = pending(REALM, table, HIDDEN, here.clock(), expected_uuid="u", caller="bob", waits=False)
+            here.records.put(record)
+            found[kind].add(record.tombstone_id)
+        asked: Counter[str] = Counter()
+
+        def is_bad(tombstone_id: str) -> bool:
+            asked[tombstone_id] += 1
+            return tombstone_id in found["b"] and (asked[tombstone_id] % 2 == 1 or not first_only)
+
+        with planted(here.records, method, is_bad, failing):
+            for _ in range(4):
+                here.clock.advance(HOUR)
+                here.upkeep()
+        records = [here.records.get(one) for ids in found.values() for one in ids]
+        return found["g"], {one.tombstone_id for one in records if one.state is TombstoneState.CLEARED}
+    finally:
+        here.close()
