@@ -4,6 +4,7 @@ Both are SHA-256 over RFC 8785 canonical JSON (Idempotency-Key proposal, Canonic
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -81,6 +82,15 @@ class Scope:
         """The key of the record: a SHA-256 of the scope."""
         parts = [self.caller, self.realm_id, self.method, self.resource_path, self.idempotency_key]
         return hashlib.sha256(canonical_json(parts)).hexdigest()
+
+
+def unread_body(body: str) -> dict[str, str]:
+    """Return the document of a body that its operation does not read: no body is the same as an empty object."""
+    try:
+        value = json.loads(body) if body.strip() else {}
+        return {"body": "" if value == {} else canonical_json(value).decode()}
+    except (ValueError, RecursionError, NotCanonicalizable):
+        return {"body": body}
 
 
 def payload_hash(document: Mapping[str, Any], *, rule: int = RULE) -> str:

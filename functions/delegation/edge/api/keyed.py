@@ -8,7 +8,7 @@ from delegation.edge.api.endpoints import Endpoint
 from delegation.edge.api.routes import record_of
 from delegation.edge.problems import problem_of
 from delegation.errors import DelegationError
-from delegation.idempotency.canonical import Scope, payload_hashes
+from delegation.idempotency.canonical import Scope, payload_hashes, unread_body
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
 from delegation.tasks.errors import TaskNotFound
@@ -64,7 +64,7 @@ def once(mutations: Mutations, reads: TaskReads, request: KeyedChange) -> Perfor
                 request.endpoint.path.replace("{taskId}", request.task_id),
                 request.key,
             ),
-            payload_hash=payload_hashes({"body": request.body}),
+            payload_hash=payload_hashes(unread_body(request.body)),
             run=run,
             verify=lambda attempt: _verified(reads, request, attempt),
             observe=lambda: _observed(reads, request.task_id),

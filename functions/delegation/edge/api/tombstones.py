@@ -92,7 +92,7 @@ class TombstoneRoutes:
         caller = admitted(event, PURGE_TOMBSTONE)
         key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
         by = Caller(client_id=caller.client_id, subject=caller.subject)
-        body = {"body": event.get("body") or ""}
+        body = _unread(event)
         return self._changed(
             _Change(caller, PURGE_TOMBSTONE, found, key, body, lambda: self._operations().run_now(found, by=by))
         )
@@ -101,7 +101,7 @@ class TombstoneRoutes:
         """End a tombstone that failed: drop its entry, and keep its files."""
         caller = admitted(event, DISMISS_TOMBSTONE)
         key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
-        body = {"body": event.get("body") or ""}
+        body = _unread(event)
         return self._changed(
             _Change(caller, DISMISS_TOMBSTONE, found, key, body, lambda: self._operations().dismiss(found))
         )
@@ -153,6 +153,12 @@ class _Change:
     key: str | None
     document: Mapping[str, Any]
     make: Callable[[], TombstoneEntry]
+
+
+def _unread(event: Event) -> Mapping[str, str]:
+    from delegation.idempotency.canonical import unread_body  # noqa: PLC0415
+
+    return unread_body(event.get("body") or "")
 
 
 def _answered(make: Callable[[], TombstoneEntry], refusals: "list[DelegationError]") -> "MutationAnswer":

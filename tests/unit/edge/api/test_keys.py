@@ -109,6 +109,22 @@ def test_a_retry_with_a_key_happens_once_and_is_replayed_byte_for_byte(site: Api
     assert site.statuses.count("SUBMITTED") == 3
 
 
+def test_no_body_and_an_empty_object_however_it_is_spelled_are_one_payload(site: ApiOverTasks) -> None:
+    site.put(Status.FAILURE)
+    first = site.post(RETRY)
+    for same in ("{}", "{ }", "\n{\n}\n", " "):
+        assert site.post(RETRY, body=same)["body"] == first["body"]
+    for other in ('{"a": 1}', "[]", "{"):
+        assert_problem(site.post(RETRY, body=other), 422, "idempotency_key_conflict")
+
+
+@pytest.mark.parametrize(("sent", "again"), [('{"a":1,"b":2}', '{ "b": 2, "a": 1 }'), ("{", "{")])
+def test_a_body_that_is_not_read_is_compared_in_its_canonical_form(site: ApiOverTasks, sent: str, again: str) -> None:
+    site.put(Status.FAILURE)
+    first = site.post(RETRY, body=sent)
+    assert site.post(RETRY, body=again)["body"] == first["body"]
+
+
 def test_a_pause_with_a_key_does_not_pause_what_was_resumed_since(site: ApiOverTasks) -> None:
     first = site.post("/v1/pause", body={"reason": "upgrade"})
     site.post("/v1/resume", "other", body={})
