@@ -1,6 +1,7 @@
 """What becomes of the files of a tag that an expiry lost: nothing deletes them before an operator could restore it."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from delegation.keeping.lost import LostRefsKeeper
 from delegation.polaris.model import LoadedTable
 from delegation.references.lost import KEPT_FOR, MOST_OF_TABLE, LostRefs, restore_statement
 from delegation.tasks.life.model import Status, Task
-from tests.kit.lakes.lake import filled, rows
+from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.worlds.expiring import ExpiringWorld
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.sweeping import SweepingWorld
@@ -27,9 +28,12 @@ def first_snapshot(world: ExpiringWorld) -> int:
     return min(world.lake.table("t").snapshots(), key=lambda one: one.sequence_number or 0).snapshot_id
 
 
-def lose_a_tag(world: ExpiringWorld) -> tuple[Task, str]:
-    """Expire `t` while somebody tags its first snapshot; return the task, and the metadata file that has the tag."""
-    old, commit, found = first_snapshot(world), world.commits.commit_table, list[str]()
+def lose_a_tag(world: ExpiringWorld, old: int | None = None) -> tuple[Task, str]:
+    """Expire `t` while somebody tags its first snapshot, or another one that goes.
+
+    Returns the task, and the metadata file that has the tag.
+    """
+    old, commit, found = old or first_snapshot(world), world.commits.commit_table, list[str]()
 
     def tag_first(*call: Any) -> LoadedTable:
         world.commits.commit_table = commit
@@ -175,27 +179,29 @@ def test_as_many_as_can_be_kept_refuse_further_expiries_before_their_plan(world:
     assert world.expire("t", **{"retain-last": "1"}).status is Status.SUCCESS
 
 
+def keep(world: SweepingWorld, name: str, refs: dict[str, int], metadata_file: str) -> None:
+    """Keep what a lost ref of a table needs, as its expiry does."""
+    uuid = str(world.lake.table(name).metadata.table_uuid)
+    keeper = LostRefsKeeper(world.index, world.plans, TableIdentifier("cat", ("ns",), name), uuid, "task", world.clock)
+    keeper.keep(refs, metadata_file, world.lake.io.new_input(metadata_file).open().read())
+
+
+def without_the_past(world: SweepingWorld, name: str) -> None:
+    """Leave a table its newest snapshot, and a log that does not name former metadata files any more."""
+    document = world.lake.metadata(name)
+    newest = document["current-snapshot-id"]
+    document["snapshots"] = [one for one in document["snapshots"] if one["snapshot-id"] == newest]
+    document |= {"metadata-log": [], "snapshot-log": [], "refs": {"main": {"snapshot-id": newest, "type": "branch"}}}
+    world.lake.rewrite_metadata(name, document)
+
+
 def test_a_removal_of_orphan_files_leaves_them_and_removes_others() -> None:
     world = filled(SweepingWorld(), "t")
     table = world.lake.table("t")
     needs, metadata_file = world.lake.needed("t", named=True), world.lake.pointers["t"]
-    keeper = LostRefsKeeper(
-        world.index,
-        world.plans,
-        TableIdentifier("cat", ("ns",), "t"),
-        str(table.metadata.table_uuid),
-        "task",
-        world.clock,
-    )
-    keeper.keep({"new": 1}, metadata_file, world.lake.io.new_input(metadata_file).open().read())
-    # The same table with one snapshot, and a log that does not name the file any more.
+    keep(world, "t", {"new": 1}, metadata_file)
     table.overwrite(rows(7))
-    document = world.lake.metadata("t")
-    newest = document["current-snapshot-id"]
-    document["snapshots"] = [one for one in document["snapshots"] if one["snapshot-id"] == newest]
-    document |= {"metadata-log": [], "snapshot-log": [], "refs": {"main": {"snapshot-id": newest, "type": "branch"}}}
-    bucket, _, key = world.lake.pointers["t"].removeprefix("s3://").partition("/")
-    world.lake.objects[bucket, key] = json.dumps(document).encode()
+    without_the_past(world, "t")
     planted = world.plant("data/a.parquet")
 
     task = world.ask()
@@ -207,3 +213,70 @@ def test_a_removal_of_orphan_files_leaves_them_and_removes_others() -> None:
     world.index.remove_lost_refs(held(world))
     assert world.ask().status is Status.SUCCESS
     assert needs - world.files() != set()
+
+
+def data_of(world: IndexedWorld, name: str) -> set[str]:
+    return {one.file.file_path for one in world.lake.table(name).scan().plan_files()}
+
+
+def lose_a_tag_with_files_of(world: ExpiringWorld, name: str) -> tuple[set[str], str]:
+    """Have `t` take another table's files, and lose a tag at them before any pass over the catalog saw them."""
+    taken = data_of(world, name)
+    world.lake.table("t").add_files(sorted(taken), check_duplicate_files=False)
+    old = world.lake.table("t").metadata.current_snapshot_id
+    world.lake.table("t").overwrite(rows(9))
+    _, metadata_file = lose_a_tag(world, old)
+    return taken, metadata_file
+
+
+def rename(world: ExpiringWorld) -> None:
+    world.lake.pointers["renamed"] = world.lake.pointers.pop("t")
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line B6")
+@pytest.mark.parametrize("then", [lambda _world: None, rename], ids=["as-it-was", "renamed"])
+@pytest.mark.parametrize("how", ["purged", "expired"])
+def test_files_of_a_lost_tag_at_another_tables_location_stay_when_that_table_goes(
+    world: ExpiringWorld, how: str, then: Callable[[ExpiringWorld], None]
+) -> None:
+    busy_table(world.lake, "u")
+    taken, metadata_file = lose_a_tag_with_files_of(world, "u")
+    then(world)
+    if how == "purged":
+        ended = world.purge("u")
+    else:
+        world.lake.table("u").overwrite(rows(8))
+        ended = world.expire("u", **{"retain-last": "1"})
+    assert ended.status is Status.SUCCESS, ended.result_summary
+    assert taken
+    assert taken <= set(world.lake.uris())
+    assert restore(world, metadata_file) == set()
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line B6")
+def test_files_of_a_lost_tag_at_another_tables_location_are_no_orphans() -> None:
+    world = SweepingWorld()
+    world.lake.create("t").append(rows(1))
+    world.lake.create("v").append(rows(2))
+    [taken] = world.plant("data/part=a/taken.parquet")
+    world.lake.objects["lake", "wh/t/data/part=a/taken.parquet"] = _bytes_of(world, *data_of(world, "t"))
+    world.lake.table("v").add_files([taken], check_duplicate_files=False)
+    metadata_file = world.lake.pointers["v"]
+    snapshot = world.lake.table("v").metadata.current_snapshot_id
+    keep(world, "v", {"new": snapshot or 0}, metadata_file)
+    world.lake.table("v").overwrite(rows(3))
+    without_the_past(world, "v")
+    planted = world.plant("data/a.parquet")
+
+    task = world.ask()
+
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert not planted & world.files()
+    assert taken in world.files()
+    world.index.remove_lost_refs(held(world))
+    assert world.ask().status is Status.SUCCESS
+    assert taken not in world.files()
+
+
+def _bytes_of(world: IndexedWorld, path: str) -> bytes:
+    return world.lake.objects["lake", path.removeprefix("s3://lake/")]
