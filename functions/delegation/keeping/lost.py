@@ -4,19 +4,23 @@ A lost ref is in no live table, so the reference index does not know its files. 
 those of the former state as well, as if it were registered under a name.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from delegation.errors import GuardRefused
+from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
 from delegation.polaris.model import LoadedTable
+from delegation.references.areas import fold, overlap
 from delegation.references.lost import (
     KEPT_FOR,
+    MOST_LOST_AREAS,
     MOST_OF_CATALOG,
     MOST_OF_TABLE,
     LostRefs,
@@ -25,6 +29,8 @@ from delegation.references.lost import (
     named,
 )
 from delegation.references.names import LOST_REFS
+from delegation.references.reading import read_references
+from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.locations import Roots, parse
 
@@ -35,12 +41,13 @@ Neighbours = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
 class WithLostRefs:
     """`neighbours` of an operation, followed by the former states of tables whose refs were lost.
 
-    They count as long as their table is in one of the `catalogs` under any name. Where the table itself is to be
-    deleted (`ends_table`), that takes a clone of it. Their files are read with the credentials of that table.
+    They count as long as their table is in one of the `catalogs` under any name, if that is a neighbour or the lost
+    refs have files in the areas that are asked for. Where the table itself is to be deleted (`ends_table`), that takes
+    a clone of it. Their files are read with the credentials of that table.
     """
 
     neighbours: Neighbours
-    lost: LostRefsStore
+    lost: ReferenceStore
     plans: PlanStore
     catalogs: Sequence[str]
     identifier: TableIdentifier
@@ -58,11 +65,31 @@ class WithLostRefs:
             yield one
         for catalog in self.catalogs:
             for lost in self.lost.lost_refs(catalog):
-                name = names.get(lost.table_uuid)
-                if name is not None and self.clock() < lost.until:
-                    yield from self._former(lost, name)
+                if self.clock() >= lost.until:
+                    continue
+                is_here = roots is None or _is_near(lost, roots)
+                if lost.table_uuid not in names and is_here:
+                    names.update(self._named(lost))
+                if (name := names.get(lost.table_uuid)) is not None:
+                    yield from self._former(lost, name, is_here=is_here)
 
-    def _former(self, lost: LostRefs, name: TableIdentifier) -> Iterator[Neighbour]:
+    def _named(self, lost: LostRefs) -> dict[str, TableIdentifier]:
+        """Return the name that a table of lost refs has now, by its uuid; nothing if none has it any more.
+
+        Raises ReferencesUnavailable.
+        """
+        clones = chain([lost.identifier], self._clones(lost))
+        found = (self.lost.get(one) for one in clones if not (self.ends_table and one == self.identifier))
+        for entry in found:
+            if entry is not None and not entry.absent and entry.table_uuid == lost.table_uuid:
+                return {lost.table_uuid: entry.identifier}
+        return {}
+
+    def _clones(self, lost: LostRefs) -> Iterator[TableIdentifier]:
+        # Reads every entry of the catalog, so only where the table does not have its name any more.
+        yield from sorted(self.lost.clones(lost.identifier.catalog, lost.table_uuid), key=str)
+
+    def _former(self, lost: LostRefs, name: TableIdentifier, *, is_here: bool) -> Iterator[Neighbour]:
         """Yield the state of a metadata file, nothing if neither the file nor its copy is left."""
         store = self.store_of(name)
         try:
@@ -73,7 +100,29 @@ class WithLostRefs:
             except ObjectNotFound:
                 return
         metadata: Mapping[str, Any] = decode_metadata(lost.metadata_file, data)
-        yield Neighbour(LoadedTable(name, lost.metadata_file, metadata, {}), store, former=True)
+        yield Neighbour(LoadedTable(name, lost.metadata_file, metadata, {}), store, certain=is_here, former=True)
+
+
+def _is_near(lost: LostRefs, roots: Roots) -> bool:
+    return lost.areas is None or any(overlap(area, uri) for area in lost.areas for uri in roots.uris)
+
+
+def _with_areas(
+    lost: LostRefs, snapshots: Collection[int], data: bytes, store: ObjectStore, checkpoint: Callable[[], None]
+) -> LostRefs:
+    """Return lost refs with the areas of their snapshots' files, without areas if something of these cannot be read.
+
+    What else the metadata file reaches is in the table, or was to go. Raises what `read_references` does.
+    """
+    try:
+        document = decode_metadata(lost.metadata_file, data)
+        named = [one for one in document.get("snapshots") or () if one.get("snapshot-id") in snapshots]
+        part = {**document, "snapshots": named, "refs": {}, "current-snapshot-id": None}
+        table = LoadedTable(lost.identifier, lost.metadata_file, part, {})
+        entry = read_references(table, store, None, checkpoint=checkpoint)
+    except (IcebergError, GuardRefused):
+        return lost
+    return lost if entry.problem else replace(lost, areas=fold(entry.areas, most=MOST_LOST_AREAS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +154,35 @@ class LostRefsKeeper:
                 code="TOO_MANY_LOST_REFS",
             )
 
-    def keep(self, refs: Mapping[str, int], metadata_file: str, data: bytes) -> datetime:
+    def keep(
+        self,
+        refs: Mapping[str, int],
+        metadata_file: str,
+        data: bytes,
+        store: ObjectStore,
+        checkpoint: Callable[[], None] = lambda: None,
+    ) -> datetime:
         """Keep what a metadata file with lost refs reaches, with a copy of the file; return until when.
 
-        A repeat keeps them for longer. Raises ReferencesUnavailable and the errors of the plan store.
+        A repeat keeps them for longer. `store` has the table's files. Raises ReferencesUnavailable, the errors of the
+        plan store, and the retryable ones of the store.
         """
         now = self.clock()
         copy = f"{LOST_REFS}/{lost_key(self.table_uuid, metadata_file)}.metadata.json"
         self.plans.put(copy, data)
         until = now + KEPT_FOR
-        self.lost.put_lost_refs(
-            LostRefs(
-                identifier=self.identifier,
-                table_uuid=self.table_uuid,
-                metadata_file=metadata_file,
-                copy=copy,
-                refs=named(refs),
-                count=len(refs),
-                task_id=self.task_id,
-                at=now,
-                until=until,
-            )
+        lost = LostRefs(
+            identifier=self.identifier,
+            table_uuid=self.table_uuid,
+            metadata_file=metadata_file,
+            copy=copy,
+            refs=named(refs),
+            count=len(refs),
+            task_id=self.task_id,
+            at=now,
+            until=until,
         )
+        # First without areas: whatever happens while these are read, every operation asks for the refs.
+        self.lost.put_lost_refs(lost)
+        self.lost.put_lost_refs(_with_areas(lost, set(refs.values()), data, store, checkpoint))
         return until

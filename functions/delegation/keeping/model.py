@@ -23,7 +23,7 @@ class TableSource(Protocol):
 class Neighbour:
     """Another live table that may share files with the purged one, and the store that its manifests are read from.
 
-    A `certain` one is read whatever its location, because the operator named it as one to protect. `areas` are the last
+    A `certain` one is read whatever its location, because the operator or the index names it. `areas` are the last
     known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge.
     A `former` one is a state that its table had, whose files are kept (`keeping.lost`).
     """

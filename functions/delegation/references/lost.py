@@ -12,6 +12,8 @@ KEPT_FOR: Final = timedelta(days=90)
 MOST_OF_TABLE: Final = 10
 MOST_OF_CATALOG: Final = 1_000
 """Metadata files that are kept at a time; with as many no further snapshots are expired."""
+MOST_LOST_AREAS: Final = 16
+"""Fewer than those of a table, because each operation reads those of all lost refs of its catalogs."""
 MOST_NAMED: Final = 20
 LONGEST_NAME: Final = 200
 
@@ -22,6 +24,7 @@ class LostRefs:
 
     `refs` are some of their names with the snapshot of each. `copy` is the key of the metadata file's copy in the plan
     bucket: a writer may delete the file itself. They are kept `until` a time, unless an operator dismisses them before.
+    `areas` are where the files of the lost refs are, None if that is not known: then they may be anywhere.
     """
 
     identifier: TableIdentifier
@@ -33,6 +36,7 @@ class LostRefs:
     task_id: str
     at: datetime
     until: datetime
+    areas: tuple[str, ...] | None = None
 
     @property
     def key(self) -> str:

@@ -187,7 +187,7 @@ class ReferenceStoreContract:
             at=NOW,
             until=NOW + timedelta(days=90),
         )
-        other = replace(lost, metadata_file="s3://b/t/metadata/2.metadata.json")
+        other = replace(lost, metadata_file="s3://b/t/metadata/2.metadata.json", areas=("s3://b/t/", ""))
         for one in (lost, other, replace(lost, until=NOW + timedelta(days=91))):
             store.put_lost_refs(one)
         assert sorted(store.lost_refs("cat"), key=lambda one: one.metadata_file) == [

@@ -99,7 +99,9 @@ class _Lost:
 
     def _kept(self, path: str, refs: Mapping[str, int]) -> datetime | None:
         keeper = self._ctx.lost_refs
-        return None if keeper is None else keeper.keep(refs, path, _read(self._ctx, path))
+        if keeper is None:
+            return None
+        return keeper.keep(refs, path, _read(self._ctx, path), self._ctx.store, self._ctx.attempt.checkpoint)
 
 
 def _read(ctx: ExpiryContext, path: str) -> bytes:

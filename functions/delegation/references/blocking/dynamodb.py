@@ -91,6 +91,7 @@ class DynamoDbBlocking:
                 task_id=item["task_id"],
                 at=datetime.fromisoformat(item["at"]),
                 until=datetime.fromisoformat(item["until"]),
+                areas=tuple(item["areas"]) if "areas" in item else None,
             )
             for item in self._query(f"lost-refs:{catalog}", "")
         ]
@@ -112,6 +113,7 @@ class DynamoDbBlocking:
                 "task_id": lost.task_id,
                 "at": isoformat(lost.at),
                 "until": isoformat(lost.until),
+                **({} if lost.areas is None else {"areas": list(lost.areas)}),
             }
         )
 
