@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AwareDatetime, Field
@@ -34,12 +35,13 @@ class Asker(Answer):
 
 
 class ShownApproval(Answer):
-    """A person's consent to a plan; it holds for 14 days."""
+    """A person's consent to a plan, and when it ends."""
 
     plan: str
     sha256: str
     by: Asker
     at: AwareDatetime
+    until: AwareDatetime
     including: tuple[str, ...] = ()
 
 
@@ -190,11 +192,12 @@ class TaskRecord(Answer):
         """Whether the task ended as SUCCESS."""
         return self.status == "SUCCESS"
 
-    @property
-    def is_approved(self) -> bool:
-        """Whether the plan that waits was approved; an approval holds for 14 days."""
+    def is_approved(self, now: datetime) -> bool:
+        """Return whether the plan that waits is approved."""
         plan, approval = self.waiting_plan, self.approval
-        return plan is not None and approval is not None and (plan.id, plan.sha256) == (approval.plan, approval.sha256)
+        if plan is None or approval is None or now >= approval.until:
+            return False
+        return (plan.id, plan.sha256) == (approval.plan, approval.sha256)
 
     @property
     def table(self) -> str | None:

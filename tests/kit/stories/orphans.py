@@ -11,7 +11,7 @@ from typing import Any
 
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.operations.orphans.approval import Approval, ApprovalLimits, Approver
+from delegation.operations.orphans.approval import APPROVAL_HOLDS, Approval, ApprovalLimits, Approver
 from delegation.operations.orphans.context import Claim, OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.phases import remove_orphan_files
@@ -176,7 +176,12 @@ class SweptTables:
         segment = segment_of(self.plans, plan_id)
         by = Approver(client_id="operator")
         self.approvals[plan_id] = Approval(
-            plan=plan_id, sha256=segment.sha256, by=by, at=self.clock(), including=including
+            plan=plan_id,
+            sha256=segment.sha256,
+            by=by,
+            at=self.clock(),
+            until=self.clock() + APPROVAL_HOLDS,
+            including=including,
         )
         return segment
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from rich.console import Console
 
-from delegation.cli.screens.layout import LabelledLines, Rows
+from delegation.cli.screens.layout import LabelledLines, Rows, Whole
 from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted
 from delegation.timestamps import isoformat
@@ -30,8 +30,6 @@ def print_health(health: TableHealth, costs: str) -> None:
         ("Snapshots", f"{health.snapshots:,}, {expirable}"),
         ("Costs", costs),
     ]
-    waiting = [one.waiting for one in health.runs.values() if one.waiting]
-    lines.extend(("Waits", f"for approval: delegation orphans approve {plain(plan)}") for plan in waiting)
     if health.problem is not None:
         lines.append(("Problem", plain(health.problem)))
     # A table has one task of each kind.
@@ -39,6 +37,8 @@ def print_health(health: TableHealth, costs: str) -> None:
     tasks |= {one.task_type: one.task_id for one in health.runs.values() if one.task_id}
     lines.extend((f"Task of {task_type}", task_id) for task_type, task_id in sorted(tasks.items()))
     console.print(LabelledLines(lines), crop=False)
+    for plan in (one.waiting for one in health.runs.values() if one.waiting):
+        console.print(Whole(f"A plan waits for approval: delegation orphans approve {plain(plan)}"), crop=False)
     under_way = [one for one in health.runs.values() if one.ended is None]
     if not under_way and not health.past:
         console.print("\nNo policy has had anything done to this table yet.", soft_wrap=True)

@@ -22,7 +22,6 @@ from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound, NotPermitted
 from delegation.errors import DelegationError, counted, printable
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.approval import APPROVAL_HOLDS
 from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
@@ -250,7 +249,7 @@ def _approved(output: Output, task: TaskRecord, then: str) -> None:
         output.task(task)
         return
     assert task.approval is not None  # noqa: S101 - the service returned it
-    until = task.approval.at + APPROVAL_HOLDS
+    until = task.approval.until
     output.say(f"Approved until {until.astimezone():%Y-%m-%d %H:%M %Z}: {plain(task.approval.plan)}; {then}.")
 
 

@@ -58,6 +58,8 @@ def show_command(
     if index.files_planned > len(files):
         more = counted(index.files_planned - len(files), "more file")
         console.print(Whole(f"{more}; --limit {index.files_planned} lists all", indent=2), crop=False)
+    if files:
+        console.print(Whole(f"Approve it: delegation orphans approve {index.plan_id}"), crop=False)
 
 
 def _files(plans: PlanStore, index: OrphanIndex) -> Iterator[Candidate]:
@@ -79,8 +81,6 @@ def _about(index: OrphanIndex) -> list[tuple[str, str]]:
         rows.append(("approval", "tags them for a lifecycle rule of the bucket"))
     if index.waits:
         rows.append(("waits", f"for approval, because {_WAITS[index.waits]} ({index.waits})"))
-    if index.files_planned:
-        rows.append(("approve", f"delegation orphans approve {index.plan_id}"))
     return rows
 
 

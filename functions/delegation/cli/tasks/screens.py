@@ -20,6 +20,7 @@ from delegation.cli.screens.watching import (
 )
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
+from delegation.timestamps import utc_now
 from delegation.wire.tasks import Asker, PublishedSegment, ShownApproval, TaskRecord
 from delegation.wiring.types import TYPES
 
@@ -154,7 +155,7 @@ def _note(view: TaskRecord) -> Text:
         note = f"{view.error_code}, table not whole" if view.partly_deleted else view.error_code
         return Text(note, "red" if view.is_terminal else "yellow")
     if view.waiting_plan is not None and view.succeeded:
-        return Text("approved" if view.is_approved else f"waits for approval ({plain(view.waits)})")
+        return Text("approved" if view.is_approved(utc_now()) else f"waits for approval ({plain(view.waits)})")
     return Text("")
 
 
@@ -230,9 +231,9 @@ def _identifier(value: object, as_json: object) -> Text:
 def _approval(value: object, _as_json: object) -> Text:
     if not isinstance(value, ShownApproval):
         return Text("")
-    lines = [f"of {value.plan} (SHA-256 {value.sha256[:12]}…), by {asker_text(value.by)} at {_full(value.at)}"]
-    lines += [f"including {one}" for one in value.including]
-    return Text("\n".join(map(plain, lines)))
+    plan = f"of {value.plan} (SHA-256 {value.sha256[:12]}…)"
+    times = f"by {asker_text(value.by)} at {_full(value.at)}, until {_full(value.until)}"
+    return Text("\n".join(map(plain, (plan, times, *(f"including {one}" for one in value.including)))))
 
 
 _SHOWN: Final[Mapping[str, Callable[[object, object], Text]]] = {

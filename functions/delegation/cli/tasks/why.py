@@ -111,7 +111,9 @@ def _next(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
     if task.status == "SUCCESS":
         if task.outlook is not None and task.outlook.next_step is not None:
             text = "Nothing by itself: the task is done, and a person decides what follows."
-            if task.waiting_plan is not None:
+            if task.is_approved(now):
+                text = "The next run executes the plan, which is approved."
+            elif task.waiting_plan is not None:
                 text = f"Nothing is deleted before a person approves the plan, which waits ({plain(task.waits)})."
             return text, None, plain(task.outlook.next_step)
         recurs = task.recurrence_seconds is not None or task.recurrence_cron is not None

@@ -29,7 +29,7 @@ class Approver(BaseModel):
 
 
 class Approval(BaseModel):
-    """A person's consent to one plan: its id, the SHA-256 of its index, who approved it, and when.
+    """A person's consent to one plan: its id, the SHA-256 of its index, who approved it, when, and until when.
 
     `including` are the uuids of foreign tables, of which the plan reports files, that are deleted with it.
     """
@@ -40,16 +40,12 @@ class Approval(BaseModel):
     sha256: str
     by: Approver
     at: datetime
+    until: datetime
     including: tuple[str, ...] = ()
-
-    @property
-    def ends(self) -> datetime:
-        """When it ends."""
-        return self.at + APPROVAL_HOLDS
 
     def holds(self, plan: str, sha256: str, now: datetime) -> bool:
         """Return whether it is for this plan and has not ended."""
-        return (self.plan, self.sha256) == (plan, sha256) and now < self.ends
+        return (self.plan, self.sha256) == (plan, sha256) and now < self.until
 
 
 def new_findings(approved: Iterable[Finding], present: Iterable[Finding]) -> tuple[Finding, ...]:

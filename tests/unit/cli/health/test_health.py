@@ -116,10 +116,8 @@ def test_a_plan_that_waits_is_shown_with_the_command_that_approves_it(run, healt
     command = f"delegation orphans approve {plan}"
     catalog = run("health", "lake", "--stack", str(stack)).stdout
     assert f"lake.sales.orders waits for approval: {command}" in catalog
-    assert (
-        f"Waits                 for approval: {command}"
-        in run("health", "lake.sales.orders", "--stack", str(stack)).stdout
-    )
+    table = run("health", "lake.sales.orders", "--stack", str(stack)).stdout
+    assert f"\nA plan waits for approval: {command}\n" in table
     found = json.loads(run("health", "lake.sales.orders", "--json", "--stack", str(stack)).stdout)
     assert (found["waiting_plans"], found["runs"][0]["waiting_plan"]) == ([plan], plan)
 

@@ -45,7 +45,13 @@ def planned(
 APPROVE = f"{TASKS}/{TASK_ID}/approve"
 SHA = "0" * 64
 WAITING = {"waits": "first-run", "waiting_plan": {"id": PLAN, "sha256": SHA}}
-APPROVAL = {"plan": PLAN, "sha256": SHA, "by": {"client_id": "alice"}, "at": "2026-11-21T12:00:00Z", "including": []}
+APPROVAL = {
+    "plan": PLAN,
+    "sha256": SHA,
+    "by": {"client_id": "alice"},
+    "at": "2026-11-21T12:00:00Z",
+    "until": "2026-12-05T12:00:00Z",
+}
 
 
 def approving(service, task: dict[str, Any]) -> None:

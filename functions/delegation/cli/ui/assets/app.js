@@ -70,7 +70,7 @@ function shareOf(task) {
 function waits(task) {
   const plan = task.waiting_plan, approval = task.approval;
   if (!plan || task.status !== "SUCCESS") return "";
-  if (approval && approval.plan === plan.id && approval.sha256 === plan.sha256) return "approved by " + askerText(approval.by);
+  if (approval && approval.plan === plan.id && approval.sha256 === plan.sha256 && since(approval.until) < 0) return "approved by " + askerText(approval.by) + " until " + clock(approval.until);
   return "waits for approval (" + task.waits + ")";
 }
 function ahead(task) {

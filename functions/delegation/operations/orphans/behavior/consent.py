@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from delegation.errors import DelegationError, printable
-from delegation.operations.orphans.approval import Approval, Approver
+from delegation.operations.orphans.approval import APPROVAL_HOLDS, Approval, Approver
 from delegation.operations.orphans.behavior.details import OrphanDetails, waiting_plan
 from delegation.operations.orphans.behavior.limits import APPROVERS, Approvers
 from delegation.operations.orphans.behavior.names import TASK_TYPES
@@ -56,7 +56,10 @@ def approve(
         if before is not None and before.holds(segment.id, segment.sha256, now) and before.including == included:
             return task
         approver = Approver(client_id=by.client_id, subject=by.subject)
-        approval = Approval(plan=segment.id, sha256=segment.sha256, by=approver, at=now, including=included)
+        until = now + APPROVAL_HOLDS
+        approval = Approval(
+            plan=segment.id, sha256=segment.sha256, by=approver, at=now, until=until, including=included
+        )
         return task.with_details({"approval": approval.model_dump(mode="json")})
 
     return writes.change(task_id, decide)

@@ -27,7 +27,7 @@ def _next_step(task: Task) -> str | None:
     approval = OrphanDetails.of(task).approval
     if approval is not None and (approval.plan, approval.sha256) == (plan.id, plan.sha256):
         return (
-            f"{printable(approval.by.client_id)} approved the plan until {isoformat(approval.ends)}: the next run of "
+            f"{printable(approval.by.client_id)} approved the plan until {isoformat(approval.until)}: the next run of "
             f"the table's policy executes it, or `delegation orphans approve {plan.id} --wait`."
         )
     return (

@@ -106,11 +106,12 @@ def test_an_operator_approves_and_the_same_request_executes_exactly_that_plan(si
     plan = world.waiting(waits)
     status, body = site.post(plan, including=[TABLE.upper()])
     assert status == 200
-    assert body["approval"] | {"at": ""} == {
+    assert body["approval"] | {"at": "", "until": ""} == {
         "plan": plan,
         "sha256": body["waiting_plan"]["sha256"],
         "by": {"client_id": "alice", "subject": ""},
         "at": "",
+        "until": "",
         "including": [TABLE],
     }
     later = world.plant("data/later.parquet")
