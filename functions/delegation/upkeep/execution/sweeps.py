@@ -177,6 +177,9 @@ class OrphanSweeps:
         )
         stored = self.tasks.reads.find(wanted.task_id)
         if stored is not None and (waiting := _waiting(stored)) is not None:
+            if not waiting.is_approved(self.clock()):
+                self._note(_found_waiting(health, stored, rule.asked.policy, _plan_of(waiting), self.clock()))
+                return False
             properties = dict(rule.asked.properties(turn, waiting.waiting_location))
             wanted = wanted.model_copy(update={"properties": properties})
         if stored is not None and obstacle(stored, wanted) is not None:
@@ -296,6 +299,12 @@ def _ended_at_once(health: TableHealth, policy: str, outcome: str, now: datetime
     before = health.runs.get(TASK_TYPE)
     failures = (0 if before is None else before.failures) + 1 if failed else 0
     run = LastRun(TASK_TYPE, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
+    return health.with_run(run)
+
+
+def _found_waiting(health: TableHealth, task: Task, policy: str, plan: str, now: datetime) -> TableHealth:
+    """Return the health with a run that ended before it began, because the plan of a caller waits for a person."""
+    run = LastRun(TASK_TYPE, task.task_id, policy, now, NOTHING, ended=now, outcome=WAITING, waiting=plan)
     return health.with_run(run)
 
 

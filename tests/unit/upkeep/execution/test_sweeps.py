@@ -17,6 +17,7 @@ from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
 from delegation.storage.memory import Killed
+from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
 from delegation.upkeep.execution.settings import UpkeepSettings
@@ -264,6 +265,21 @@ def test_a_plan_that_a_caller_had_executed_waits_no_more(world: Coast) -> None:
     assert world.sweep() == 0
     assert world.health("t").runs[TASK_TYPE].waiting == ""
     assert len(world.health("t").past) == 1
+
+
+def test_the_waiting_plan_of_a_caller_is_not_replaced_and_is_shown(world: Coast) -> None:
+    own = TableOrphans(realm="R", identifier=named("t"), table=TableState.of(world.loaded("t")), properties={})
+    first = world.tasks.submission.first(task_id=own.task_id, task_type=TASK_TYPE, payload=own.to_payload())
+    world.tasks.submission.create(first)
+    held = world.tasks.leases.acquire(own.task_id, "w", lambda now: Lease.lasting(timedelta(minutes=5), now))
+    details = {"waiting_plan": PLANNED, "waits": "first-run", "files_planned": 3}
+    task = world.tasks.leases.succeed(held.task_id, held.attempt_count, "done", details=details)
+    for _ in range(2):
+        assert world.sweep() == 0
+        world.later(days=8)
+    assert world.health("t").runs[TASK_TYPE].waiting == PLANNED["id"]
+    approve_plan(world, task)
+    assert world.sweep() == 1
 
 
 def test_the_run_after_an_approval_is_for_the_place_of_its_plan(world: Coast) -> None:
