@@ -227,14 +227,18 @@ class SweptTables:
 
     def live(self) -> set[str]:
         """Return every file that some table of the catalog names."""
-        found: set[str] = set()
-        for name, pointer in self.lake.pointers.items():
-            if name in self.dying:
-                continue
-            document = self.lake.document(pointer)
-            log = {one["metadata-file"] for one in document.get("metadata-log") or ()}
-            found |= {pointer, *log} | self.lake.named_by(document, _ids(document))
-        return found
+        pointers = [pointer for name, pointer in self.lake.pointers.items() if name not in self.dying]
+        return set().union(*map(self.reach, pointers))
+
+    def reach(self, pointer: str) -> set[str]:
+        """Return every file that a metadata file names, itself included."""
+        document = self.lake.document(pointer)
+        log = {one["metadata-file"] for one in document.get("metadata-log") or ()}
+        return {pointer, *log} | self.lake.named_by(document, _ids(document))
+
+    def unlist(self, name: str) -> set[str]:
+        """Take a table out of the catalog and keep its files, as an unregistration does; return what it reaches."""
+        return self.reach(self.lake.pointers.pop(name))
 
     def read(self) -> set[str]:
         """Return every file that a reader of some table of the catalog opens, and the files of the logs."""

@@ -367,6 +367,17 @@ class StoryTable:
         self.apply({"action": "remove-snapshots", "snapshot-ids": list(snapshot_ids)})
 
 
+class PathTable(StoryTable):
+    """A table of HadoopCatalog, which finds its version by the name of the file and a hint."""
+
+    def _write(self, document: Mapping[str, Any]) -> None:
+        hint = f"{self.folder}/metadata/version-hint.text"
+        number = int(self.lake.get(hint)) + 1 if hint in self.lake.uris() else 1
+        uri = f"{self.folder}/metadata/v{number}.metadata.json"
+        self.lake.pointers[self.name] = self.lake.put(uri, json.dumps(document).encode())
+        self.lake.put(hint, str(number).encode())
+
+
 def _set_ref(name: str, snapshot_id: int, kind: str, **retention: int) -> dict[str, Any]:
     return {"action": "set-snapshot-ref", "ref-name": name, "snapshot-id": snapshot_id, "type": kind, **retention}
 
