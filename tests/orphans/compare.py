@@ -25,7 +25,8 @@ def compared(question: SweepQuestion, answer: Json, totals: Totals) -> Iterator[
 
     Reasons are the stated rules of docs/orphans.md: the location overlaps another table's; a file stays that another
     table needs, that only the table's history names (entries with status DELETED, the logs of former metadata files),
-    whose key is another spelling of a needed one, whose key has `#` or `?`, that is a directory marker.
+    whose key is another spelling of a needed one, whose key has `#` or `?`, that is a directory marker, that a table
+    needs which was dropped without its files.
     """
     before, lake = planted_lake(question, answer["now_ms"]), planted_lake(question, answer["now_ms"])
     needed = _needed(question)
@@ -67,6 +68,7 @@ def _files(
     question: SweepQuestion, needed: set[str], deleted: set[str], found: set[str], totals: Totals
 ) -> Iterator[str]:
     spelled = {_spelling(uri) for uri in needed}
+    dropped = set().union(*(one.reached() for one in corpus.load(question.scenario).tables if not one.live))
     totals["orphans of both"] += len(deleted & found)
     for uri in sorted(deleted - found - needed):
         yield f"we delete {uri}, which is no orphan by Iceberg"
@@ -78,6 +80,8 @@ def _files(
             totals["less: # or ? in the key"] += 1
         elif uri.endswith("/"):
             totals["less: directory markers"] += 1
+        elif uri in dropped:
+            totals["less: needed by a table that was dropped without its files"] += 1
         elif _spelling(uri) in spelled:
             totals["less: spelling of a needed file"] += 1
         else:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from delegation.errors import DelegationError, RunStopped
@@ -10,9 +10,9 @@ from delegation.iceberg.files import Row
 from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import Neighbour, Search
-from delegation.keeping.neighbours import ReadOnce, survey_neighbour, tolerance_of
+from delegation.keeping.neighbours import ReadOnce, Unread, survey_neighbour, tolerance_of
 from delegation.keeping.paths import PathGuard
-from delegation.keeping.unread import UnreadNeighbours, reading, reading_of
+from delegation.keeping.unread import reading, reading_of
 from delegation.worksets.engines.parts import ManifestToRead, entries_of, expected_rows, part_writer
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.spark_tasks import decode_error, encode_error, store_of
@@ -80,7 +80,7 @@ class NearTables:
     `rows` are the files found so, `listed` the manifests that are left, each with its table's number.
     """
 
-    def __init__(self, ctx: Search, unread: UnreadNeighbours, once: ReadOnce | None = None) -> None:
+    def __init__(self, ctx: Search, unread: Unread, once: ReadOnce | None = None) -> None:
         self._ctx = ctx
         self._unread = unread
         self._once = once or ReadOnce()
@@ -89,9 +89,9 @@ class NearTables:
         self.listed: list[tuple[int, ManifestToRead]] = []
         self.expected = 0
 
-    def add(self, neighbour: Neighbour) -> None:
-        """Read a table but for its manifests; raise what `survey_neighbour` raises."""
-        self._tables.append(neighbour)
+    def add(self, neighbour: Neighbour, *, slim: bool = False) -> None:
+        """Read a table but for its manifests; raise what `survey_neighbour` raises. A `slim` one's metadata is left."""
+        self._tables.append(replace(neighbour, table=replace(neighbour.table, metadata={})) if slim else neighbour)
         small, manifests = survey_neighbour(self._ctx, neighbour, self._unread, self._once)
         if not self._is_noted(neighbour):
             # Whatever cannot be read ends the plan, so what is asked for once is read for all tables.

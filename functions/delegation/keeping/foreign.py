@@ -40,10 +40,11 @@ HEAD: Final = 64 * 1024
 """Bytes of a metadata file that have its uuid, at the beginning, and its log, at the end as Iceberg writes it."""
 _LARGEST: Final = 64 * 1024 * 1024
 _NEWEST: Final = 3
+_MOST_TABLES: Final = 1_000
 _ENDS: Final = (".metadata.json", ".metadata.json.gz")
 _HINT: Final = "version-hint.text"
-_FORMATS: Final = {"_delta_log": "Delta Lake", ".hoodie": "Apache Hudi"}
-_MARKS: Final = (_ENDS[0], _HINT, *(f"/{name}/" for name in _FORMATS))
+FORMATS: Final = {"_delta_log": "Delta Lake", ".hoodie": "Apache Hudi"}
+_MARKS: Final = (_ENDS[0], _HINT, *(f"/{name}/" for name in FORMATS))
 _TOKEN: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]')
 _NAMED: Final = re.compile(r'"metadata-file"\s*:\s*("(?:[^"\\]|\\.)*")')
 _LOG_LAST: Final = re.compile(_NAMED.pattern + r'\s*(?:,\s*"timestamp-ms"\s*:\s*\d+\s*)?\}\s*\]\s*\}\s*\Z')
@@ -75,7 +76,7 @@ def signs(bucket_uri: str, location: str, objects: Sequence[ListedObject]) -> li
     found: dict[str, SeenFile] = {}
     for key, size, etag, modified in objects:
         below = key.removeprefix(location).split("/")
-        depth = next((at for at, part in enumerate(below[:-1]) if part in _FORMATS), None)
+        depth = next((at for at, part in enumerate(below[:-1]) if part in FORMATS), None)
         if depth is not None:
             folder = f"{bucket_uri}{location}{'/'.join(below[: depth + 1])}/"
             found.setdefault(folder, SeenFile(folder, 0))
@@ -292,7 +293,7 @@ class _ForeignSearch:
         self._off: list[tuple[SeenFile, _MetadataHead]] = []
         self._tables: list[ForeignTable] = []
         self._unreadable: list[str] = []
-        self._whole: dict[str, str] = {}
+        self._whole: dict[str, tuple[str, list[SeenFile]]] = {}
 
     def run(self, seen: Iterable[SeenFile]) -> FoundForeign:
         folders: dict[str, list[SeenFile]] = {}
@@ -301,8 +302,8 @@ class _ForeignSearch:
             if one.path.endswith("/"):
                 above, _, name = one.path[:-1].rpartition("/")
                 if any(f"{above}/" == self._root or own.startswith(f"{above}/") for own in self._own.folders):
-                    return FoundForeign(uniform=_FORMATS[name])
-                self._whole[f"{above}/"] = f"it is a table of {_FORMATS[name]}, which is not read"
+                    return FoundForeign(uniform=FORMATS[name])
+                self._leave(f"{above}/", f"it is a table of {FORMATS[name]}, which is not read", [one])
             elif one.path.endswith(f"/{_HINT}"):
                 hints[one.folder] = one
             elif self._own.fold(one.path) not in self._own.known:
@@ -310,8 +311,19 @@ class _ForeignSearch:
         for folder, files in sorted(folders.items()):
             self._search(folder, files, hints.get(folder))
         self._add_forks()
-        whole = [ForeignTable(str(uuid5(NAMESPACE_URL, place)), place, why=why) for place, why in self._whole.items()]
-        return FoundForeign((*self._tables, *whole), tuple(self._unreadable))
+        found = [*self._tables]
+        for place, (why, files) in self._whole.items():
+            found.append(ForeignTable(str(uuid5(NAMESPACE_URL, place)), place, files=tuple(files), why=why))
+        if len(found) > _MOST_TABLES:
+            here = str(uuid5(NAMESPACE_URL, self._root))
+            files = [file for one in found for file in one.files]
+            found = [
+                ForeignTable(here, self._root, files=tuple(files), why=f"more than {_MOST_TABLES:,} tables are there")
+            ]
+        return FoundForeign(tuple(found), tuple(self._unreadable))
+
+    def _leave(self, place: str, why: str, files: Iterable[SeenFile]) -> None:
+        self._whole.setdefault(place, (why, []))[1].extend(files)
 
     def _search(self, folder: str, files: list[SeenFile], hint: SeenFile | None) -> None:
         """Read files of a folder, the newest first, without those that the logs of newer ones name."""
@@ -326,7 +338,7 @@ class _ForeignSearch:
                     some.append(one)
             most = min(2 * most, 128)
             if self._reads.heads < len(some) or self._reads.files < 0:
-                self._whole[self._above(folder)] = "it has more metadata files than are read"
+                self._leave(self._above(folder), "it has more metadata files than are read", files)
                 break
             for one, head in zip(some, self._reads.heads_of(some), strict=True):
                 self._take(one, head, groups)
@@ -350,7 +362,7 @@ class _ForeignSearch:
     def _set_aside(self, one: SeenFile) -> None:
         """Keep a file that cannot be read: alone in the table's own folder, elsewhere with all around it."""
         if one.folder not in self._own.folders:
-            self._whole[self._above(one.folder)] = f"its metadata file {one.path} cannot be read"
+            self._leave(self._above(one.folder), f"its metadata file {one.path} cannot be read", [one])
         elif one.modified < self._own.young_from:
             self._unreadable.append(one.path)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg import reach
@@ -19,6 +20,16 @@ from delegation.keeping.unread import UnreadNeighbours, reading
 from delegation.storage.base import BucketNotFound, FileTooLarge
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.index import CheckedNeighbour, PlanIndex
+
+
+class Unread(Protocol):
+    """What becomes of other tables' files that cannot be read; UnreadNeighbours documents it."""
+
+    def accepts(self, *, exempt: bool = False) -> bool: ...
+
+    def note_former(self, path: str) -> None: ...
+
+    def of(self, neighbour: Neighbour) -> reach.Unreadable: ...
 
 
 def neighbours_of(
@@ -119,7 +130,7 @@ class ReadOnce:
 
 
 def survey_neighbour(
-    ctx: Search, neighbour: Neighbour, unread: UnreadNeighbours, once: ReadOnce
+    ctx: Search, neighbour: Neighbour, unread: Unread, once: ReadOnce
 ) -> tuple[list[TableFile], dict[str, ManifestFile]]:
     """Return the files that a neighbour reaches except its manifests' entries, and the manifests to read still.
 
@@ -157,7 +168,7 @@ def tolerance_of(unreadable: reach.Unreadable, *, reported: bool) -> reach.Toler
     return reach.Tolerance(unreadable, spelling)
 
 
-def _of_former_metadata(unread: UnreadNeighbours, unreadable: reach.Unreadable) -> reach.Unreadable:
+def _of_former_metadata(unread: Unread, unreadable: reach.Unreadable) -> reach.Unreadable:
     """Return the function for errors in former metadata: it only notes what is damaged, or whose bucket is gone."""
 
     def accepted(path: str, error: DelegationError) -> None:
@@ -177,7 +188,7 @@ def small_files(
     return [*reach.named_by_metadata(metadata, spelling), *history.files, *reached.lists, *manifests]
 
 
-def reach_of_neighbour(ctx: Search, neighbour: Neighbour, unread: UnreadNeighbours, once: ReadOnce) -> Iterator[Row]:
+def reach_of_neighbour(ctx: Search, neighbour: Neighbour, unread: Unread, once: ReadOnce) -> Iterator[Row]:
     """Yield all files that a neighbour reaches except those of manifests in `once`, to which the others are added.
 
     Raises what `survey_neighbour` raises.

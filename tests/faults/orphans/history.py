@@ -124,7 +124,7 @@ class History:
         world.head = PlanHead()
         limits = self.choose.choice([AT_ONCE, ApprovalLimits(max_share=0.3)])
         for attempt in range(_ATTEMPTS):
-            kill = self.choose.randint(5, 80) if attempt < _ATTEMPTS - 1 else None
+            kill = self.choose.randint(5, 120) if attempt < _ATTEMPTS - 1 else None
             ctx = world.context(self.tables[0], task_id=name, limits=limits, faults=Faults(kill_at=kill))
             world.passes.late = self.choose.choice([0, 0, 1])
             self._between(ctx)

@@ -23,8 +23,8 @@ BUDGETS = {
     "start_job": 101,
     "sweeper": 113,
     "api": 127,
-    "prepare": 250,
-    "run_inline": 250,
+    "prepare": 252,
+    "run_inline": 252,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (

@@ -47,6 +47,20 @@ class ListedPart(Stored):
     chunks: tuple[Chunk, ...]
 
 
+class ForeignPart(Stored):
+    """Files that stay for a table that no catalog lists, by its uuid and the folder above its metadata.
+
+    With `why` the table could not be read, so all that nothing else needs stays there.
+    """
+
+    uuid: str
+    place: str
+    why: str = ""
+    files: int = 0
+    bytes: int = 0
+    parts: tuple[ListedPart, ...] = ()
+
+
 class Compared(Stored):
     """How a plan's paths were compared with needed ones (`spelling.Equal`, `MismatchMode`)."""
 
@@ -69,7 +83,9 @@ class OrphanIndex(PlanIndex):
     are locations of others where nothing is deleted. Files of
     a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
     that knows no tags does not know the stage, and refuses the plan. `deleted_before` is what the task had deleted by a
-    plan that was lost, which this one replaces.
+    plan that was lost, which this one replaces. `signs` are what the listing has of tables that no catalog lists, None
+    in one of a former release. `foreign_tables` is what stays for such tables, `included` that of which an approval
+    added the files to this plan.
     """
 
     stage: Stage
@@ -85,6 +101,9 @@ class OrphanIndex(PlanIndex):
     elsewhere: str = ""
     deleted_before: Total = Total()
     foreign: tuple[str, ...] = ()
+    signs: tuple[ListedPart, ...] | None = None
+    foreign_tables: tuple[ForeignPart, ...] = ()
+    included: tuple[ForeignPart, ...] = ()
 
     @property
     def quarantine(self) -> bool:
@@ -152,6 +171,10 @@ class CandidateWriter:
         rows, self._rows = self._rows, []
         if rows:
             self._store_chunk(rows)
+
+    def part(self) -> tuple[ListedPart, ...]:
+        """Return the chunks that were stored, nothing without any."""
+        return (ListedPart(plan_id=self._plan_id, chunks=tuple(self.chunks)),) if self.chunks else ()
 
     def _store_chunk(self, rows: Sequence[Candidate]) -> None:
         data = gzip.compress("".join(map(_line, rows)).encode(), compresslevel=_COMPRESSION, mtime=0)

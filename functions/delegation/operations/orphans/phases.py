@@ -15,6 +15,7 @@ from typing import Any
 from delegation.errors import RunCancelled, counted
 from delegation.keeping.asking import AskedReferences
 from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
+from delegation.keeping.foreign import FOREIGN_TABLE, HeadsRead
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import Approval, Wait, new_findings, waits_for
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
@@ -28,6 +29,7 @@ from delegation.operations.orphans.errors import (
 )
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
+from delegation.operations.orphans.planning.foreign import foreign_findings, signs_now, stored_signs, to_include
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
 from delegation.operations.orphans.quarantine.released import merged_released, release_needed, remember_tagged
@@ -69,6 +71,7 @@ class OrphanRun:
         self._lost: PlanSegment | None = None
         # What these name is not in the plan that this attempt made: an object of a table never changes.
         self._planned_without: frozenset[str] = frozenset()
+        self._heads: HeadsRead = {}
 
     @collected_seldom()
     def run(self) -> OrphanResult:
@@ -78,7 +81,7 @@ class OrphanRun:
             return self._result("PLANNED")
         if waits := self._waits(index):
             return self._waiting(waits)
-        if not index.chunks and not index.reduces:
+        if not index.chunks and not index.reduces and not to_include(index, self._ctx.options.including):
             return self._result("NOTHING")
         try:
             if waits := self._delete_all():
@@ -165,6 +168,7 @@ class OrphanRun:
                 raise PlanLost(listing.plan_id, "the table has another location since it was listed")
             keep.add_table(table)
             keep.add_claims()
+            keep.add_foreign(table, listing, stored_signs(ctx, listing.signs or ()), self._heads)
             released = release_needed(ctx, listing.table_uuid, keep)
             index = make_plan(ctx, table, listing, keep)
             without = keep.manifests
@@ -307,6 +311,8 @@ class OrphanRun:
             raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
         if index.elsewhere and not index.elsewhere.startswith(ctx.options.locations):
             raise location_not_allowed(index.elsewhere)
+        if index.signs is None:
+            raise PlanLost(index.plan_id, "a former release made it, which looked for no tables that no catalog lists")
 
     def _load(self) -> LoadedTable:
         """Load the table as it is now; raise the errors of the catalog, GuardRefused (TABLE_UUID_MISMATCH) and those of
@@ -333,7 +339,7 @@ class OrphanRun:
         Returns why the rest waits for a person, "" if nothing is left.
         """
         ctx = self._ctx
-        if not self._left():
+        if not self._left() and not to_include(self._current(), ctx.options.including):
             return ""
         table, manifests = self._subtract(None, self._planned_without)
         location, looks = canonical(table.metadata_location), 0
@@ -392,15 +398,19 @@ class OrphanRun:
         What `known` manifests name is not in the plan. Without a `table` other tables and tasks are looked at as well.
         Raises GuardRefused (PLAN_OF_ANOTHER_TABLE) if the table moved.
         """
-        ctx, index = self._ctx, self._current()
+        ctx, index, signs = self._ctx, self._current(), None
         with self._keep() as keep:
             if table is None:
                 self._add_others(keep, sum(chunk.count for chunk in self._left()))
                 keep.add_claims()
+                # Listed before the table is loaded, so that what was committed until then is in its log.
+                signs = signs_now(ctx, Root.of(index.roots[0]), stored_signs(ctx, index.signs or ()))
                 table = self._load()
             if place_of(metadata_of(table), index.elsewhere).uri != index.roots[0]:
                 raise plan_of_another_table(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
             keep.add_table(table, known)
+            if signs is not None:
+                keep.add_foreign(table, index, signs, self._heads)
             self._released += release_needed(ctx, index.table_uuid, keep)
             assert self._segment is not None  # noqa: S101 - _open sets it
             fresh = reduced(ctx, index, self._segment, keep)
@@ -428,6 +438,10 @@ class OrphanRun:
     def _result(self, status: Status, waits: Wait = "") -> OrphanResult:
         ctx, indexes = self._ctx, self._indexes()
         first, last = indexes[0], indexes[-1]
+        included = tuple(one for index in indexes for one in index.included)
+        # What stays for such tables in the end, which may be less than at first, or more.
+        others = (one for one in merge_findings(indexes) if one.code != FOREIGN_TABLE)
+        findings = (*others, *foreign_findings(last.foreign_tables))
         deletes = status in ("SWEPT", "INCOMPLETE") or (status == "WAITING" and (ctx.began or self._deleting))
         done = swept(ctx, indexes) if deletes else OrphansDeleted()
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
@@ -440,8 +454,8 @@ class OrphanRun:
             plan_ids=tuple(one.plan_id for one in indexes),
             files_listed=first.listed.files,
             bytes_listed=first.listed.bytes,
-            files_planned=first.files_planned,
-            bytes_planned=first.bytes_planned,
+            files_planned=first.files_planned + sum(one.files for one in included),
+            bytes_planned=first.bytes_planned + sum(one.bytes for one in included),
             files_deleted=done.files,
             files_absent=done.absent,
             files_changed=done.changed,
@@ -454,7 +468,7 @@ class OrphanRun:
             bytes_freed=None if versioned else done.bytes,
             inventory=last.inventory,
             listed_at=last.listed_at,
-            findings=merged_released(merge_findings(indexes), self._released),
+            findings=merged_released(findings, self._released),
             receipt=receipt_key(last.plan_id) if deletes else None,
             deleted_before=last.deleted_amount,
             approval=self._approval,

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from delegation.operations.orphans.context import OrphanContext, OrphanResult
 from delegation.operations.orphans.deleting import changed_files, untagged_files
-from delegation.operations.orphans.index import OrphanIndex
+from delegation.operations.orphans.index import ForeignPart, OrphanIndex
 from delegation.storage.listing.tags import TAG
 from delegation.timestamps import isoformat
 from delegation.worksets.errors import FilesNotDeleted
@@ -53,8 +54,14 @@ def store_receipt(
         "bytes_freed": result.bytes_freed,
         "neighbours": [one.model_dump() for one in last.neighbours],
         "references": ctx.references.summary(),
+        "foreign_tables": [_foreign(one) for one in last.foreign_tables],
+        "included": [_foreign(one) for index in indexes for one in index.included],
         "findings": [finding.model_dump() for finding in result.findings],
         **failures(ctx.plans, [last], failed),
     }
     approved = ctx.options.execute_plan if result.approval is None else result.approval.plan
     put_receipt(ctx.plans, last.plan_id, receipt, approved=approved)
+
+
+def _foreign(part: ForeignPart) -> dict[str, Any]:
+    return part.model_dump(exclude={"parts"})

@@ -123,6 +123,7 @@ def test_the_metadata_of_a_listed_view_is_no_orphan(view: Mapping[str, Any], pla
     world = SweptTables()
     table = world.table()
     current = world.orphan(TAKEN, b"the current metadata of a view")
+    world.orphan("s3://lake/wh/t/data/orphan.parquet")
     world.lake.pass_days(4)
     more: dict[str, Any] = {}
     if planned:

@@ -21,11 +21,10 @@ from delegation.operations.orphans.errors import (
     PrefixMismatch,
 )
 from delegation.operations.orphans.index import read_candidates
-from delegation.operations.orphans.phases import OrphanRun, remove_orphan_files
+from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
-from delegation.storage import memory
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanSegment, receipt_key
 from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
@@ -38,16 +37,7 @@ from tests.kit.stories.tables import StoryTable
 
 OLD = "s3://lake/wh/t/data/old.parquet"
 
-
-@pytest.fixture(autouse=True, params=["inline", "executors"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each order of events be one of an engine that lists and compares in one process, and with executors."""
-    if request.param == "executors":
-        pytest.importorskip("pyspark")
-        from tests.unit.operations.orphans.engines.sparkless import SparklessOrphans
-
-        monkeypatch.setattr(OrphanRun.__init__, "__defaults__", (SparklessOrphans(),))
-        monkeypatch.setattr(memory, "PAGE", 2)
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def beach(**properties: str) -> tuple[SweptTables, StoryTable]:
@@ -70,7 +60,7 @@ def test_orphans_of_every_kind_are_removed_and_nothing_else() -> None:
     world.lake.pass_days(4)
     orphans = [
         world.orphan(f"s3://lake/wh/t/{name}")
-        for name in ("data/p=1/a.parquet", "metadata/x.avro", "metadata/99-y.metadata.json", "z", "data/a b%", "é/ü")
+        for name in ("data/p=1/a.parquet", "metadata/x.avro", "metadata/x.json", "z", "data/a b%", "é/ü")
     ]
     beside = [
         world.orphan(uri) for uri in ("s3://lake/wh/t2/a", "s3://lake/wh/t", "s3://lake/wh/a", "s3://other/wh/t/a")

@@ -1,4 +1,4 @@
-"""A removal of orphan files keeps what tables need that no catalog lists, and states it; only an approval deletes it."""
+"""A removal keeps what tables need that no catalog lists; only an approval that names one deletes it."""
 
 import json
 from collections.abc import Callable
@@ -69,7 +69,6 @@ def during(world: SweptTables, number: int, act: Callable[[], object]) -> Any:
     return prepare
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 @pytest.mark.parametrize("kind", [StoryTable, PathTable])
 @pytest.mark.parametrize("name", ["t/below", "t/data/deep/er", "t"])
 def test_an_unregistered_table_stays_and_is_a_finding(kind: type[StoryTable], name: str) -> None:
@@ -95,7 +94,6 @@ def test_an_unregistered_table_stays_and_is_a_finding(kind: type[StoryTable], na
     assert world.sweep(table).status == "NOTHING"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 def test_a_hidden_table_is_as_it_was_when_it_comes_back() -> None:
     """Soft delete hides a table from lists and loads, and keeps its name; it is restored after the sweep."""
     world, table = beach()
@@ -108,7 +106,6 @@ def test_a_hidden_table_is_as_it_was_when_it_comes_back() -> None:
     assert not world.missing()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_second_catalogs_table_that_takes_an_orphan_file_meanwhile_keeps_it(number: int) -> None:
     """It is at the same location, and its metadata is younger than any orphan file."""
@@ -133,7 +130,6 @@ def test_a_second_catalogs_table_that_takes_an_orphan_file_meanwhile_keeps_it(nu
     assert not world.missing()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 @pytest.mark.parametrize("root", ["_delta_log", ".hoodie"])
 def test_tables_of_other_formats_stay_whole_and_at_the_same_root_refuse(root: str) -> None:
     world, table = beach()
@@ -172,7 +168,6 @@ def test_busy_tables_have_no_finding() -> None:
     assert not world.missing()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 def test_a_second_registration_that_moved_on_stays_with_all_that_it_reaches() -> None:
     """The clone is in no catalog any more; its base is in the log, and two of its versions are not."""
     world, table = beach()
@@ -192,7 +187,6 @@ def test_a_second_registration_that_moved_on_stays_with_all_that_it_reaches() ->
     assert foreign(result)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 def test_an_unreadable_metadata_file_stays_alone_in_the_own_folder_and_with_its_folder_elsewhere() -> None:
     world, table = beach()
     own = world.orphan(f"{T}metadata/00007-x.metadata.json")
@@ -206,7 +200,6 @@ def test_an_unreadable_metadata_file_stays_alone_in_the_own_folder_and_with_its_
     assert parts(world)[0]["place"] == f"{T}x/"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 @pytest.mark.parametrize("damaged", ["manifest", "list"])
 @pytest.mark.parametrize("how", ["gone", "corrupt"])
 def test_a_damaged_foreign_table_keeps_its_place_unless_the_file_is_gone(damaged: str, how: str) -> None:
@@ -214,7 +207,7 @@ def test_a_damaged_foreign_table_keeps_its_place_unless_the_file_is_gone(damaged
     world, table = beach()
     theirs = unlisted(world)
     names = world.lake.manifests if damaged == "manifest" else world.lake.lists
-    broken = sorted(uri for uri in theirs if uri in names)[0]
+    broken = min(uri for uri in theirs if uri in names)
     stray = world.orphan(f"{T}below/data/stray.parquet")
     if how == "gone":
         del world.lake.objects["lake", broken.removeprefix("s3://lake/")]
@@ -228,7 +221,6 @@ def test_a_damaged_foreign_table_keeps_its_place_unless_the_file_is_gone(damaged
     assert (part["why"] != "") == (how == "corrupt")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 def test_a_foreign_table_that_moves_while_it_is_read_keeps_its_place() -> None:
     """Its expiry deletes a manifest list after the listing, and what replaces it is not in the listing."""
     world, table = beach()
@@ -265,7 +257,6 @@ def executed(world: SweptTables, table: StoryTable, plan: str, **more: Any) -> O
     return remove_orphan_files(world.context(table, task_id="next", execute_plan=plan, limits=REPORT, **more))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 def test_an_approval_deletes_a_foreign_table_only_if_it_names_it() -> None:
     world, table = beach()
     theirs = unlisted(world)
@@ -291,7 +282,6 @@ def test_an_approval_deletes_a_foreign_table_only_if_it_names_it() -> None:
     assert world.sweep(table).status == "NOTHING"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 def test_a_plan_of_nothing_but_a_foreign_table_can_be_approved() -> None:
     world, table = beach()
     theirs = unlisted(world)
@@ -304,7 +294,6 @@ def test_a_plan_of_nothing_but_a_foreign_table_can_be_approved() -> None:
     assert not world.missing()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 def test_a_foreign_table_that_changed_since_the_plan_stays_whole_although_it_was_approved() -> None:
     world, table = beach()
     below = StoryTable.create(world.lake, "t/below")
@@ -322,7 +311,6 @@ def test_a_foreign_table_that_changed_since_the_plan_stays_whole_although_it_was
     assert [one["uuid"] for one in json.loads(world.plans.get(str(result.receipt)))["foreign_tables"]] == [uuid]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 @pytest.mark.parametrize("changes", [False, True])
 def test_an_approved_removal_of_a_foreign_table_is_finished_after_a_crash_at_any_call(changes: bool) -> None:
     """Between two attempts a writer may use the table that is half deleted: what its new version reaches stays."""
@@ -353,7 +341,6 @@ def test_an_approved_removal_of_a_foreign_table_is_finished_after_a_crash_at_any
         assert left & world.lake.uris() == (left if changes else set())
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 4")
 def test_a_plan_of_a_release_that_looked_for_no_such_tables_is_not_executed() -> None:
     world, table = beach()
     theirs = unlisted(world)

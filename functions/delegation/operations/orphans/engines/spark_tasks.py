@@ -21,7 +21,7 @@ from delegation.operations.orphans.deleting import ConditionalStore, delete_chun
 from delegation.operations.orphans.index import CandidateWriter, read_candidates
 from delegation.operations.orphans.planning.needed import OWN_FILES
 from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
-from delegation.operations.orphans.planning.subtraction import Rules, Subtraction, rows_of, write_rows
+from delegation.operations.orphans.planning.subtraction import Rules, Subtraction, rows_of, write_held, write_rows
 from delegation.operations.orphans.spelling import Equal, joined_all
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.timestamps import utc_now
@@ -83,26 +83,32 @@ LISTED, NEEDED = 1, 2
 """Marks of rows that are compared: candidates (`subtraction.rows_of`), and texts of needed files."""
 LEFT, NOTE = 3, 4
 """Marks of rows that are written: candidates (`Subtraction.orphans`), and a PartNote."""
+FOREIGN, HELD, FOREIGN_UNREAD = 5, 6, 7
+"""Marks of what foreign tables need, with their numbers, of candidates that stay for them, and as UNREAD."""
 
 
 class BothSource(NamedTuple):
     """What one task reads; chunks are (plan id, chunk as JSON).
 
     `listed` chunks are of candidates. Needed are what `manifests` (number of the table, then as in ManifestToRead) and
-    `planned` chunks of other tasks name, and `paths` that the driver has read.
+    `planned` chunks of other tasks name, and `paths` that the driver has read. `foreign` are such manifests of foreign
+    tables' versions, `foreign_paths` the numbers of foreign tables with what the driver has read of them.
     """
 
     listed: Sequence[tuple[str, str]] = ()
     manifests: Sequence[tuple[int, str, int, int | None, int | None]] = ()
     planned: Sequence[tuple[str, str]] = ()
     paths: Sequence[str] = ()
+    foreign: Sequence[tuple[int, str, int, int | None, int | None]] = ()
+    foreign_paths: Sequence[tuple[int, Sequence[str]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBoth:
     """Yields the rows of a source: candidates and needed files. With `only_needed` chunks that are gone are left out.
 
-    What is missing, damaged or encrypted of the table itself is an error; `near` reads other tables' manifests.
+    What is missing, damaged or encrypted of the table itself is an error; `near` reads other tables' manifests, and
+    `foreign` those of foreign tables' versions, which have these `numbers` of tables.
     """
 
     resources: ExecutorResources
@@ -111,6 +117,8 @@ class ReadBoth:
     threads: int
     equal: Equal
     only_needed: bool
+    foreign: ReadNear
+    numbers: tuple[int, ...]
 
     def __call__(self, stored: Sequence[Any]) -> Iterator[tuple[Sequence[Row], int]]:
         source, plans = BothSource(*stored), plans_of(self.resources)
@@ -130,21 +138,31 @@ class ReadBoth:
                 yield self._needed([path for path, _, _ in entries]), NEEDED
         for rows, mark in self.near([one for one in listed if one[0] != OWN], NEEDED):
             yield (rows if mark == UNREAD else self._needed([path for path, _, _ in rows])), mark
+        for number, read in source.foreign_paths:
+            yield self._needed(read, number), FOREIGN
+        for of_head in source.foreign:
+            number = self.numbers[of_head[0] - 1]
+            for rows, mark in self.foreign([(of_head[0], ManifestToRead(*of_head[1:]))], FOREIGN):
+                if mark == UNREAD:
+                    yield rows, FOREIGN_UNREAD
+                else:
+                    yield self._needed([path for path, _, _ in rows], number), FOREIGN
 
-    def _needed(self, paths: Sequence[str]) -> list[Row]:
-        return [(text, 0, 0) for text in joined_all(paths, self.equal)]
+    def _needed(self, paths: Sequence[str], number: int = 0) -> list[Row]:
+        return [(text, number, 0) for text in joined_all(paths, self.equal)]
 
 
 class PartNote(NamedTuple):
     """What one part came to, for the driver: how many are needed, why others stay, and what could not be read.
 
-    `stay` has for each code the number of files and the first paths, `unread` texts for NearTables.take.
+    `stay` has for each code the number of files and the first paths, `unread` and `foreign` texts for NearTables.take.
     """
 
     part: int
     needed: int
     stay: Sequence[tuple[str, int, Sequence[str]]]
     unread: Sequence[str]
+    foreign: Sequence[str]
 
     @classmethod
     def loaded(cls, text: str) -> Self:
@@ -174,11 +192,17 @@ class SubtractParts:
                 continue
             found = Subtraction(self.rules)
             texts = ([text for text, _, _ in rows] for rows in gathered.rows(part, NEEDED))
-            compare = found.others if self.only_needed else found.orphans
-            for rows in compare(gathered.rows(part, LISTED), texts):
-                yield from spread.add(rows, LEFT)
+            listed, foreign = gathered.rows(part, LISTED), gathered.rows(part, FOREIGN)
+            if self.only_needed:
+                for rows in found.others(listed, texts, foreign):
+                    yield from spread.add(rows, LEFT)
+            else:
+                for rows, held in found.orphans(listed, texts, foreign):
+                    yield from spread.add(rows, LEFT)
+                    yield from spread.add(held, HELD)
             stay = [(code, one.count, one.sample) for code, one in found.stay.items()]
-            note = PartNote(part, found.needed, stay, list(gathered.paths(part, UNREAD)))
+            unread, foreign_unread = (list(gathered.paths(part, mark)) for mark in (UNREAD, FOREIGN_UNREAD))
+            note = PartNote(part, found.needed, stay, unread, foreign_unread)
             yield from spread.add([(json.dumps(note), 0, 0)], NOTE)
         yield from spread.flush()
 
@@ -192,10 +216,15 @@ class WriteRanges:
     chunk_paths: int
 
     def __call__(self, runs: Gathered, part: int) -> Result:
-        name = name_of(part)
-        writer = CandidateWriter(plans_of(self.resources), self.plan_id, name, chunk_paths=self.chunk_paths)
+        plans, name = plans_of(self.resources), name_of(part)
+        writer = CandidateWriter(plans, self.plan_id, name, chunk_paths=self.chunk_paths)
         chunks = write_rows(writer, runs.rows(part, LEFT))
-        return {"chunks": [one.model_dump(mode="json") for one in chunks], "notes": list(runs.paths(part, NOTE))}
+        held = write_held(plans, self.plan_id, name, runs.rows(part, HELD), self.chunk_paths)
+        return {
+            "chunks": [one.model_dump(mode="json") for one in chunks],
+            "held": [(number, one.model_dump(mode="json")) for number, some in held.items() for one in some],
+            "notes": list(runs.paths(part, NOTE)),
+        }
 
 
 class DeleteOrphans(DeleteChunks):

@@ -6,7 +6,8 @@ writes chunks. So the plan is in the order of its paths, as one process writes i
 are looked at together.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -25,11 +26,13 @@ from delegation.operations.orphans.engines.spark_tasks import (
     WriteRanges,
 )
 from delegation.operations.orphans.index import Candidate, candidates_of
+from delegation.operations.orphans.planning.foreign import ForeignAtLocation
 from delegation.operations.orphans.planning.needed import SortedNeeded, StoredParts
 from delegation.operations.orphans.planning.subtraction import Orphans, Rules, Subtraction
 from delegation.operations.orphans.spelling import END
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.engines.parts import ManifestToRead, SpreadSources, WriteParts, expected_rows
+from delegation.worksets.engines.size import UNCOUNTED_ENTRIES
 from delegation.worksets.engines.spark import SparkJobs
 from delegation.worksets.index import PlanIndex
 
@@ -53,6 +56,11 @@ class SpreadNeeded:
         self._neighbours: list[Neighbour] = []
         self._plans: list[PlanIndex] = []
         self._here: SortedNeeded | None = None
+        self._foreign: ForeignAtLocation | None = None
+        self._versions = NearTables(ctx, UnreadNeighbours(ctx))
+        self._numbers: list[int] = []
+        self._foreign_listed: list[tuple[int, ManifestToRead]] = []
+        self._foreign_paths: list[tuple[int, Sequence[str]]] = []
 
     def add_files(self, paths: Iterable[str]) -> None:
         """See NeededSet.add_files."""
@@ -71,23 +79,39 @@ class SpreadNeeded:
         """See NeededSet.add_plan."""
         self._plans.append(index)
 
+    def add_foreign(self, foreign: ForeignAtLocation) -> None:
+        """See NeededSet.add_foreign; of one table its versions share most manifests, which are read once."""
+        self._foreign, self._foreign_paths = foreign, list(foreign.files())
+        once = ReadOnce(self._once.lists, self._once.former, self._once.manifests | foreign.known)
+        self._versions = NearTables(self._ctx, foreign.unread, once)
+        listed: set[tuple[int, str]] = set()
+        for number, head in foreign.heads():
+            rows, manifests = len(self._versions.rows), len(self._versions.listed)
+            self._numbers.append(number)
+            with foreign.reading(number):
+                self._versions.add(head, slim=True)
+            self._foreign_paths.append((number, [path for path, _, _ in self._versions.rows[rows:]]))
+            fresh = [one for one in self._versions.listed[manifests:] if (number, one[1].path) not in listed]
+            listed.update((number, one.path) for _, one in fresh)
+            self._foreign_listed += fresh
+
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
         """See NeededSet.subtracted."""
         if self._is_small(parts):
             return self._sorted_here().subtracted(parts, plan_id, rules)
         found = Subtraction(rules)
-        chunks, notes = self._compared(parts, plan_id, rules, only_needed=False)
+        chunks, held, notes = self._compared(parts, plan_id, rules, only_needed=False)
         for note in notes:
             found.add(note.needed, note.stay, self._ctx.options.equal)
         found.check()
-        return found.result(chunks)
+        return found.result(chunks, held)
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
         """See NeededSet.needed_among; what executors find is stored, and read chunk by chunk."""
         if self._is_small(parts):
             return self._sorted_here().needed_among(parts, rules)
         plan_id = self._ctx.new_plan_id()
-        chunks, _ = self._compared(parts, plan_id, rules, only_needed=True)
+        chunks, _, _ = self._compared(parts, plan_id, rules, only_needed=True)
         return candidates_of(self._ctx.plans, [(plan_id, chunks)])
 
     def close(self) -> None:
@@ -102,7 +126,9 @@ class SpreadNeeded:
         """Return how many files are compared, by the manifest lists and the chunks."""
         read_here = len(self._paths) + len(self._near.rows)
         planned = sum(chunk.count for index in self._plans for chunk in index.chunks)
-        return read_here + expected_rows(self._own.values()) + self._near.expected + planned + _count(parts)
+        foreign = sum(len(paths) for _, paths in self._foreign_paths)
+        foreign += sum(one.entries or UNCOUNTED_ENTRIES for _, one in self._foreign_listed)
+        return read_here + expected_rows(self._own.values()) + self._near.expected + planned + foreign + _count(parts)
 
     def _sorted_here(self) -> SortedNeeded:
         """Return the same files, read and sorted in this process."""
@@ -115,12 +141,27 @@ class SpreadNeeded:
                 self._here.add_neighbour(neighbour)
             for index in self._plans:
                 self._here.add_plan(index)
+            if self._foreign is not None:
+                self._here.add_foreign(self._foreign)
         return self._here
 
     def _compared(
         self, parts: StoredParts, plan_id: str, rules: Rules, *, only_needed: bool
-    ) -> tuple[list[Chunk], list[PartNote]]:
-        """Compare on executors; return the chunks of what is left, or `only_needed`, in order, and what parts note."""
+    ) -> tuple[list[Chunk], dict[int, list[Chunk]], list[PartNote]]:
+        """Compare on executors; return the chunks of what is left, or `only_needed`, in order, and what parts note.
+
+        Between them are the chunks of what stays for foreign tables. If one of these cannot be read, all at its place
+        stays, which takes another comparison.
+        """
+        while True:
+            areas = () if self._foreign is None else self._foreign.areas
+            found = self._compared_once(parts, plan_id, replace(rules, places=areas), only_needed=only_needed)
+            if self._foreign is None or self._foreign.areas == areas:
+                return found
+
+    def _compared_once(
+        self, parts: StoredParts, plan_id: str, rules: Rules, *, only_needed: bool
+    ) -> tuple[list[Chunk], dict[int, list[Chunk]], list[PartNote]]:
         ctx, jobs = self._ctx, self._jobs
         rows = self._expected(parts)
         reading = ReadBoth(
@@ -130,6 +171,8 @@ class SpreadNeeded:
             threads=ctx.settings.read_threads,
             equal=ctx.options.equal,
             only_needed=only_needed,
+            foreign=self._versions.reading(jobs.resources),
+            numbers=tuple(self._numbers),
         )
         ends = range_ends(parts, jobs.parts_for(_count(parts)))
         sources = self._sources(parts, rows)
@@ -140,8 +183,12 @@ class SpreadNeeded:
         notes = [PartNote.loaded(text) for result in results for text in result["notes"]]
         for note in notes:
             self._near.take(note.unread)
+            self._versions.take(note.foreign)
         chunks = [Chunk.model_validate(one) for result in results for one in result["chunks"]]
-        return sorted(chunks, key=lambda chunk: chunk.name), notes
+        held: dict[int, list[Chunk]] = {}
+        for number, one in (one for result in results for one in result["held"]):
+            held.setdefault(number, []).append(Chunk.model_validate(one))
+        return sorted(chunks, key=lambda chunk: chunk.name), held, notes
 
     def _sources(self, parts: StoredParts, rows: int) -> list[BothSource]:
         limit, jobs = self._ctx.settings.max_file_bytes, self._jobs
@@ -149,6 +196,7 @@ class SpreadNeeded:
         reading = [*own, *((number, *one) for number, one in self._near.listed)]
         listed = [(plan_id, chunk.model_dump_json()) for plan_id, chunks in parts for chunk in chunks]
         planned = [(one.plan_id, chunk.model_dump_json()) for one in self._plans for chunk in one.chunks]
+        foreign = [(version, *one) for version, one in self._foreign_listed]
         paths = [*self._paths, *(path for path, _, _ in self._near.rows)]
         return list(
             chain(
@@ -156,6 +204,12 @@ class SpreadNeeded:
                 (BothSource(manifests=share) for share in jobs.shares_of_rows(reading, rows)),
                 (BothSource(planned=share) for share in jobs.shares_of_rows(planned, rows)),
                 (BothSource(paths=paths[at : at + _PATHS]) for at in range(0, len(paths), _PATHS)),
+                (BothSource(foreign=share) for share in jobs.shares_of_rows(foreign, rows)),
+                (
+                    BothSource(foreign_paths=[(number, some[at : at + _PATHS])])
+                    for number, some in self._foreign_paths
+                    for at in range(0, len(some), _PATHS)
+                ),
             )
         )
 

@@ -31,6 +31,7 @@ from delegation.operations.orphans.inventory.manifest import (
 )
 from delegation.operations.orphans.inventory.rows import RowReader, checked, lines_of
 from delegation.operations.orphans.inventory.witnesses import LocationLook, look_at
+from delegation.operations.orphans.planning.parts import signs_among
 from delegation.operations.orphans.planning.walk import LocationListing
 from delegation.operations.orphans.spelling import END
 from delegation.storage.base import FileTooLarge, ObjectNotFound
@@ -55,6 +56,7 @@ class _FileProgress(Stored):
     bytes: int
     seen: tuple[str, ...]
     parts: tuple[ListedPart, ...]
+    signs: tuple[ListedPart, ...] | None = None
 
 
 def read_report(ctx: OrphanContext, eligible: Eligible, plan_id: str, *, resume: bool = True) -> LocationListing:
@@ -105,13 +107,15 @@ class _Reading:
         self._set = _digest(*sorted(self._witnesses))
 
     def run(self) -> LocationListing:
-        total, seen, parts = ListedAmount(), set[str](), list[ListedPart]()
+        total, seen = ListedAmount(), set[str]()
+        parts, of_signs = list[ListedPart](), list[ListedPart]()
         for number, file in enumerate(self._report.files):
             self._ctx.attempt.checkpoint()
             found = self._known(file) or self._read(number, file)
             total += ListedAmount(found.files, found.bytes)
             seen.update(found.seen)
             parts += found.parts
+            of_signs += found.signs or ()
             self._ctx.listed(total.files)
         if missing := sorted(self._witnesses - seen):
             raise inventory_refused(
@@ -120,11 +124,12 @@ class _Reading:
                 "were looked at), so it is of another prefix, or from before a restore: name a later report, of a "
                 "configuration that has the table's whole location",
             )
-        return LocationListing(total, self._report.at, self._sorted(parts))
+        return LocationListing(total, self._report.at, self._sorted(parts), tuple(of_signs))
 
     def _read(self, number: int, file: ReportFile) -> _FileProgress:
         """Store the candidates of a file and record them; raise OrphansError (INVENTORY_DAMAGED)."""
-        writer, total, seen = self._writer(f"{number:05d}-"), ListedAmount(), set[str]()
+        writer, of_signs = self._writer(f"{number:05d}-"), self._writer(f"signs-{number:05d}-")
+        total, seen = ListedAmount(), set[str]()
         where = ObjectLocation(manifest_of(self._report.uri).bucket, file.key)
         try:
             with closing(self._reports.pieces(where)) as pieces, closing(checked(pieces, file)) as whole:
@@ -134,10 +139,11 @@ class _Reading:
                     total += ListedAmount(len(rows.objects), sum(one.size for one in rows.objects))
                     seen |= self._witnesses.intersection(rows.keys)
                     writer.extend(self._candidates(rows.objects))
+                    of_signs.extend(signs_among(self._eligible.root, rows.objects))
         except ObjectNotFound:
             raise inventory_damaged(file.key, "is not there") from None
         writer.flush()
-        parts = (ListedPart(plan_id=self._plan_id, chunks=tuple(writer.chunks)),) if writer.chunks else ()
+        of_signs.flush()
         found = _FileProgress(
             report=self._report.digest,
             file=file.key,
@@ -146,7 +152,8 @@ class _Reading:
             files=total.files,
             bytes=total.bytes,
             seen=tuple(sorted(seen)),
-            parts=parts,
+            parts=writer.part(),
+            signs=of_signs.part(),
         )
         self._ctx.plans.put(self._key(file.key), found.model_dump_json().encode())
         return found
@@ -164,6 +171,8 @@ class _Reading:
         try:
             found = _FileProgress.model_validate(json.loads(self._ctx.plans.get(self._key(file.key))))
         except (ObjectNotFound, ValueError, ValidationError):
+            return None
+        if found.signs is None:
             return None
         mine = (self._report.digest, file.key, self._eligible.age, self._set)
         return found if (found.report, found.file, found.age, found.witnesses) == mine else None
@@ -190,7 +199,7 @@ class _Reading:
             for rows in _once(by_key.batches()):
                 writer.extend(rows)
         writer.flush()
-        return (ListedPart(plan_id=self._plan_id, chunks=tuple(writer.chunks)),) if writer.chunks else ()
+        return writer.part()
 
     def _writer(self, name: str) -> CandidateWriter:
         return CandidateWriter(self._ctx.plans, self._plan_id, name, chunk_paths=self._ctx.settings.chunk_paths)

@@ -1,14 +1,18 @@
 """What is needed at a location, by the table itself, by other live tables, and by the plans of unfinished tasks."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from itertools import chain, islice
 
+from delegation.errors import GuardRefused
 from delegation.iceberg.files import FileType
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.reach import Fetcher, read_manifest_lists
 from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.foreign import METADATA_UNREADABLE, HeadsRead, OwnTable, SeenFile, find_foreign
 from delegation.keeping.looking import look_at_others
 from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import is_itself, is_near, small_files
@@ -18,16 +22,17 @@ from delegation.keeping.paths import covered_roots, reads
 from delegation.operations.orphans.context import Claim, OrphanContext
 from delegation.operations.orphans.eligible import age_in
 from delegation.operations.orphans.errors import AreaLeftAlone, LocationShared, claim_unknown, places_unknown
-from delegation.operations.orphans.index import Candidate, OrphanIndex
+from delegation.operations.orphans.index import Candidate, ForeignPart, OrphanIndex
 from delegation.operations.orphans.place import Place, check_alone
+from delegation.operations.orphans.planning.foreign import IN_USE, ForeignAtLocation, is_settled
 from delegation.operations.orphans.planning.needed import ANY_SPELLING, OWN_FILES, NeededSet, StoredParts
 from delegation.operations.orphans.planning.subtraction import Orphans, Rules
-from delegation.operations.orphans.spelling import overlap
+from delegation.operations.orphans.spelling import Equal, joined, overlap
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Root, Roots
 from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import CheckedNeighbour, PlanIndex, load_index
+from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
 
 
 def metadata_of(table: LoadedTable) -> ParsedMetadata:
@@ -40,7 +45,9 @@ class KeepSet:
 
     Use it as a context manager. `left` are areas at the location in which every file stays; `manifests` are those of
     the table whose entries are in it. `age` is the longest that a table which was added asks for: each may write there
-    what it commits later. `check` is called with the size of what is to be read, and may raise.
+    what it commits later. `foreign` are the tables there that no catalog lists, without those
+    that an approval has `included`. `check` is called with the size of what
+    is to be read, and may raise.
     """
 
     def __init__(
@@ -55,6 +62,10 @@ class KeepSet:
         # A plan that the request names is executed with its own age.
         self.age = timedelta(0) if ctx.options.execute_plan else ctx.options.older_than
         self.manifests: frozenset[str] = frozenset()
+        self.foreign: ForeignAtLocation | None = None
+        self.included: frozenset[str] = frozenset()
+        self.findings: tuple[Finding, ...] = ()
+        self._known: list[str] = []
 
     def __enter__(self) -> "KeepSet":
         return self
@@ -101,6 +112,43 @@ class KeepSet:
         self._needed.add_files(one.path for one in small_files(metadata, history, found, ANY_SPELLING))
         self._needed.add_entries(read)
         self.manifests = frozenset(found.manifests)
+        self._known += [metadata.path, *(one.path for one in history.files)]
+
+    def add_foreign(
+        self, table: LoadedTable, index: OrphanIndex, signs: Iterable[SeenFile], known: HeadsRead | None = None
+    ) -> None:
+        """Add what tables need that no catalog lists, by the signs of them; after all else is added.
+
+        Of those that an approval includes only what was written to lately stays. Raises LocationShared for the
+        table of another format that has the table's own metadata.
+        """
+        ctx, root, metadata = self._ctx, self._root, metadata_of(table)
+        fold = partial(_folded, equal=ctx.options.equal)
+        before = index.listed_at - max(index.age, self.seconds)
+        folders = {one.rpartition("/")[0] + "/" for one in self._known}
+        folders |= {f"{one.rstrip('/')}/{name}" for one in metadata.locations for name in ("", "metadata/")}
+        own = OwnTable(table.table_uuid, frozenset(map(fold, self._known)), _canonical(folders), before, fold)
+        seen = list(signs)
+        threads = ctx.settings.read_threads
+        found = find_foreign(root.uri, seen, own, ctx.store, ctx.attempt.checkpoint, threads=threads, known=known)
+        if found.uniform:
+            raise LocationShared(root.uri, f"a table of {found.uniform} of the same files (UniForm)", root.uri)
+        self._needed.add_files(found.unreadable)
+        if found.unreadable:
+            count, sample = len(found.unreadable), found.unreadable[:SAMPLE]
+            self.findings = (Finding(code=METADATA_UNREADABLE, count=count, sample=sample),)
+        named = [one for one in found.tables if one.uuid in ctx.options.including]
+        busy = {one.uuid for one in named if not is_settled(ctx, root, one, before)}
+        self.included = frozenset(one.uuid for one in named) - busy
+        stay = (one for one in found.tables if one.uuid not in self.included)
+        tables, paths = dict(enumerate(stay, 1)), frozenset(one.path for one in seen)
+        self.foreign = ForeignAtLocation(ctx, root, table, tables, paths, self.manifests)
+        self._needed.add_foreign(self.foreign)
+
+    def of_approval(self, part: ForeignPart) -> ForeignPart:
+        """Return what stays for a table, and why if an approval includes it."""
+        busy = self.foreign is not None and part.uuid in self._ctx.options.including
+        return part.model_copy(update={"why": IN_USE}) if busy else part
 
     def add_others(self) -> None:
         """Add what other live tables name; raise LocationShared, AreaLeftAlone, NeighbourUnreadable, NeighbourChanged.
@@ -123,6 +171,7 @@ class KeepSet:
                 continue
             if one.former:
                 near += [one] if is_near(here, one) else []
+                self._known.append(one.table.metadata_location)
                 continue
             if one.exempt:
                 self._leave(one.areas or (one.table.location,), str(one.table.identifier))
@@ -200,3 +249,15 @@ class KeepSet:
                 raise AreaLeftAlone(here, who)
             if area.startswith(here):
                 self.left = Roots((*self.left.uris, area))
+
+
+def _folded(path: str, equal: Equal) -> str:
+    return joined(path, equal)[0]
+
+
+def _canonical(folders: Iterable[str]) -> frozenset[str]:
+    found = set()
+    for folder in folders:
+        with suppress(GuardRefused):
+            found.add(Root.of(folder).uri)
+    return frozenset(found)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Final, Protocol
 
@@ -14,12 +15,14 @@ from delegation.keeping.neighbours import ReadOnce, reach_of_neighbour
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.index import Candidate, CandidateWriter, candidates_of, read_candidates
+from delegation.operations.orphans.planning.foreign import ForeignAtLocation
 from delegation.operations.orphans.planning.subtraction import (
     Orphans,
     Rules,
     Subtraction,
     candidates_in,
     rows_of,
+    write_held,
     write_rows,
 )
 from delegation.operations.orphans.spelling import joined_all
@@ -58,6 +61,10 @@ class NeededSet(Protocol):
         """Add the files of the plan of another task; raise PlanTampered."""
         ...
 
+    def add_foreign(self, foreign: ForeignAtLocation) -> None:
+        """Add what tables need that no catalog lists; what cannot be read of them keeps all at their places."""
+        ...
+
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
         """Store the candidates that nothing needs as sorted chunks of a plan; raise PrefixMismatch, PlanTampered."""
         ...
@@ -82,12 +89,17 @@ class SortedNeeded:
         self._files = Sorter(run_records=ctx.settings.run_records)
         self._unread = UnreadNeighbours(ctx)
         self._once = once or ReadOnce()
+        self._foreign: ForeignAtLocation | None = None
+        self._foreign_files = Sorter(run_records=ctx.settings.run_records)
 
     def add_files(self, paths: Iterable[str]) -> None:
         """See NeededSet.add_files."""
+        self._extend(self._files, paths, 0)
+
+    def _extend(self, files: Sorter, paths: Iterable[str], number: int) -> None:
         equal, left = self._ctx.options.equal, iter(paths)
         while some := list(islice(left, _AT_A_TIME)):
-            self._files.extend([(text, 0, 0) for text in joined_all(some, equal)])
+            files.extend([(text, number, 0) for text in joined_all(some, equal)])
 
     def add_entries(self, manifests: Mapping[str, ManifestFile]) -> None:
         """See NeededSet.add_entries."""
@@ -104,18 +116,35 @@ class SortedNeeded:
         """See NeededSet.add_plan."""
         self.add_files(planned_paths(self._ctx.plans, [index], tuple(Phase)))
 
+    def add_foreign(self, foreign: ForeignAtLocation) -> None:
+        """See NeededSet.add_foreign."""
+        self._foreign = foreign
+        for number, files in foreign.files():
+            self._extend(self._foreign_files, files, number)
+        once = ReadOnce(self._once.lists, self._once.former, self._once.manifests | foreign.known)
+        for number, head in foreign.heads():
+            with foreign.reading(number):
+                rows = reach_of_neighbour(self._ctx, head, foreign.unread, once)
+                self._extend(self._foreign_files, (path for path, _, _ in rows), number)
+
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
         """See NeededSet.subtracted."""
-        ctx, found = self._ctx, Subtraction(rules)
-        records = ctx.settings.run_records
-        with Sorter(run_records=records) as by_path, Sorter(run_records=records) as orphans:
+        ctx, found = self._ctx, Subtraction(self._with_areas(rules))
+        records, most = ctx.settings.run_records, ctx.settings.chunk_paths
+        with (
+            Sorter(run_records=records) as by_path,
+            Sorter(run_records=records) as orphans,
+            Sorter(run_records=records) as held,
+        ):
             for some in candidates_of(ctx.plans, parts):
                 by_path.extend(rows_of(some, ctx.options.equal))
-            for rows in found.orphans(by_path.batches(), self._texts()):
+            for rows, stay in found.orphans(by_path.batches(), self._texts(), self._foreign_files.batches()):
                 orphans.extend(rows)
+                held.extend(stay)
             found.check()
-            writer = CandidateWriter(ctx.plans, plan_id, "", chunk_paths=ctx.settings.chunk_paths)
-            return found.result(write_rows(writer, orphans.batches()))
+            writer = CandidateWriter(ctx.plans, plan_id, "", chunk_paths=most)
+            chunks = write_rows(writer, orphans.batches())
+            return found.result(chunks, write_held(ctx.plans, plan_id, "", held.batches(), most))
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
         """See NeededSet.needed_among."""
@@ -125,11 +154,17 @@ class SortedNeeded:
                 ctx.attempt.checkpoint()
                 with suppress(PlanLost):
                     by_path.extend(rows_of(read_candidates(ctx.plans, plan_id, chunk), ctx.options.equal))
-            yield from map(candidates_in, Subtraction(rules).others(by_path.batches(), self._texts()))
+            found = Subtraction(self._with_areas(rules))
+            others = found.others(by_path.batches(), self._texts(), self._foreign_files.batches())
+            yield from map(candidates_in, others)
 
     def close(self) -> None:
         """See NeededSet.close."""
         self._files.__exit__()
+        self._foreign_files.__exit__()
+
+    def _with_areas(self, rules: Rules) -> Rules:
+        return rules if self._foreign is None else replace(rules, places=self._foreign.areas)
 
     def _texts(self) -> Iterator[list[str]]:
         return ([text for text, _, _ in rows] for rows in self._files.batches())

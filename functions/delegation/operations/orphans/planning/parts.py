@@ -13,19 +13,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from delegation.keeping.foreign import signs
 from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.index import Candidate, CandidateWriter, ListedPart
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore, ListedObject, ListedPage, check_clock
-from delegation.storage.locations import uri_of
+from delegation.storage.locations import Root, uri_of
 from delegation.worksets.chunks import Stored
 
 _DIGEST: Final = 20
 
 
 class ListedProgress(Stored):
-    """How far a part is listed: up to the key `after`; `at` is the store's time of its first page, 0 before that."""
+    """How far a part is listed: up to the key `after`; `at` is the store's time of its first page, 0 before that.
+
+    `signs` are of tables that no catalog lists; a record of a former release has None.
+    """
 
     prefix: str
     age: int
@@ -35,6 +39,7 @@ class ListedProgress(Stored):
     files: int = 0
     bytes: int = 0
     parts: tuple[ListedPart, ...] = ()
+    signs: tuple[ListedPart, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class PartLister:
 
         Raises the errors of the stores and of the checkpoint.
         """
-        waiting = deque(_Part(one, self._writer(one)) for one in begun)
+        waiting = deque(_Part(one, self._writer(one), self._writer(one, of_signs=True)) for one in begun)
         listing: dict[Future[ListedPage], _Part] = {}
         with ThreadPoolExecutor(self.how.threads, thread_name_prefix="list") as pool:
             try:
@@ -107,9 +112,11 @@ class PartLister:
                 for future in listing:
                     future.cancel()
 
-    def _writer(self, one: ListedProgress) -> CandidateWriter:
-        known = sum(len(part.chunks) for part in one.parts if part.plan_id == self.how.plan_id)
-        return self.how.writer(self.plans, f"{_digest(one.prefix)}-{self.name}", known)
+    def _writer(self, one: ListedProgress, *, of_signs: bool = False) -> CandidateWriter:
+        parts = (one.signs or ()) if of_signs else one.parts
+        known = sum(len(part.chunks) for part in parts if part.plan_id == self.how.plan_id)
+        name = f"{'signs-' if of_signs else ''}{_digest(one.prefix)}-{self.name}"
+        return self.how.writer(self.plans, name, known)
 
     def _next(self, pool: ThreadPoolExecutor, part: "_Part") -> "Future[ListedPage]":
         prefix, after = part.progress.prefix, part.after
@@ -119,13 +126,15 @@ class PartLister:
         """Store what a page has; return whether the part is done, or its pages are used up. Raises ClockOff."""
         check_clock(self.how.eligible.root.bucket, page, self.clock())
         stored = part.writer.extend(self.how.candidates(self.how.eligible.some(page.objects, page.at)))
+        stored |= part.signs.extend(signs_among(self.how.eligible.root, page.objects))
         part.take(page)
         is_last = page.is_last or not page.objects
         ends = is_last or part.pages == most_pages
         if ends or stored:
             # So a part is resumed only where all of its candidates are stored.
             part.writer.flush()
-            part.progress = part.now(self.how.plan_id, done=is_last)
+            part.signs.flush()
+            part.progress = part.now(done=is_last)
             self.plans.put(self.how.key_of(part.progress.prefix), part.progress.model_dump_json().encode())
             self.recorded(part.progress)
         return ends
@@ -134,9 +143,10 @@ class PartLister:
 class _Part:
     """A prefix whose objects are listed page after page; `progress` is as of its last record."""
 
-    def __init__(self, begun: ListedProgress, writer: CandidateWriter) -> None:
+    def __init__(self, begun: ListedProgress, writer: CandidateWriter, signs: CandidateWriter) -> None:
         self._begun = begun
         self.writer = writer
+        self.signs = signs
         self.progress = begun
         self.after = begun.after
         self.pages = 0
@@ -151,10 +161,8 @@ class _Part:
         if page.objects:
             self.after = page.objects[-1].key
 
-    def now(self, plan_id: str, *, done: bool) -> ListedProgress:
+    def now(self, *, done: bool) -> ListedProgress:
         """Return how far the part is, all of its candidates being stored."""
-        chunks = tuple(self.writer.chunks)
-        before = self._begun.parts
         return self._begun.model_copy(
             update={
                 "after": self.after,
@@ -162,9 +170,15 @@ class _Part:
                 "at": self._at,
                 "files": self._total.files,
                 "bytes": self._total.bytes,
-                "parts": (*before, ListedPart(plan_id=plan_id, chunks=chunks)) if chunks else before,
+                "parts": (*self._begun.parts, *self.writer.part()),
+                "signs": (*(self._begun.signs or ()), *self.signs.part()),
             }
         )
+
+
+def signs_among(root: Root, some: Sequence[ListedObject]) -> list[Candidate]:
+    """Return the signs of tables among objects at a location, as candidates are stored."""
+    return [Candidate(*one) for one in signs(uri_of(root.bucket, ""), f"{root.prefix}/", some)]
 
 
 def _digest(prefix: str) -> str:

@@ -1,5 +1,7 @@
 """Making the listing and the plan of a removal, and reducing a plan by what turns out to be needed."""
 
+from typing import Any
+
 from delegation.iceberg.files import FileType
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.keeping.errors import foreign_location
@@ -10,6 +12,7 @@ from delegation.operations.orphans.eligible import Eligible, age_of, hidden_part
 from delegation.operations.orphans.index import Compared, OrphanIndex, Stage
 from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.place import check_allowed, place_of
+from delegation.operations.orphans.planning.foreign import foreign_findings, merged_parts, to_include
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.subtraction import Orphans
 from delegation.operations.orphans.planning.walk import ListParts, walk
@@ -42,6 +45,7 @@ def make_listing(
             "listed_at": found.at,
             "age": age,
             "parts": found.parts,
+            "signs": found.signs,
             "inventory": ctx.options.inventory or "",
             "elsewhere": ctx.options.location or "",
         }
@@ -61,28 +65,36 @@ def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep
         "age": max(listing.age, keep.seconds),
         "inventory": listing.inventory,
         "elsewhere": listing.elsewhere,
+        "signs": listing.signs,
     }
-    return fresh.model_copy(update={**kept, **_found(found, keep)})
+    return fresh.model_copy(update={**kept, **_found(found, keep, plan_id)})
 
 
 def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: KeepSet) -> OrphanIndex | None:
     """Return what is left of a published plan without what is needed, its chunks stored; None if none of it is needed.
 
-    Files stay that are too young for what a table asks for now. Chunks that are deleted already are left out.
+    Files stay that are too young for what a table asks for now. Chunks that are deleted already are left out. What the
+    approval includes of foreign tables is added.
     """
     done = Marks(ctx.plans, index.plan_id).done()
     chunks = [chunk for chunk in index.chunks if chunk.name not in done]
     plan_id = ctx.new_plan_id()
-    found = keep.subtracted([(index.plan_id, chunks)], plan_id, index)
-    if not found.kept:
+    included = to_include(index, keep.included)
+    more = [(part.plan_id, part.chunks) for one in included for part in one.parts]
+    found = keep.subtracted([(index.plan_id, chunks), *more], plan_id, index)
+    left = tuple(keep.of_approval(one) for one in index.foreign_tables if one not in included)
+    if not found.kept and not included and left == index.foreign_tables:
         return None
+    update = _found(found, keep, plan_id)
     return index.model_copy(
         update={
             "plan_id": plan_id,
             "attempt": ctx.attempt.attempt,
             "created_at": ctx.clock().isoformat(),
             "reduces": (*index.reduces, ReplacedPlan(id=segment.id, sha256=segment.sha256, done=tuple(sorted(done)))),
-            **_found(found, keep),
+            **update,
+            "included": included,
+            "foreign_tables": tuple(map(keep.of_approval, merged_parts(left, update["foreign_tables"]))),
             "age": max(index.age, keep.seconds),
             "foreign": ctx.settings.delete.foreign.uris,
             "neighbours": keep.checked or index.neighbours,
@@ -90,12 +102,14 @@ def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: 
     )
 
 
-def _found(found: Orphans, keep: KeepSet) -> dict[str, object]:
+def _found(found: Orphans, keep: KeepSet, plan_id: str) -> dict[str, Any]:
     files, size = sum(one.count for one in found.chunks), sum(one.bytes for one in found.chunks)
+    foreign = () if keep.foreign is None else keep.foreign.parts(plan_id, found.held)
     return {
         "chunks": found.chunks,
         "counts": {FileType.ORPHAN.value: Total(files=files, bytes=size)} if files else {},
-        "findings": found.findings,
+        "findings": (*found.findings, *keep.findings, *foreign_findings(foreign)),
+        "foreign_tables": foreign,
         "needed": found.needed,
         "neighbours": keep.checked,
     }

@@ -4,7 +4,7 @@ It is made of sorted rows, so it is the same in one process and in a task that h
 """
 
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -13,6 +13,7 @@ from delegation.keeping.paths import NOBODYS
 from delegation.operations.orphans.errors import AgeTooShort, AreaLeftAlone, PrefixMismatch
 from delegation.operations.orphans.index import Candidate, CandidateWriter
 from delegation.operations.orphans.spelling import END, Equal, MismatchMode, joined_all
+from delegation.storage.base import PlanStore
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.index import SAMPLE, Finding
@@ -37,29 +38,34 @@ class StayTally:
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Chunks of the candidates that nothing needs, how many are needed, and findings about others that stay."""
+    """Chunks of the candidates that nothing needs, how many are needed, and findings about others that stay.
+
+    `held` are chunks of those that stay for foreign tables alone, by the number of the first that needs them.
+    """
 
     chunks: tuple[Chunk, ...]
     needed: int
     findings: tuple[Finding, ...]
+    held: Mapping[int, Sequence[Chunk]]
 
     @property
     def kept(self) -> int:
-        return self.needed + sum(one.count for one in self.findings if one.code in _KEEP)
+        return self.needed + sum(one.count for one in self.findings if one.code in _KEEP) + len(self.held)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What stays beside needed files: below `left` places (canonical, with a slash at the end), and with `mode`.
 
-    Those that were not written before a time, in seconds since 1970, stay too, and so do those at `foreign` locations.
-    Plain values: executors are sent them.
+    Those that were not written before a time, in seconds since 1970, stay too, those at `foreign` locations, and those
+    below `places`, the innermost first, for the foreign table with that number. Plain values: executors are sent them.
     """
 
     mode: MismatchMode
     left: tuple[str, ...] = ()
     written_before: int | None = None
     foreign: ForeignLocations = NOBODYS
+    places: tuple[tuple[str, int], ...] = ()
 
 
 class Subtraction:
@@ -71,13 +77,21 @@ class Subtraction:
         self.needed = 0
         self.stay = {code: StayTally() for code in _KEEP}
 
-    def orphans(self, batches: Iterable[list[Row]], texts: Iterable[list[str]]) -> Iterator[list[Row]]:
-        """Yield those that nothing needs as rows of `orphan_rows`, and count the others."""
+    def orphans(
+        self, batches: Iterable[list[Row]], texts: Iterable[list[str]], foreign: Iterable[list[Row]]
+    ) -> Iterator[tuple[list[Row], list[Row]]]:
+        """Yield those that nothing needs, and those that stay for `foreign` tables, and count the others.
+
+        Rows are of path and ETag with END between, time and size; the latter's have the table's number after the ETag.
+        `foreign` are sorted rows of texts as needed files have, with the number.
+        """
         mode, written_before = self._rules.mode, self._rules.written_before
         mismatched, left, young, theirs = (self.stay[code] for code in _KEEP)
+        numbers = _ForeignNumbers(foreign, self._rules.places)
         for rows in compared(batches, texts):
             self.needed += rows.needed
-            found: list[Row] = []
+            found, held = list[Row](), list[Row]()
+            number_of = numbers.among(rows.left)
             for text, modified, size in rows.left:
                 folded, _, path, etag = text.split(END)
                 if self._rules.foreign.contain(path):
@@ -88,20 +102,27 @@ class Subtraction:
                     left.add(path)
                 elif written_before is not None and modified >= written_before:
                     young.add(path)
+                elif number := number_of(folded, path):
+                    held.append((f"{path}{END}{etag}{END}{number}", modified, size))
                 else:
                     found.append((f"{path}{END}{etag}", modified, size))
-            if found:
-                yield found
+            if found or held:
+                yield found, held
 
-    def others(self, batches: Iterable[list[Row]], texts: Iterable[list[str]]) -> Iterator[list[Row]]:
-        """Yield those that are needed, or may be, as `orphans` yields the others, and count nothing."""
+    def others(
+        self, batches: Iterable[list[Row]], texts: Iterable[list[str]], foreign: Iterable[list[Row]]
+    ) -> Iterator[list[Row]]:
+        """Yield those that are needed, or may be, as `orphans` yields those that nothing needs, and count nothing."""
+        numbers = _ForeignNumbers(foreign, self._rules.places)
         for rows in compared(batches, texts):
             nobodys = frozenset(rows.left)
             found: list[Row] = []
+            number_of = numbers.among(rows.left)
             for row in rows.rows:
                 text, modified, size = row
-                _, _, path, etag = text.split(END)
-                if row not in nobodys or self._left.contains(path) or self._rules.foreign.contain(path):
+                folded, _, path, etag = text.split(END)
+                is_others = self._left.contains(path) or self._rules.foreign.contain(path)
+                if row not in nobodys or is_others or number_of(folded, path):
                     found.append((f"{path}{END}{etag}", modified, size))
             if found:
                 yield found
@@ -122,11 +143,41 @@ class Subtraction:
         if mismatched.count and self._rules.mode is MismatchMode.ERROR:
             raise PrefixMismatch(mismatched.count, mismatched.sample)
 
-    def result(self, chunks: Iterable[Chunk]) -> Orphans:
-        """Return what is found, with the chunks of all orphans."""
+    def result(self, chunks: Iterable[Chunk], held: Mapping[int, Sequence[Chunk]]) -> Orphans:
+        """Return what is found, with the chunks of all orphans, and of those that stay for foreign tables."""
         tallies = ((code, self.stay[code]) for code in _KEEP)
         findings = (Finding(code=code, count=one.count, sample=tuple(one.sample)) for code, one in tallies if one.count)
-        return Orphans(tuple(chunks), self.needed, tuple(findings))
+        return Orphans(tuple(chunks), self.needed, tuple(findings), held)
+
+
+class _ForeignNumbers:
+    """The numbers of the foreign tables that need files, in step with sorted candidates."""
+
+    def __init__(self, rows: Iterable[list[Row]], places: Sequence[tuple[str, int]]) -> None:
+        self._lists = iter(rows)
+        self._some: list[Row] = []
+        self._places = places
+        self._numbers: dict[str, int] = {}
+
+    def among(self, rows: Sequence[Row]) -> Callable[[str, str], int]:
+        """Return what returns the number of a table for folded and canonical path of one of these, 0 for none."""
+        if rows:
+            first, last = rows[0][0].partition(END)[0], rows[-1][0].partition(END)[0]
+            # Rows of one path may be in two batches.
+            self._numbers = {first: self._numbers[first]} if first in self._numbers else {}
+            while True:
+                end = bisect_left(self._some, (f"{last}{_AFTER_END}",))
+                for text, number, _ in self._some[:end]:
+                    self._numbers.setdefault(text.partition(END)[0], number)
+                del self._some[:end]
+                if self._some or not (some := next(self._lists, [])):
+                    break
+                self._some = list(some)
+        return self._number_of
+
+    def _number_of(self, folded: str, path: str) -> int:
+        number = self._numbers.get(folded, 0)
+        return number or next((number for place, number in self._places if path.startswith(place)), 0)
 
 
 def write_rows(writer: CandidateWriter, batches: Iterable[list[Row]]) -> tuple[Chunk, ...]:
@@ -135,6 +186,28 @@ def write_rows(writer: CandidateWriter, batches: Iterable[list[Row]]) -> tuple[C
         writer.extend(candidates_in(batch))
     writer.flush()
     return tuple(writer.chunks)
+
+
+def write_held(
+    store: PlanStore, plan_id: str, name: str, batches: Iterable[list[Row]], most: int
+) -> dict[int, list[Chunk]]:
+    """Store sorted rows of files that stay as chunks of candidates by the numbers of tables; `most` are in memory."""
+    writers, held = dict[int, CandidateWriter](), 0
+    for batch in batches:
+        for text, modified, size in batch:
+            path, etag, of = text.split(END)
+            number = int(of)
+            if number not in writers:
+                writers[number] = CandidateWriter(store, plan_id, f"held-{number:04d}-{name}", chunk_paths=most)
+            writers[number].extend([Candidate(path, size, etag, modified)])
+        held += len(batch)
+        if held >= most:
+            held = 0
+            for writer in writers.values():
+                writer.flush()
+    for writer in writers.values():
+        writer.flush()
+    return {number: writer.chunks for number, writer in sorted(writers.items())}
 
 
 def candidates_in(rows: Iterable[Row]) -> list[Candidate]:

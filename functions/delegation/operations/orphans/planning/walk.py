@@ -11,7 +11,7 @@ from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.index import ListedPart
-from delegation.operations.orphans.planning.parts import ListedProgress, PartsListing
+from delegation.operations.orphans.planning.parts import ListedProgress, PartsListing, signs_among
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.listing.model import ListedFolder, ListedObject, check_clock
 
@@ -23,11 +23,15 @@ ListParts = Callable[
 
 @dataclass(slots=True)
 class LocationListing:
-    """What is at a location: the amount of all of it, the chunks of candidates, and the store's time of its start."""
+    """What is at a location: the amount of all of it, the chunks of candidates, and the store's time of its start.
+
+    `signs` are of tables that no catalog lists.
+    """
 
     total: ListedAmount
     at: int
     parts: tuple[ListedPart, ...]
+    signs: tuple[ListedPart, ...]
 
 
 def walk(
@@ -55,6 +59,7 @@ class _Walk:
         self._total = ListedAmount()
         self._ats: list[int] = []
         self._parts: list[ListedPart] = []
+        self._signs: list[ListedPart] = []
 
     def run(self, list_parts: ListParts) -> LocationListing:
         prefixes = self._split(f"{self._how.eligible.root.prefix}/")
@@ -65,7 +70,7 @@ class _Walk:
         left = [one for one in begun if not one.done]
         for one in list_parts(self._ctx, self._how, left, self._report):
             self._finish(one)
-        return LocationListing(self._total, min(self._ats), tuple(self._parts))
+        return LocationListing(self._total, min(self._ats), tuple(self._parts), tuple(self._signs))
 
     def _split(self, prefix: str) -> list[str]:
         """Return prefixes that together have all objects but those found directly below a prefix on the way."""
@@ -88,13 +93,15 @@ class _Walk:
         return [*whole, *left]
 
     def _store_direct(self, found: Iterable[tuple[ListedObject, int]]) -> None:
-        writer = self._how.writer(self._ctx.plans, "direct-")
+        writer, signs = (self._how.writer(self._ctx.plans, name) for name in ("direct-", "signs-direct-"))
         in_order = sorted(found, key=lambda each: each[0].key)
         self._total += ListedAmount(len(in_order), sum(one.size for one, _ in in_order))
         writer.extend(self._how.candidates([one for one, at in in_order if self._how.eligible.admits(one, at)]))
+        signs.extend(signs_among(self._how.eligible.root, [one for one, _ in in_order]))
         writer.flush()
-        if writer.chunks:
-            self._parts.append(ListedPart(plan_id=self._how.plan_id, chunks=tuple(writer.chunks)))
+        signs.flush()
+        self._parts += writer.part()
+        self._signs += signs.part()
 
     def _begun(self, prefix: str) -> ListedProgress:
         """Return from where a part is to be listed: where an earlier attempt stopped, which may be its end."""
@@ -105,6 +112,7 @@ class _Walk:
         self._total += ListedAmount(part.files, part.bytes)
         self._ats.append(part.at)
         self._parts += part.parts
+        self._signs += part.signs or ()
 
     def _report(self, files: int) -> None:
         self._ctx.listed(self._total.files + files)
@@ -117,4 +125,5 @@ class _Walk:
             return None
         serves = self._ctx.settings.listing_serves.total_seconds()
         young = 0 <= self._ats[0] - found.at <= serves
-        return found if young and (found.prefix, found.age) == (prefix, self._how.eligible.age) else None
+        is_same = (found.prefix, found.age) == (prefix, self._how.eligible.age) and found.signs is not None
+        return found if young and is_same else None

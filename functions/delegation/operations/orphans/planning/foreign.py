@@ -1,0 +1,171 @@
+"""Tables at a location that no catalog lists: where their signs are stored and looked for again, and what they keep."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from delegation.errors import DelegationError
+from delegation.keeping.foreign import (
+    FOREIGN_TABLE,
+    FORMATS,
+    ForeignTable,
+    SeenFile,
+    UnreadForeign,
+    heads_of,
+    signs,
+)
+from delegation.keeping.model import Neighbour
+from delegation.operations.orphans.context import OrphanContext
+from delegation.operations.orphans.index import ForeignPart, ListedPart, OrphanIndex, candidates_of
+from delegation.polaris.model import LoadedTable
+from delegation.storage.listing.model import ListedObject
+from delegation.storage.locations import Root, split, uri_of
+from delegation.worksets.chunks import Chunk
+from delegation.worksets.index import SAMPLE, Finding
+
+IN_USE: Final = "it was written to since the plan or shortly before, so that it stays although it was approved"
+"""Why a foreign table stays whose uuid an approval includes."""
+
+
+def stored_signs(ctx: OrphanContext, parts: Iterable[ListedPart]) -> Iterator[SeenFile]:
+    """Yield the signs of tables that a listing found."""
+    for some in candidates_of(ctx.plans, ((part.plan_id, part.chunks) for part in parts)):
+        yield from (SeenFile(*one) for one in some)
+
+
+def signs_now(ctx: OrphanContext, root: Root, stored: Iterable[SeenFile]) -> list[SeenFile]:
+    """Return the signs that are now in the folders that had some, in the table's own, and directly at the location."""
+    found, folders = dict[str, SeenFile](), {f"{root.uri}metadata/"}
+    for one in stored:
+        if one.path.endswith("/"):
+            found[one.path] = one
+        else:
+            folders.add(one.folder)
+    formats = {f"{root.uri}{name}/" for name in FORMATS}
+    here = ctx.store.folder(root.bucket, f"{root.prefix}/")
+    if here.is_whole:
+        formats &= {uri_of(root.bucket, folder) for folder in here.folders}
+    for folder in sorted(folders | formats):
+        if not any(folder != other and folder.startswith(other) for other in folders):
+            found.update((one.path, one) for one in _listed(ctx, root, folder))
+    return list(found.values())
+
+
+def _listed(ctx: OrphanContext, root: Root, folder: str) -> Iterator[SeenFile]:
+    for objects in _pages(ctx, root, folder):
+        yield from signs(uri_of(root.bucket, ""), f"{root.prefix}/", objects)
+
+
+def _pages(ctx: OrphanContext, root: Root, folder: str) -> Iterator[Sequence[ListedObject]]:
+    after, is_last = "", False
+    while not is_last:
+        ctx.attempt.checkpoint()
+        page = ctx.store.page(root.bucket, split(folder)[1], after=after)
+        yield page.objects
+        is_last = page.is_last or not page.objects
+        after = "" if is_last else page.objects[-1].key
+
+
+@dataclass(slots=True)
+class ForeignAtLocation:
+    """The foreign tables whose files stay, by number, and how these are read; of one without a `why`, by its heads.
+
+    `like` is the table itself, with whose credentials they are read. What the manifests in `known` name is needed, or
+    was left out of what is compared.
+    """
+
+    ctx: OrphanContext
+    root: Root
+    like: LoadedTable
+    tables: Mapping[int, ForeignTable]
+    seen: Collection[str]
+    known: frozenset[str] = frozenset()
+    unread: UnreadForeign = field(init=False)
+
+    def __post_init__(self) -> None:
+        numbers = {one.path: number for number, table in self.tables.items() for one in table.heads}
+        self.unread = UnreadForeign(numbers, self._moved)
+        self.unread.why.update({number: table.why for number, table in self.tables.items() if table.why})
+
+    def files(self) -> Iterator[tuple[int, Sequence[str]]]:
+        """Yield the metadata files of each table, which stay, read or not."""
+        for number, table in self.tables.items():
+            yield number, [one.path for one in table.files]
+
+    def heads(self) -> Iterator[tuple[int, Neighbour]]:
+        """Yield the versions of tables that are to be read, one at a time."""
+        for number, table in self.tables.items():
+            with self.reading(number):
+                for neighbour in heads_of(table, self.like, self.ctx.store):
+                    yield number, neighbour
+                    if number in self.unread.why:
+                        break
+
+    @contextmanager
+    def reading(self, number: int) -> Iterator[None]:
+        """Let all at a table's place stay if it cannot be read; raise what a repeat may change."""
+        try:
+            yield
+        except DelegationError as error:
+            if error.retryable:
+                raise
+            self.unread.why.setdefault(number, f"it cannot be read ({error.code})")
+
+    @property
+    def areas(self) -> tuple[tuple[str, int], ...]:
+        """The places at which all stays, the innermost first, with the numbers of the tables."""
+        found = [(self.tables[number].place, number) for number in self.unread.why]
+        return tuple(sorted(found, key=lambda one: (-len(one[0]), one)))
+
+    def parts(self, plan_id: str, held: Mapping[int, Sequence[Chunk]]) -> tuple[ForeignPart, ...]:
+        """Return what stays for each table."""
+        return tuple(
+            ForeignPart(
+                uuid=self.tables[number].uuid,
+                place=self.tables[number].place,
+                why=self.unread.why.get(number, ""),
+                files=sum(one.count for one in chunks),
+                bytes=sum(one.bytes for one in chunks),
+                parts=(ListedPart(plan_id=plan_id, chunks=tuple(chunks)),),
+            )
+            for number, chunks in sorted(held.items())
+        )
+
+    def _moved(self, number: int) -> bool:
+        """Return whether a table has metadata files by now that it had not when it was looked for."""
+        folders = {one.folder for one in self.tables[number].heads}
+        return any(one.path not in self.seen for folder in folders for one in _listed(self.ctx, self.root, folder))
+
+
+def is_settled(ctx: OrphanContext, root: Root, table: ForeignTable, before: int) -> bool:
+    """Return whether none of a table's metadata was written since a time, so that nobody uses it now."""
+    files = [one for one in table.files if not one.path.endswith("/")]
+    folders = [one.path for one in table.files if one.path.endswith("/")]
+    listed = (one for folder in folders for objects in _pages(ctx, root, folder) for one in objects)
+    return all(one.modified <= before for one in files) and all(one.modified <= before for one in listed)
+
+
+def foreign_findings(parts: Iterable[ForeignPart]) -> tuple[Finding, ...]:
+    """Return the finding of tables for which files stay; its sample names the same ones in every plan of them."""
+    found = [one for one in parts if one.files]
+    sample = tuple(dict.fromkeys(f"{one.uuid} at {one.place}" for one in found))[:SAMPLE]
+    files = sum(one.files for one in found)
+    return (Finding(code=FOREIGN_TABLE, count=files, sample=sample),) if found else ()
+
+
+def to_include(index: OrphanIndex, including: Collection[str]) -> tuple[ForeignPart, ...]:
+    """Return what an approval includes of a plan, by the uuids, and what is not among its files yet."""
+    return tuple(one for one in index.foreign_tables if one.uuid in including)
+
+
+def merged_parts(before: Iterable[ForeignPart], fresh: Iterable[ForeignPart]) -> tuple[ForeignPart, ...]:
+    """Return what stays for tables by a plan, and by one that it was reduced to, once for each table."""
+    found: dict[tuple[str, str], ForeignPart] = {}
+    for one in (*before, *fresh):
+        known = found.get((one.uuid, one.place))
+        if known is not None:
+            totals = {"files": known.files + one.files, "bytes": known.bytes + one.bytes}
+            one = one.model_copy(update={**totals, "parts": (*known.parts, *one.parts)})  # noqa: PLW2901
+        found[one.uuid, one.place] = one
+    return tuple(found.values())
