@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from delegation.identifiers import TableIdentifier
-from delegation.references.errors import PassLost, ReferencesNotKnown
+from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
 from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, TableEntry
 from delegation.references.passes.held import OWNED_FOR, HeldPass
 from delegation.references.passes.names import PassNames
@@ -22,7 +23,7 @@ from delegation.references.passes.sweep import Visits
 from delegation.references.passes.turns import Position, Turn
 from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import CatalogListing, GenericTables
-from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor
+from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor, with_displaced
 
 T = TypeVar("T")
 
@@ -32,6 +33,9 @@ LEAST_SECONDS: Final = 5.0
 """Of visits, before a process leaves a pass because its time is over."""
 MOST_LISTINGS: Final = 5
 """Of the catalog after the first in one pass: each but the last found tables that the ones before did not have."""
+
+_MOST_STALE: Final = 10_000
+"""Names that are visited at a time because they have lost their tables."""
 
 
 class ListedCatalog(VisitedCatalog, Protocol):
@@ -119,13 +123,18 @@ class Refresher:
         return replace(owned, again_to=max(state.again_to or (), state.position))
 
     def _run(self, state: CatalogPass) -> CatalogPass:
-        with PassNames(state.catalog) as names:
-            seen = Sightings(names, continued=state.position is not None or state.again, again=state.again)
+        continued = state.position is not None or state.again
+        with PassNames(state.catalog, continued=continued) as names:
+            seen = Sightings(names, continued=continued, again=state.again)
             held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
             try:
                 names.know(_kept(self.store.entries(state.catalog), held.renew))
                 return self._pass_over(_Pass(state.catalog, names, held, seen), state.position)
             finally:
+                if not held.is_complete:
+                    # The next process does not know what this one saw, and may meet them.
+                    with suppress(ReferencesError):
+                        self._remember(names)
                 held.leave()
 
     def _pass_over(self, one: "_Pass", position: Position | None) -> CatalogPass:
@@ -147,11 +156,15 @@ class Refresher:
             turns = names.in_turn(held.position, held.again_to)
             self._sweep(one, ((name, Turn.LATER if turn is Turn.EARLY else turn) for name, turn in turns))
             self._visit_new(one)
+            self._visit_stale(one)
+        if held.moved_again:
+            self._remember(names)
         for identifier in names.without_table():
             held.renew()
             entry = names.entry(identifier)
             if entry is not None:
-                self._retire(entry, moved=seen.may_have_moved(identifier))
+                missed = held.moved_again and names.is_missed(identifier)
+                self._retire(entry, moved=missed or seen.may_have_moved(identifier))
         return held.complete(names.tables())
 
     def _retire(self, entry: TableEntry, *, moved: bool) -> None:
@@ -184,6 +197,24 @@ class Refresher:
         last = names.last_visited()
         for gone in names.left():
             one.seen.vanished(gone, last)
+
+    def _visit_stale(self, one: "_Pass") -> None:
+        """Visit the names that have lost their tables since, while a table that the index knew was met under no name.
+
+        It may have been renamed to one of these behind both visits. A catalog whose names always change ends that:
+        what is not met by then is remembered.
+        """
+        for _ in range(MOST_LISTINGS):
+            stale = list(islice(one.names.stale(), _MOST_STALE)) if one.names.has_missed() else []
+            if not stale:
+                return
+            self._sweep(one, _later(stale), loaded_to=one.names.last_visited())
+
+    def _remember(self, names: PassNames) -> None:
+        """Keep the areas of tables that were met under no name, until the next pass: each may have any other name."""
+        for now, former, uuid in names.missed():
+            with suppress(PassLost):
+                self.store.put(with_displaced(now, former, now.displaced | {uuid}))
 
     def _sweep(self, one: "_Pass", turns: Iterable[tuple[TableIdentifier, Turn]], *, loaded_to: Position = ()) -> None:
         """Visit names in order, several at a time, after those up to `loaded_to`."""

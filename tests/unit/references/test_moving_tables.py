@@ -1,7 +1,9 @@
 """Tables that are renamed while a pass runs, by the order of events: a pass finds each, or does not count."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 
@@ -209,9 +211,82 @@ def test_a_table_whose_name_its_clone_takes_behind_a_pass_is_found(scene, vacate
     assert max(map(events.loads.count, events.loads)) <= 3
 
 
-@pytest.mark.xfail(strict=True, reason="issue 24: a pass counts although a known table was twice renamed behind it")
 def test_a_known_table_that_changes_names_twice_each_time_behind_a_pass_is_found(scene):
     known(scene, *"aby")
     Events(scene, {("y", 1): lambda: swap(scene, "b", "y"), ("b", 2): lambda: swap(scene, "a", "b")})
     scene.refresher().ensure("cat", PassNeeded(1))
     assert "ns.a" in scene.concerned("s3://lake/wh/y/")
+
+
+def onto(scene: Scene, *moves: tuple[str, str]) -> Callable[[], None]:
+    """Return what renames tables, each to the name of one that is dropped."""
+
+    def moved() -> None:
+        for source, target in moves:
+            rename(scene, source, target)
+
+    return moved
+
+
+def test_a_known_table_that_is_renamed_behind_both_visits_is_remembered_under_its_former_name(scene):
+    """Its new names were of tables that are dropped, so no name shows that it is there: the next pass finds it."""
+    known(scene, *"0aby")
+    uuid = scene.store.get(TableIdentifier("cat", ("ns",), "y")).table_uuid
+    Events(scene, {("y", 1): onto(scene, ("y", "a"), ("b", "y")), ("a", 2): onto(scene, ("a", "0"))})
+    number = scene.refresher().ensure("cat", PassNeeded(1)).number
+    assert scene.store.get(TableIdentifier("cat", ("ns",), "y")).displaced == {uuid}
+    assert "ns.y" in scene.concerned("s3://lake/wh/y/")
+    scene.refresher().ensure("cat", PassNeeded(number))
+    assert scene.concerned("s3://lake/wh/y/") == {"ns.0"}
+
+
+def test_a_known_table_renamed_behind_a_process_that_ends_is_remembered_for_the_next_one(scene):
+    known(scene, *"0abkyz")
+    Events(scene, {("y", 1): onto(scene, ("y", "a"), ("b", "y"))})
+    with pytest.raises(Killed):
+        scene.refresher(checkpoint=stopped(scene, z=0)).ensure("cat", PassNeeded(1))
+    assert "ns.y" in scene.concerned("s3://lake/wh/y/")
+
+
+def test_a_table_that_is_dropped_and_created_again_elsewhere_is_not_remembered(scene):
+    """Nothing else changed its name, so it is under none: a purge where it was needs no other pass."""
+    known(scene, *"aby")
+
+    def replaced() -> None:
+        del scene.one.pointers["y"]
+        scene.one.create("y", location="s3://lake/wh/next")
+
+    Events(scene, {("y", 1): replaced})
+    scene.refresher().ensure("cat", PassNeeded(1))
+    assert scene.concerned("s3://lake/wh/y/") == set()
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_pass_in_a_catalog_that_renames_a_table_with_each_load_ends_and_forgets_none(scene, seed, drops):
+    """Whatever has no entry of its own then is in that of another name, which a purge has looked at once more."""
+    choose = random.Random(seed)
+    names = [f"n{number:02}" for number in range(20)]
+    known(scene, *names)
+    load, loads = scene.listing.load_if_changed, list[str]()
+
+    def moving(identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
+        loads.append(identifier.name)
+        source, target = choose.sample(sorted(scene.one.pointers), 2)
+        if drops and len(loads) % 10 == 0:
+            rename(scene, source, target)
+        else:
+            swap(scene, source, target)
+        scene.now += timedelta(seconds=1)
+        return load(identifier, etag)
+
+    scene.listing.load_if_changed = moving  # type: ignore[method-assign]
+    state = scene.refresher().ensure("cat", PassNeeded(1))
+    assert state.complete == 2
+    assert len(loads) <= 8 * len(names)
+    entries = {one.identifier.name: one for one in scene.store.entries("cat")}
+    found = {one.table_uuid for one in entries.values()} | {uuid for one in entries.values() for uuid in one.displaced}
+    live = {str(scene.one.metadata(name)["table-uuid"]) for name in scene.one.pointers}
+    assert live <= found
+    for name in scene.one.pointers:
+        assert scene.concerned(f"{scene.one.metadata(name)['location']}/"), name

@@ -52,6 +52,16 @@ class HeldPass:
         """Up to where tables are visited a second time, None if no table is."""
         return self._state.again_to if self._state.again else None
 
+    @property
+    def moved_again(self) -> bool:
+        """Whether a name had another table than before, or none, when tables were visited a second time."""
+        return self._state.moved_again or self._seen.moved_again
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the pass has ended."""
+        return self._complete
+
     def begin_again(self) -> None:
         """Begin the second visits, if this process or a former owner of the pass found that a table is missing."""
         furthest = self.missing_to()
@@ -122,13 +132,12 @@ class HeldPass:
     @property
     def _may_have_missed(self) -> bool:
         """Whether a table that the index did not know may have been renamed behind both visits of its names."""
-        strayed, moved_again = self._seen.strayed, self._seen.moved_again
-        return (self._state.strayed or strayed) and (self._state.moved_again or moved_again)
+        return (self._state.strayed or self._seen.strayed) and self.moved_again
 
     def _write(self, **changes: object) -> None:
         checked = self._state.checked + self._unwritten
-        strayed, moved_again = self._state.strayed or self._seen.strayed, self._state.moved_again
-        changes = {"strayed": strayed, "moved_again": moved_again or self._seen.moved_again, **changes}
+        strayed = self._state.strayed or self._seen.strayed
+        changes = {"strayed": strayed, "moved_again": self.moved_again, **changes}
         if not self._state.again:
             changes = {"again_to": max(self._inherited, self._seen.left_to or ()) or None, **changes}
         after = replace(self._state, position=self.position, checked=checked, **changes)  # type: ignore[arg-type]

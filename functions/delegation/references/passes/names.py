@@ -36,9 +36,11 @@ CREATE TABLE name (
   fresh INTEGER NOT NULL DEFAULT 0,
   visited INTEGER NOT NULL DEFAULT 0,
   early INTEGER NOT NULL DEFAULT 0,
+  stale INTEGER NOT NULL DEFAULT 0,    -- whether the table that was seen last was seen elsewhere since
   disputed INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX name_began ON name (began) WHERE began IS NOT NULL;
+CREATE TABLE lost (key BLOB, uuid BLOB, entry BLOB, PRIMARY KEY (key, uuid)) WITHOUT ROWID;
 CREATE TABLE seen (uuid BLOB, key BLOB, PRIMARY KEY (uuid, key)) WITHOUT ROWID;
 """
 
@@ -46,8 +48,10 @@ CREATE TABLE seen (uuid BLOB, key BLOB, PRIMARY KEY (uuid, key)) WITHOUT ROWID;
 class PassNames:
     """Rows by name; not for several threads. Every method raises ReferencesUnavailable if the file has no room."""
 
-    def __init__(self, catalog: str) -> None:
+    def __init__(self, catalog: str, *, continued: bool = False) -> None:
+        """With `continued`, entries have what another process saw in the same pass."""
         self._catalog = catalog
+        self._continued = continued
         self._listing = 0
         try:
             # An empty name is a temporary file, which exists once the pages in memory are too many.
@@ -86,8 +90,13 @@ class PassNames:
         return None if found is None or found[0] is None else _entry(identifier, found[0])
 
     def replace(self, entry: TableEntry) -> None:
-        """Note what the index has of a name by now."""
-        values = (_text(entry), entry.absent, _key(entry.identifier))
+        """Note what the index has of a name by now, and the tables of which it has nothing under the name any more."""
+        key, former = _key(entry.identifier), self.entry(entry.identifier)
+        if former is not None:
+            uuids = {former.table_uuid} | (former.displaced if self._continued else frozenset())
+            for uuid in uuids - {"", entry.table_uuid} - entry.displaced:
+                self._run("INSERT OR IGNORE INTO lost VALUES (?, ?, ?)", key, _bytes(uuid), _text(former))
+        values = (_text(entry), entry.absent, key)
         self._run("UPDATE name SET entry = ?, marked = ? WHERE key = ?", *values)
 
     def in_turn(self, after: Position | None, to: Position | None = None) -> Iterator[tuple[TableIdentifier, Turn]]:
@@ -157,8 +166,36 @@ class PassNames:
     def see(self, identifier: TableIdentifier, uuid: str) -> None:
         """Note a table under a name."""
         key = _key(identifier)
-        self._run("UPDATE name SET at = ?, gone = 0 WHERE key = ?", _bytes(uuid), key)
+        self._run("UPDATE name SET at = ?, gone = 0, stale = 0 WHERE key = ?", _bytes(uuid), key)
         self._run("INSERT OR IGNORE INTO seen VALUES (?, ?)", _bytes(uuid), key)
+
+    def arrived(self, identifier: TableIdentifier, uuid: str) -> None:
+        """Note that a name has a table which it had not before: others have it no more, unless they are clones."""
+        where = "at = ? AND key <> ? AND key IN (SELECT key FROM seen WHERE uuid = ?)"
+        self._run(f"UPDATE name SET stale = 1 WHERE {where}", _bytes(uuid), _key(identifier), _bytes(uuid))  # noqa: S608
+
+    def stale(self) -> Iterator[TableIdentifier]:
+        """Yield the names whose table was seen elsewhere since, or that had none and are in the present listing."""
+        return self._where("(stale OR gone) AND listing = ?", self._listing)
+
+    def missed(self) -> Iterator[tuple[TableEntry, TableEntry, str]]:
+        """Yield each table that the index knew under a name with another table now, and that was seen nowhere.
+
+        That is what the index has of the name, what it had of the table, and the uuid.
+        """
+        for key, uuid, text in self._run(_MISSED.format("key, uuid, entry"), self._listing):
+            identifier = self._identifier(key)
+            now = self.entry(identifier)
+            if now is not None and not now.absent:
+                yield now, _entry(identifier, text), uuid.decode("utf-8", "surrogatepass")
+
+    def is_missed(self, identifier: TableIdentifier) -> bool:
+        """Return whether the table that the index knew under a name was seen nowhere."""
+        return self._one(f"{_GONE} AND key = ?", self._listing, self._listing, _key(identifier)) is not None
+
+    def has_missed(self) -> bool:
+        """Return whether any table that the index knew was seen nowhere."""
+        return bool(self._one(_MISSED.format(1), self._listing) or self._one(_GONE, self._listing, self._listing))
 
     def lose(self, identifier: TableIdentifier) -> None:
         """Note that a name has no table."""
@@ -239,6 +276,14 @@ class PassNames:
         return TableIdentifier(self._catalog, tuple(namespace), name)
 
 
+_UNSEEN: Final = (
+    "NOT EXISTS (SELECT 1 FROM seen WHERE seen.uuid = {0}) AND NOT EXISTS (SELECT 1 FROM name AS other WHERE "
+    "other.began = {0} AND other.key <> {1} AND other.at IS NULL AND NOT other.gone AND other.listing = ?)"
+)
+"""Of a uuid and a key: seen by this process nowhere, nor known under a listed name that it has not visited."""
+_MISSED: Final = f"SELECT {{}} FROM lost WHERE {_UNSEEN.format('lost.uuid', 'lost.key')}"  # noqa: S608
+_LOST: Final = "began IS NOT NULL AND (listing <> ? OR gone)"
+_GONE: Final = f"SELECT 1 FROM name AS own WHERE {_LOST} AND {_UNSEEN.format('own.began', 'own.key')}"  # noqa: S608
 _END: Final = b"\xff"
 """After every key: no byte of UTF-8 is 255."""
 

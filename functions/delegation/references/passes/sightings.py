@@ -16,6 +16,9 @@ Clones that change names leave no trace, because they have one uuid. So names th
 the first visits. If one of them does not have its table any more by then, its clone may have taken the place of a
 table that was renamed to a name behind the pass: that is a trace.
 
+A known table that was renamed behind both visits leaves a trace in neither, but the table whose name it has may be met
+elsewhere: its name is `stale`, and is loaded again after the second visits while a known table was met under no name.
+
 Some names are loaded once more at the end of the first visits, because they were loaded before all others or share a
 uuid. A process that stops before that leaves more behind (`left_to`), because the next one does not know which they
 were.
@@ -73,14 +76,18 @@ class Sightings:
     def saw(self, identifier: TableIdentifier, uuid: str, loaded_to: Position) -> None:
         """Record a table under a name, when the names up to `loaded_to` may have been loaded."""
         known, before, _ = self._names.seen_at(identifier)
-        self._changed((known if before is None else before) not in {None, uuid})
+        last = known if before is None else before
+        elsewhere = self._names.is_elsewhere(identifier, uuid)
+        self._changed(last != uuid if last is not None else elsewhere)
+        if last != uuid and elsewhere:
+            self._names.arrived(identifier, uuid)
         self._unsettled |= before is not None and before != uuid
         if before != uuid:
             self._left(identifier, before, loaded_to)
         self._names.see(identifier, uuid)
         if known and known != uuid:
             self._trace(loaded_to)
-        elif self._names.is_elsewhere(identifier, uuid):
+        elif elsewhere:
             # A clone, or a table that changed places with one that the index does not know.
             self._disputed_to = max(self._disputed_to, *map(position_of, self._names.dispute(identifier, uuid)))
 

@@ -95,7 +95,7 @@ class Visitor:
             same = known is not None and known.metadata_location and known.metadata_location in str(error)
             return Absence.EMPTIED if same else Absence.LOST
         if isinstance(entry, _Changed):
-            after = _with_displaced(entry.after, entry.before, displacing - {entry.after.table_uuid})
+            after = with_displaced(entry.after, entry.before, displacing - {entry.after.table_uuid})
             after = _with_clone(after, entry.before, cloned=cloned)
             self.store.put(after)
             if after.problem is None and known is not None and known.problem is not None:
@@ -183,7 +183,7 @@ def _revision(entry: TableEntry | None) -> int:
     return 0 if entry is None else entry.revision
 
 
-def _with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: frozenset[str]) -> TableEntry:
+def with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: frozenset[str]) -> TableEntry:
     """Return an entry that also has the areas of tables which had its name before in the same pass.
 
     Where these are not all areas of such a table, its problem stays too.
