@@ -43,6 +43,7 @@ _NOT_OF_TASKS: Final = (
     "delegation.drop.",
     "delegation.upkeep.",
     "polaris.idempotency.",
+    "delegation.approvers",
     "delegation.foreign-locations",
 )
 """Properties that `gateway.drop.settings`, `upkeep`, `idempotency.settings` and `operations.behaviors` read."""
