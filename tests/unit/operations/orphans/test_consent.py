@@ -97,7 +97,7 @@ def test_what_several_lost_plans_deleted_counts_with_the_present_one() -> None:
     assert not (fresh | planted) & world.lake.uris()
 
 
-def test_a_plan_made_after_a_loss_goes_on_within_the_limits_without_a_person() -> None:
+def test_a_plan_made_after_a_loss_continues_within_the_limits_without_a_person() -> None:
     limits = ApprovalLimits(max_files=8, max_share=1.0, first_run_deletes=True)
     world, table, planted = beach(8)
     lost_while_deleting(world, table, limits=limits)

@@ -14,7 +14,7 @@ POLICY: Final = "upkeep-policy"
 """The property of a removal that a policy asked for: the policy's dotted name. A caller's removal has none."""
 TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 FOLDER: Final = "orphans"
-"""The folder of the plan bucket that states which tables had a plan before."""
+"""The folder of the plan bucket that states which plans of a table were consented to."""
 KEPT: Final = frozenset({"waits", "waiting_plan", "waiting_location", "approval"})
 """What the next submission of a task keeps of its details (`details.OrphanDetails`)."""
 BACKGROUND: Final = Traits(is_background=True)
