@@ -44,15 +44,14 @@ def segments_of(task: Task) -> Sequence[PlanSegment]:
 
 
 def waiting_plan(task: Task) -> PlanSegment | None:
-    """Return the plan of files that a person may approve, None without one: a dry run's, or one that waits.
+    """Return the plan that a person may approve, None without one: one that waits, or a dry run's.
 
-    Raises MalformedRecord.
+    The latter may have no orphan file, and files of foreign tables alone. Raises MalformedRecord.
     """
     details = OrphanDetails.of(task)
     if task.task_type != PLAN_TASK_TYPE:
         return details.waiting_plan
-    is_whole = task.status is Status.SUCCESS and details.files_planned
-    return details.plan_segments[-1] if is_whole and details.plan_segments else None
+    return details.plan_segments[-1] if task.status is Status.SUCCESS and details.plan_segments else None
 
 
 def approvable(task: Task) -> PlanSegment | None:
