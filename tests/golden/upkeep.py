@@ -110,7 +110,7 @@ def orphans_approved(world: World) -> list[SubmissionAnswer]:
     [waiting] = [one for one in world.store.heads().tasks if one.task_type in ORPHAN_KINDS]
     plan = waiting.public()["waiting_plan"]["id"]
     wanted, by = PlanApproval(plan=plan), Caller(client_id="operator")
-    approve(world.tasks.writes, Approvers(), waiting.task_id, wanted, by=by, is_operator=True)
+    approve(world.tasks.writes, lambda: world.plans, Approvers(), waiting.task_id, wanted, by=by, is_operator=True)
     second = sweep_orphans(world, "orders", plan=plan)
     world.drive()
     return [first, second]

@@ -82,9 +82,10 @@ def _pauses(store: DynamoDbTaskStore) -> "PauseControl":
 def _approve(tasks: TaskService, task_id: str, wanted: "PlanApproval", *, by: Caller, is_operator: bool) -> Task:
     from delegation.operations.orphans.behavior.consent import approve  # noqa: PLC0415 - few requests approve
     from delegation.operations.orphans.behavior.limits import approvers_of  # noqa: PLC0415
+    from delegation.wiring.purge import plan_store  # noqa: PLC0415
 
     approvers = approvers_of(RequestSettings.read().properties)
-    return approve(tasks.writes, approvers, task_id, wanted, by=by, is_operator=is_operator)
+    return approve(tasks.writes, plan_store, approvers, task_id, wanted, by=by, is_operator=is_operator)
 
 
 def _resend(store: DynamoDbTaskStore, task_id: str) -> None:

@@ -95,7 +95,8 @@ class SweepingWorld(IndexedWorld):
         """Record an operator's approval of a plan."""
         approvers, caller = self.orphans.limits.approvers, Caller(client_id=by)
         wanted = PlanApproval(plan=plan, including=including)
-        return approve(self.tasks.writes, approvers, plan.partition("/")[0], wanted, by=caller, is_operator=True)
+        task_id = plan.partition("/")[0]
+        return approve(self.tasks.writes, lambda: self.plans, approvers, task_id, wanted, by=caller, is_operator=True)
 
     def planned(self, task: Task) -> set[str]:
         """Return the files of a task's plan."""

@@ -16,7 +16,7 @@ from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY,
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
-from delegation.storage.memory import Killed
+from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
@@ -226,7 +226,7 @@ def waits(world: Coast, **details: Any) -> Task:
 
 def approve_plan(world: Coast, task: Task) -> None:
     wanted, by = PlanApproval(plan=PLANNED["id"]), Caller(client_id="alice")
-    approve(world.tasks.writes, Approvers(), task.task_id, wanted, by=by, is_operator=True)
+    approve(world.tasks.writes, MemoryPlanStore, Approvers(), task.task_id, wanted, by=by, is_operator=True)
 
 
 def test_an_approved_plan_is_taken_up_by_the_next_run_without_the_weeks_wait(world: Coast) -> None:

@@ -1,5 +1,6 @@
 """Recording a person's approval of a plan of orphan files with its task, and finding the one that holds."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from delegation.errors import DelegationError, printable
@@ -7,6 +8,8 @@ from delegation.operations.orphans.approval import APPROVAL_HOLDS, Approval, App
 from delegation.operations.orphans.behavior.details import OrphanDetails, waiting_plan
 from delegation.operations.orphans.behavior.limits import APPROVERS, Approvers
 from delegation.operations.orphans.behavior.names import TASK_TYPES
+from delegation.operations.orphans.index import load_plan
+from delegation.storage.base import PlanStore
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.work.parts.reads import TaskReads
@@ -17,6 +20,7 @@ from delegation.worksets.attempt import PlanSegment
 
 def approve(
     writes: WriteLoop,
+    plans: Callable[[], PlanStore],
     approvers: Approvers,
     task_id: str,
     wanted: PlanApproval,
@@ -26,19 +30,21 @@ def approve(
 ) -> Task:
     """Record the approval of a plan that waits, or of a dry run's, and return its task; a repeat changes nothing.
 
-    Raises TaskNotFound, MalformedRecord and DelegationError (APPROVAL_NOT_ALLOWED, APPROVAL_REFUSED).
+    Raises TaskNotFound, MalformedRecord, PlanLost, PlanTampered and DelegationError (APPROVAL_NOT_ALLOWED,
+    APPROVAL_REFUSED).
     """
-    plan = wanted.plan
-
-    def decide(task: Task, now: datetime) -> Task:
-        segment = waiting_plan(task) if task.task_type in TASK_TYPES else None
-        if segment is None or segment.id != plan:
-            present = "no plan waits with it" if segment is None else f"the plan {segment.id} waits with it"
+    plan, included = wanted.plan, tuple(sorted(set(wanted.including)))
+    if included:
+        reported = {one.uuid for one in load_plan(plans(), _waiting(writes.reads.get(task_id), plan)).foreign_tables}
+        if unknown := set(included) - reported:
             raise DelegationError(
-                f"the plan {plan} cannot be approved with task {task_id}: {present}; look at the task "
-                "(`delegation tasks show`), and approve the plan that it names",
+                f"the plan {plan} reports no foreign table {', '.join(sorted(unknown))}; its finding FOREIGN_TABLE has "
+                "the uuids that an approval may include",
                 code="APPROVAL_REFUSED",
             )
+
+    def decide(task: Task, now: datetime) -> Task:
+        segment = _waiting(task, plan)
         if not approvers.admit(by.client_id, is_operator=is_operator, is_own=by == task.requested_by):
             raise DelegationError(
                 f"{printable(by.client_id)} may not approve the plan {plan}: the service's property {APPROVERS} admits "
@@ -51,7 +57,6 @@ def approve(
                 "(`delegation orphans show`), then approve it",
                 code="APPROVAL_REFUSED",
             )
-        included = tuple(sorted(set(wanted.including)))
         before = OrphanDetails.of(task).approval
         if before is not None and before.holds(segment.id, segment.sha256, now) and before.including == included:
             return task
@@ -63,6 +68,19 @@ def approve(
         return task.with_details({"approval": approval.model_dump(mode="json")})
 
     return writes.change(task_id, decide)
+
+
+def _waiting(task: Task, plan: str) -> PlanSegment:
+    """Return the plan that waits with a task; raise DelegationError (APPROVAL_REFUSED) if it is not `plan`."""
+    segment = waiting_plan(task) if task.task_type in TASK_TYPES else None
+    if segment is None or segment.id != plan:
+        present = "no plan waits with it" if segment is None else f"the plan {segment.id} waits with it"
+        raise DelegationError(
+            f"the plan {plan} cannot be approved with task {task.task_id}: {present}; look at the task "
+            "(`delegation tasks show`), and approve the plan that it names",
+            code="APPROVAL_REFUSED",
+        )
+    return segment
 
 
 def approval_of(

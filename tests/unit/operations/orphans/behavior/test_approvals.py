@@ -21,6 +21,7 @@ from delegation.operations.orphans.approval import Approval
 from delegation.operations.orphans.behavior.consent import approve
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.limits import OrphanLimits, approvers_of
+from delegation.operations.orphans.index import load_plan
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.recovery.decide import recovered
@@ -68,7 +69,7 @@ class Beach:
             checks={},
             mutations=lambda: self.mutations,
             types=TYPES,
-            approve=partial(approve, world.tasks.writes, limits.approvers),
+            approve=partial(approve, world.tasks.writes, lambda: world.plans, limits.approvers),
         )
         logger = Logger(service=f"edge-{uuid.uuid4()}", stream=io.StringIO())
         handle = create_app(deps, logger=logger, metrics=MetricLines("Delegation", "api"))
@@ -104,7 +105,7 @@ def test_an_operator_approves_and_the_same_request_executes_exactly_that_plan(si
     world = site.world
     waits = world.ask()
     plan = world.waiting(waits)
-    status, body = site.post(plan, including=[TABLE.upper()])
+    status, body = site.post(plan)
     assert status == 200
     assert body["approval"] | {"at": "", "until": ""} == {
         "plan": plan,
@@ -112,7 +113,7 @@ def test_an_operator_approves_and_the_same_request_executes_exactly_that_plan(si
         "by": {"client_id": "alice", "subject": ""},
         "at": "",
         "until": "",
-        "including": [TABLE],
+        "including": [],
     }
     later = world.plant("data/later.parquet")
     assert site.is_whole, "an approval deletes nothing by itself"
@@ -122,7 +123,7 @@ def test_an_operator_approves_and_the_same_request_executes_exactly_that_plan(si
     assert OrphanDetails.of(done).waiting_plan is None
     receipt = json.loads(world.plans.get(f"{plan}/receipt.json"))
     assert receipt["approved"] is True
-    assert (receipt["approval"]["by"]["client_id"], receipt["approval"]["including"]) == ("alice", [TABLE])
+    assert receipt["approval"]["by"]["client_id"] == "alice"
     assert receipt["requested_by"]["client_id"] == "polaris"
 
 
@@ -197,7 +198,7 @@ def test_who_asked_may_not_approve_and_the_operator_may_allow_it(site: Beach) ->
     assert site.post(plan)[0] == 403
     assert site.post(plan, client="bob")[0] == 200
     site.approvers = "submitters"
-    assert site.post(plan, client="polaris", permissions=OF_POLARIS, including=[TABLE])[0] == 200
+    assert site.post(plan, client="polaris", permissions=OF_POLARIS)[0] == 200
     world.ask()
     assert not site.planted & world.files()
 
@@ -223,6 +224,7 @@ def test_an_approval_of_anything_else_than_what_waits_is_refused(site: Beach) ->
     for wanted in (
         {"plan": f"{plan[:-1]}x".replace("x", "0" if plan[-1] != "0" else "1")},
         {"plan": plan, "sha256": "0" * 64},
+        {"plan": plan, "including": [TABLE]},
         {"plan": plan, "task_id": other.task_id},
     ):
         status, body = site.post(**wanted)
@@ -246,6 +248,24 @@ def test_an_approval_that_is_sent_twice_is_one_record(site: Beach) -> None:
     found = site.approval(task)
     assert found is not None
     assert found.by.client_id == "alice"
+
+
+def test_a_foreign_table_is_deleted_with_a_plan_whose_approval_names_it(site: Beach) -> None:
+    world = site.world
+    busy_table(world.other, "theirs", location="s3://lake/wh/t/below")
+    foreign = {one for one in world.files() if one.startswith("s3://lake/wh/t/below/")}
+    for one in foreign:
+        world.objects.modified["lake", one.removeprefix("s3://lake/")] = 0
+    del world.other.pointers["theirs"]
+    plan = world.waiting(world.ask())
+    [segment] = OrphanDetails.of(world.tasks.reads.get(plan.partition("/")[0])).plan_segments
+    [part] = load_plan(world.plans, segment).foreign_tables
+    status, body = site.post(plan, including=[part.uuid.upper()])
+    assert (status, body["approval"]["including"]) == (200, [part.uuid])
+    done = world.ask()
+    assert not (site.planted | foreign) & world.files()
+    receipt = json.loads(world.plans.get(f"{OrphanDetails.of(done).plan_segments[-1].id}/receipt.json"))
+    assert receipt["approval"]["including"] == [part.uuid]
 
 
 def test_the_approved_plan_is_not_taken_up_by_a_request_for_something_else(site: Beach) -> None:
