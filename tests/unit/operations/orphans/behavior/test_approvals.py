@@ -22,7 +22,8 @@ from delegation.operations.orphans.behavior.consent import approve
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.limits import OrphanLimits, approvers_of
 from delegation.operations.orphans.index import load_plan
-from delegation.tasks.life.model import Status, Task
+from delegation.operations.orphans.place import Place
+from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.recovery.decide import recovered
 from delegation.wiring.types import TYPES
@@ -141,6 +142,28 @@ def test_no_repetition_of_the_request_deletes(site: Beach, again: str) -> None:
         task = world.tasks.reads.get(first.task_id)
         assert (task.status, OrphanDetails.of(task).waits) == (Status.SUCCESS, "first-run")
         assert site.is_whole
+
+
+def test_an_operators_retry_is_no_consent(site: Beach) -> None:
+    """Who retries a failed execution of a plan has a failure in mind, not the plan."""
+    world = site.world
+    plan = world.waiting(world.ask())
+    world.places.append(Place("view", "cat.ns.v", "s3://lake/wh/t/v"))
+    failed = world.ask(prefix_mismatch_mode="ignore")
+    assert failed.status is Status.FAILURE
+    world.places.clear()
+    for _ in range(2):
+        world.tasks.dispatching.dispatch(
+            world.tasks.operators.retry(failed.task_id, by=Caller(client_id="alice")).task_id
+        )
+        world.drive()
+    task = world.tasks.reads.get(failed.task_id)
+    assert (task.status, OrphanDetails.of(task).waits, world.waiting(task) == plan) == (
+        Status.SUCCESS,
+        "first-run",
+        False,
+    )
+    assert site.is_whole
 
 
 def test_a_dry_run_and_then_a_run_waits_and_the_dry_runs_plan_can_be_approved(site: Beach) -> None:
