@@ -26,7 +26,7 @@ WRITE_LOCATIONS = (
 )
 PROTECTED = "delegation.protected"
 """The property by which a table's owner forbids to delete its files."""
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+TABLE_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool
             f"Iceberg format version {version} is not supported; versions 1 to 3 are", code="UNSUPPORTED_FORMAT_VERSION"
         )
     table_uuid = fields.text("table-uuid").lower()
-    if not _UUID.fullmatch(table_uuid):
+    if not TABLE_UUID.fullmatch(table_uuid):
         raise CorruptMetadata(path, "table-uuid", "it is not a UUID")
     return ParsedMetadata(
         path=path,

@@ -23,7 +23,7 @@ from uuid import NAMESPACE_URL, uuid5
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.history import read_history, version_of
-from delegation.iceberg.metadata import decode_metadata, parse_former_metadata, parse_metadata
+from delegation.iceberg.metadata import TABLE_UUID, decode_metadata, parse_former_metadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, Spelling
 from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable
 from delegation.keeping.model import Neighbour
@@ -391,7 +391,10 @@ class _ForeignSearch:
         newest = sorted({_number(one) for one in mine}, reverse=True)[:_NEWEST]
         wanted = {*newest, *([] if hint is None else [self._hinted(hint)])}
         heads = tuple(one for one in mine if one in tips or _number(one) in wanted)
-        return ForeignTable(uuid, self._above(folder), heads, (*mine, *([] if hint is None else [hint])), why=group.why)
+        place = self._above(folder)
+        if not TABLE_UUID.fullmatch(uuid):
+            uuid = str(uuid5(NAMESPACE_URL, f"{place} {uuid}"))
+        return ForeignTable(uuid, place, heads, (*mine, *([] if hint is None else [hint])), why=group.why)
 
     def _hinted(self, hint: SeenFile) -> int:
         try:

@@ -35,6 +35,7 @@ QUESTIONS = [
         "keeping/referencing.py",
         "ReferencingTables",
     ),
+    ("Which tables are there that no catalog lists?", "keeping/foreign.py", "find_foreign"),
     ("Which files does a table reach?", "iceberg/reach.py", "read_manifest_lists"),
     ("How is a manifest decoded?", "iceberg/avro/decoder.py", "compile_decoder"),
     ("How fast are keys deleted?", "storage/rate.py", "AdaptiveRate"),

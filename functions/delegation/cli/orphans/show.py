@@ -58,8 +58,9 @@ def show_command(
     if index.files_planned > len(files):
         more = counted(index.files_planned - len(files), "more file")
         console.print(Whole(f"{more}; --limit {index.files_planned} lists all", indent=2), crop=False)
-    if files:
-        console.print(Whole(f"Approve it: delegation orphans approve {index.plan_id}"), crop=False)
+    if files or index.foreign_tables:
+        more = " (--including UUID adds a foreign table)" if index.foreign_tables else ""
+        console.print(Whole(f"Approve it: delegation orphans approve {index.plan_id}{more}"), crop=False)
 
 
 def _files(plans: PlanStore, index: OrphanIndex) -> Iterator[Candidate]:
@@ -79,6 +80,10 @@ def _about(index: OrphanIndex) -> list[tuple[str, str]]:
     ]
     if index.quarantine:
         rows.append(("approval", "tags them for a lifecycle rule of the bucket"))
+    for one in index.foreign_tables:
+        why = f"; {plain(one.why)}" if one.why else ""
+        stays = f"{counted(one.files, 'file')}, {size_text(one.bytes)}, at {plain(one.place)}{why}"
+        rows.append(("foreign", f"{one.uuid}: {stays}"))
     if index.waits:
         rows.append(("waits", f"for approval, because {_WAITS[index.waits]} ({index.waits})"))
     return rows
@@ -97,5 +102,6 @@ def _document(index: OrphanIndex, files: list[Candidate]) -> dict[str, object]:
         "bytes_planned": index.bytes_planned,
         "quarantine": index.quarantine,
         "waits": index.waits,
+        "foreign_tables": [one.model_dump(exclude={"parts"}) for one in index.foreign_tables],
         "files": [{"path": one.path, "bytes": one.size, "modified": time_text(one.modified)} for one in files],
     }

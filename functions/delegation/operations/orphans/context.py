@@ -2,10 +2,10 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourUnreadable
@@ -233,6 +233,15 @@ class OrphanContext:
         return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
 
 
+class ForeignKept(NamedTuple):
+    """How much stays for a table that no catalog lists, which is below the folder `place`."""
+
+    uuid: str
+    place: str
+    files: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class OrphanResult:
     """What a removal deleted, or with `status` PLANNED and WAITING what it would.
@@ -244,6 +253,7 @@ class OrphanResult:
     has no conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `inventory` is the report that
     was read instead of a listing, and `listed_at` the time of either, in seconds since 1970. `engine` is the one that
     ran, `deletes_with` the one for so many files as are planned. A lost plan had deleted `deleted_before`.
+    `foreign` is what stays for tables that no catalog lists.
     """
 
     status: Status
@@ -272,6 +282,7 @@ class OrphanResult:
     receipt: str | None = None
     deleted_before: ListedAmount = NO_AMOUNT
     approval: Approval | None = None
+    foreign: Sequence[ForeignKept] = ()
     seconds: float = 0.0
     engine: EngineChoice = "inline"
     deletes_with: EngineChoice = "inline"

@@ -18,7 +18,7 @@ from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
 from delegation.keeping.foreign import FOREIGN_TABLE, HeadsRead
 from delegation.keeping.paths import check_can_delete
 from delegation.operations.orphans.approval import Approval, Wait, new_findings, waits_for
-from delegation.operations.orphans.context import OrphanContext, OrphanResult, Status
+from delegation.operations.orphans.context import ForeignKept, OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import OrphansDeleted, swept
 from delegation.operations.orphans.engines.asking import AskedNote
 from delegation.operations.orphans.engines.deletes import INLINE, OrphanEngine
@@ -469,6 +469,7 @@ class OrphanRun:
             inventory=last.inventory,
             listed_at=last.listed_at,
             findings=merged_released(findings, self._released),
+            foreign=[ForeignKept(one.uuid, one.place, one.files, one.bytes) for one in last.foreign_tables],
             receipt=receipt_key(last.plan_id) if deletes else None,
             deleted_before=last.deleted_amount,
             approval=self._approval,

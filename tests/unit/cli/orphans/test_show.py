@@ -7,7 +7,7 @@ import boto3
 import pytest
 
 from delegation.cli.connection import Connection
-from delegation.operations.orphans.index import Candidate, CandidateWriter
+from delegation.operations.orphans.index import Candidate, CandidateWriter, ForeignPart
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.worksets.chunks import Total
 from delegation.worksets.index import store_index
@@ -78,3 +78,15 @@ def test_a_listing_is_no_plan(run, plans, stack):
 
 def test_what_is_no_plan_is_misuse(run, plans, stack):
     assert run("orphans", "show", "lake.shop.orders", "--stack", str(stack)).exit_code == 2
+
+
+def test_tables_that_no_catalog_lists_are_shown_with_what_stays_and_why(run, plans, stack):
+    part = ForeignPart(uuid=TASK_ID, place="s3://lake/t/x/", files=2, bytes=2048, why="its log cannot be read")
+    published(plans, foreign_tables=(part,))
+    lines = run("orphans", "show", PLAN, "--stack", str(stack)).stdout.splitlines()
+    assert f"  foreign   {TASK_ID}: 2 files, 2.0 KiB, at s3://lake/t/x/; its log cannot be read" in [
+        line.rstrip() for line in lines
+    ]
+    assert lines[-1].startswith(f"Approve it: delegation orphans approve {PLAN} (--including UUID adds")
+    found = json.loads(run("orphans", "show", PLAN, "--stack", str(stack), "--json").stdout)
+    assert found["foreign_tables"] == [part.model_dump(exclude={"parts"})]

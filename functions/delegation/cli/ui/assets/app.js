@@ -233,6 +233,9 @@ function freedText(receipt) {
   const back = receipt.status === "SWEPT" && receipt.files_deleted ? "; `delegation orphans restore " + receipt.task_id + "` brings the files back" : "";
   return sentence("nothing, because the bucket keeps versions" + back);
 }
+function foreignText(one) {
+  return one.uuid + " at " + one.place + ": " + counted(one.files, "file") + ", " + size(one.bytes) + (one.why ? " (" + one.why + ")" : "");
+}
 function receiptPairs(receipt) {
   const kinds = Object.entries(receipt.by_type ?? {}).map(([kind, one]) => kind + " " + number(one.files) + " (" + size(one.bytes) + ")");
   const findings = (receipt.findings ?? []).map((one) => one.code + " (" + number(one.count) + ")");
@@ -247,6 +250,8 @@ function receiptPairs(receipt) {
     ["Kept", receipt.files_kept ? counted(receipt.files_kept, "file") : null],
     ["Failed", receipt.files_failed ? counted(receipt.files_failed, "file") : null],
     ["Findings", findings.join(", ")],
+    ["Foreign tables", (receipt.foreign_tables ?? []).map(foreignText).join("; ")],
+    ["Deleted with approval", (receipt.included ?? []).map(foreignText).join("; ")],
     ["Engine", receipt.engine],
     ["Took", receipt.seconds === undefined ? null : receipt.seconds + " s, " + counted(receipt.attempts, "attempt")],
     ["Finished", clock(receipt.finished_at)],

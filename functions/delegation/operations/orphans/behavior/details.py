@@ -6,6 +6,7 @@ from datetime import datetime
 from pydantic import Field
 
 from delegation.attempts.details import HandedDetails
+from delegation.keeping.foreign import FOREIGN_TABLE
 from delegation.operations.orphans.approval import Approval, Wait
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE
 from delegation.tasks.errors import MalformedRecord
@@ -54,10 +55,15 @@ def waiting_plan(task: Task) -> PlanSegment | None:
     return details.plan_segments[-1] if task.status is Status.SUCCESS and details.plan_segments else None
 
 
+def _has_files(details: OrphanDetails) -> bool:
+    """Return whether a person can have any files deleted by the plan, those of foreign tables too."""
+    return bool(details.files_planned) or any(one.code == FOREIGN_TABLE for one in details.findings)
+
+
 def approvable(task: Task) -> PlanSegment | None:
     """Return the plan with which a task ended that a person may approve; None for details of a newer release."""
     try:
-        is_whole = task.status is Status.SUCCESS and OrphanDetails.of(task).files_planned
+        is_whole = task.status is Status.SUCCESS and _has_files(OrphanDetails.of(task))
         return waiting_plan(task) if is_whole else None
     except MalformedRecord:
         return None

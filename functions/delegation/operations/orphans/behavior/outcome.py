@@ -1,10 +1,10 @@
 """What a removal of orphan files that ends with SUCCESS writes to its task."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from delegation.attempts.details import changed
-from delegation.errors import counted
+from delegation.errors import counted, printable
 from delegation.operations.orphans.approval import ListedAmount, share_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.context import OrphanResult
@@ -21,6 +21,7 @@ _WHY = {
     "max-files": "they are many",
     "finding": "something was found that the approval does not know",
 }
+_SHOWN: Final = 3
 
 
 def success(
@@ -39,7 +40,7 @@ def success(
         "waiting_location": "",
     }
     listed = f"{counted(result.files_listed, 'object')} at {result.location}{_of_report(result)}"
-    released = released_text(result.findings)
+    released = f"{released_text(result.findings)}{_foreign_text(result)}"
     nothing = f"no orphan files among {listed}{released}"
     found = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
     match result.status:
@@ -97,6 +98,18 @@ def withdrawn(reason: str, task: Task) -> tuple[str, dict[str, Any]]:
     done = f"{counted(deleted, 'orphan file')} had been deleted before" if deleted else "nothing was deleted"
     findings = [{"code": POLICY_WITHDRAWN, "count": 1}]
     return f"stopped, because {reason}; {done}", changed(OrphanDetails, findings=findings)
+
+
+def _foreign_text(result: OrphanResult) -> str:
+    """Return what a summary states about tables that no catalog lists: how much stays for which, and how it goes."""
+    found = result.foreign
+    if not found:
+        return ""
+    shown = [f"{one.uuid} at {printable(one.place)} ({counted(one.files, 'file')}, {one.bytes} bytes)" for one in found]
+    more = f" and {counted(len(found) - _SHOWN, 'other')}" if len(found) > _SHOWN else ""
+    approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds a table's to the plan"
+    how = approve if result.status in ("PLANNED", "WAITING") else ""
+    return f"; files stay of what no catalog lists: {', '.join(shown[:_SHOWN])}{more}{how}"
 
 
 def _of_report(result: OrphanResult) -> str:

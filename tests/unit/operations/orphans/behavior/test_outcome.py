@@ -1,14 +1,16 @@
 """The summary of a task of orphan files, which says what may be done next and nothing that would do nothing."""
 
+from typing import Any
+
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.behavior.outcome import success
-from delegation.operations.orphans.context import OrphanResult, Status
+from delegation.operations.orphans.context import ForeignKept, OrphanResult, Status
 
 ORDERS = TableIdentifier("lake", ("sales",), "orders")
 PLAN = "task/1/ab12"
 
 
-def summary(status: Status, files: int) -> str:
+def summary(status: Status, files: int, **more: Any) -> str:
     found = OrphanResult(
         status,
         ORDERS,
@@ -19,6 +21,7 @@ def summary(status: Status, files: int) -> str:
         files_planned=files,
         bytes_planned=10 * files,
         bytes_listed=1000,
+        **more,
     )
     return success(found, None)[0]
 
@@ -33,3 +36,15 @@ def test_a_plan_with_files_names_the_command_that_executes_it() -> None:
 
 def test_a_plan_without_files_asks_for_no_approval() -> None:
     assert summary("PLANNED", 0) == summary("NOTHING", 0) == "no orphan files among 47 objects at s3://lake/orders/"
+
+
+def test_tables_that_no_catalog_lists_are_named_with_what_stays_for_them() -> None:
+    foreign = [ForeignKept(f"u{one}", "s3://lake/orders/x/", files=2, bytes=30) for one in range(5)]
+    text = summary("PLANNED", 0, foreign=foreign)
+    at = "at s3://lake/orders/x/ (2 files, 30 bytes)"
+    assert text == (
+        f"no orphan files among 47 objects at s3://lake/orders/; files stay of what no catalog lists: u0 {at}, "
+        f"u1 {at}, u2 {at} and 2 others; `delegation orphans approve {PLAN} --including UUID` adds a table's to the "
+        "plan"
+    )
+    assert summary("SWEPT", 1, foreign=foreign[:1]).endswith(f"; files stay of what no catalog lists: u0 {at}")
