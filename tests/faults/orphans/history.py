@@ -3,6 +3,9 @@
 The model is the warehouse itself, which remembers what every manifest was written with: before and after each delete of
 a sweep, all that the catalog's tables name and that was there is there. Expiries and purges are killed at random calls
 too, and finished later: until then their plans are claims of unfinished tasks.
+
+Beside them are tables that the catalog does not list: unregistered, of a second catalog, path tables, forks. What they
+name counts as well, and a sweep that finds such a table where there is none is counted as needless.
 """
 
 import random
@@ -11,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from delegation.errors import DelegationError, GuardRefused
+from delegation.keeping.foreign import FOREIGN_TABLE
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.retention import Retention
 from delegation.operations.orphans.approval import ApprovalLimits
@@ -20,14 +24,15 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.references.errors import ReferencesNotKnown
+from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanHead
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import AT_ONCE, SweptTables
-from tests.kit.stories.tables import DELETES, StandInCatalog, StoryTable, identifier
+from tests.kit.stories.tables import DELETES, PathTable, StandInCatalog, StoryTable, identifier
 
-STEPS = 14
+STEPS = 20
 _ATTEMPTS = 8
 _LAST = 3
 _OLD_ENOUGH = 0.7
@@ -58,6 +63,9 @@ class History:
         self.swept = 0
         self.expired = 0
         self.purged = 0
+        self.foreign = 0
+        self.needless = 0
+        self.elsewhere: dict[str, tuple[StoryTable, str]] = {}
         self.unfinished: list[Unfinished] = []
 
     def act(self) -> None:
@@ -96,6 +104,65 @@ class History:
         """Register the first table under another name, or drop the clone."""
         if self.world.lake.pointers.pop("clone", None) is None and self.choose.random() < 0.5:
             self.world.lake.pointers["clone"] = self.tables[0].pointer
+
+    def unlist(self) -> None:
+        """Write a table below or at the location that another catalog has, or none any more."""
+        self.made += 1
+        kind = self.choose.choice([StoryTable, PathTable])
+        name = f"x{self.made}"
+        folder = self.choose.choice([f"s3://lake/wh/t/{name}", f"s3://lake/wh/t/data/{name}", "s3://lake/wh/t"])
+        table = kind.create(self.world.lake, name)
+        self._move_objects(table, folder if kind is StoryTable else f"s3://lake/wh/t/{name}")
+        table.append(1)
+        self.elsewhere[name] = (table, self.world.lake.pointers.pop(name))
+
+    def commit_elsewhere(self) -> None:
+        """Commit to such a table, perhaps with a file that nobody took before, or replace its snapshots."""
+        # A fork shares files with the first table, whose expiry deletes them.
+        names = sorted(one for one in self.elsewhere if not one.startswith("f"))
+        if not names:
+            return
+        name = self.choose.choice(names)
+        table, pointer = self.elsewhere[name]
+        self.world.lake.pointers[name] = pointer
+        there = sorted(set(self.written) & self.world.lake.uris() - self.world.live())
+        if there and self.choose.random() < 0.5:
+            path = self.choose.choice(there)
+            self.written.remove(path)
+            table.append(paths=[path])
+        elif self.choose.random() < 0.3:
+            table.rewrite_manifests()
+        else:
+            table.append(1)
+        self.elsewhere[name] = (table, self.world.lake.pointers.pop(name))
+
+    def fork(self) -> None:
+        """Register the first table elsewhere and commit to both, twice to the second registration."""
+        self.made += 1
+        name = f"f{self.made}"
+        fork = StoryTable(self.world.lake, name)
+        self.world.lake.pointers[name] = self.tables[0].pointer
+        self.tables[0].append(1)
+        for _ in range(2):
+            fork.append(1)
+        self.elsewhere[name] = (fork, self.world.lake.pointers.pop(name))
+
+    def lose(self) -> None:
+        """Write the metadata file of a commit that is refused then."""
+        table = self.tables[0]
+        self.made += 1
+        name = f"{table.folder}/metadata/{self.made:05d}-lost.metadata.json"
+        self.world.lake.put(name, self.world.lake.get(table.pointer))
+
+    def _move_objects(self, table: StoryTable, folder: str) -> None:
+        """Let a new table have its metadata at another folder."""
+        lake = self.world.lake
+        document = {**table.document, "location": folder}
+        for uri in sorted(one for one in lake.uris() if one.startswith(f"{table.folder}/")):
+            where = parse(uri)
+            del lake.objects[where.bucket, where.key]
+        table.folder = folder
+        table._write(document)
 
     def change(self) -> None:
         table = self.tables[0]
@@ -139,6 +206,9 @@ class History:
                     raise
                 continue
             self.swept += result.files_deleted
+            if any(one.code == FOREIGN_TABLE for one in result.findings):
+                self.foreign += 1
+                self.needless += not self.elsewhere
             return
 
     def expire(self) -> None:
@@ -228,6 +298,8 @@ class History:
         def before() -> None:
             if self.choose.random() < 0.5:
                 self.choose.choice(_QUICK)(self)
+            if self.choose.random() < 0.3:
+                self.commit_elsewhere()
 
         self.world.passes.before = before
         usual = ctx.store.delete_unchanged
@@ -235,12 +307,18 @@ class History:
         def delete(bucket: str, listed):  # type: ignore[no-untyped-def]
             uris = [f"s3://{bucket}/{one.key}" for one in listed]
             fresh = self._rewritten(uris) if self.choose.random() < 0.3 else None
-            there = self.world.live() & self.world.lake.uris() | ({fresh} if fresh else set())
+            needed = self.world.live() | self.reach_elsewhere()
+            there = needed & self.world.lake.uris() | ({fresh} if fresh else set())
             found = usual(bucket, listed)
             self.deleted_live += len(there - self.world.lake.uris())
             return found
 
         ctx.store.delete_unchanged = delete
+
+    def reach_elsewhere(self) -> set[str]:
+        """Return what tables name that the catalog does not list."""
+        pointers = (pointer for _, pointer in self.elsewhere.values() if pointer in self.world.lake.uris())
+        return set().union(*map(self.world.reach, pointers))
 
 
 _QUICK: list[Callable[[History], None]] = [
@@ -249,11 +327,14 @@ _QUICK: list[Callable[[History], None]] = [
     History.new_table,
     History.write,
     History.clone,
+    History.lose,
+    History.fork,
 ]
 _ACTS: list[Callable[[History], None]] = [
     History.write, History.write, History.write, History.commit, History.rewrite, History.new_table, History.clone,
     History.change, History.forget, History.wait, History.wait, History.wait, History.sweep, History.sweep,
-    History.expire, History.purge, History.finish, History.finish,
+    History.expire, History.purge, History.finish, History.finish, History.lose, History.lose, History.unlist,
+    History.commit_elsewhere, History.fork,
 ]  # fmt: skip
 
 
@@ -270,6 +351,7 @@ def play(seed: int) -> History:
     for step in range(STEPS):
         history.act()
         assert history.deleted_live == 0, f"seed {seed}, step {step}: a sweep deleted what a table needs"
+        assert history.needless == 0, f"seed {seed}, step {step}: a foreign table was found where there is none"
         gone = needed_and_gone(history)
         assert not gone, f"seed {seed}, step {step}: {sorted(gone)} are gone and needed"
     return history
@@ -285,5 +367,9 @@ def needed_and_gone(history: History) -> set[str]:
 
     What only entries with status DELETED name is not among them: an expiry deletes such a file, a sweep never does.
     """
-    names = {one.replace("s3a:", "s3:").replace("%20", " ") for one in history.world.read()}
+    lake = history.world.lake
+    # What a second registration shares with the first the expiry of that one deletes.
+    own = [(table, pointer) for table, pointer in history.elsewhere.values() if not table.name.startswith("f")]
+    theirs = {pointer for _, pointer in own}.union(*(lake.read_by(lake.document(one)) for _, one in own))
+    names = {one.replace("s3a:", "s3:").replace("%20", " ") for one in history.world.read()} | theirs
     return names - history.world.lake.uris()

@@ -1,12 +1,15 @@
 """Safeguards of removals that a run of histories can be without, so that it shows that it would notice."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 from unittest.mock import patch
 
+from delegation.keeping.foreign import SeenFile
+from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.planning.keep import KeepSet
 from delegation.storage.listing.model import ListedObject, UnchangedResult
+from delegation.storage.locations import Root
 from delegation.storage.memory import MemoryObjectStore
 from tests.kit.stories.orphans import Passes
 
@@ -40,9 +43,33 @@ def _without_others() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _without_unlisted() -> Iterator[None]:
+    """Look for no tables that no catalog lists."""
+
+    def nothing(_self: KeepSet, *_: Any) -> None:
+        return None
+
+    with patch.object(KeepSet, "add_foreign", nothing):
+        yield
+
+
+@contextmanager
+def _without_a_second_listing() -> Iterator[None]:
+    """Look for such tables by the first listing alone."""
+
+    def stored(_ctx: OrphanContext, _root: Root, signs: Iterable[SeenFile]) -> list[SeenFile]:
+        return list(signs)
+
+    with patch("delegation.operations.orphans.phases.signs_now", stored):
+        yield
+
+
 MUTATIONS: Final[Mapping[str, Callable[[], AbstractContextManager[None]]]] = {
     "none": nullcontext,
     "later": _without_a_later_pass,
     "conditions": _without_conditions,
     "others": _without_others,
+    "unlisted": _without_unlisted,
+    "relisted": _without_a_second_listing,
 }
