@@ -118,7 +118,7 @@ def _show(total: Counter[str], line: dict[str, Any], seconds: float) -> None:
     sys.stdout.write(
         f"{total['histories']} histories with {total['hash seeds'].bit_count()} hash seeds: sweeps deleted "
         f"{total['swept']} files, expiries {total['expired']}, purges {total['purged']}; {total['foreign']} sweeps "
-        f"kept files that only unlisted tables need; {total['bad']} histories with a live file deleted; {seconds:.0f} s\n"
+        f"kept files of unlisted tables; {total['bad']} histories with a live file deleted; {seconds:.0f} s\n"
     )
     sys.stdout.flush()
 
