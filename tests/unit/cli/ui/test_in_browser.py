@@ -177,6 +177,19 @@ def test_a_plan_that_waits_for_a_person_has_no_empty_bar(tmp_path, deleted, hidd
     assert "<code>delegation orphans approve 1</code>" in page.document
 
 
+def test_a_plan_that_waits_is_a_state_of_its_task(tmp_path):
+    plan = {"id": f"{TASK_ID}/1/ab", "sha256": "0" * 64}
+    by = {"client_id": "alice", "subject": "alice"}
+    approval = {"plan": plan["id"], "sha256": plan["sha256"], "by": by, "at": "2026-11-21T12:00:00Z"}
+    waiting = record(status="SUCCESS", files_planned=5, waits="first-run", waiting_plan=plan)
+    approved = {**waiting, "approval": {**approval, "until": "2999-12-05T12:00:00Z", "including": []}}
+    over = {**waiting, "approval": {**approval, "until": "2000-12-05T12:00:00Z", "including": []}}
+    tasks = {"tasks": [waiting, approved, over], "unreadable": [], "next_page_token": None}
+    rows = shown(tmp_path, {"api/health": (200, HEALTH), "api/tasks": (200, tasks)}).text("rows")
+    assert rows.count("waits for approval (first-run)") == 2
+    assert rows.count("approved by alice until 2999-12-05") == 1
+
+
 def test_files_that_were_tagged_are_not_said_to_be_planned(tmp_path):
     task = record(status="SUCCESS", files_planned=5, files_deleted=0, files_quarantined=4)
     found = {"task": task, "versions": [task], "receipt": None, "why": WHY}
@@ -365,6 +378,18 @@ def test_the_upkeep_of_a_table_shows_what_ran_with_a_link_to_its_task(tmp_path):
     assert f"EXPIRYSUCCESS171,2342.0 KiB{RUN['policy']}" in rows
     assert "<b>ORPHANSGC_DISABLED–00 B" in rows
     assert page.document.count(f'href="#{TASK_ID}"') == 2
+
+
+def test_a_plan_that_waits_is_in_the_upkeep_of_its_table_and_of_its_catalog(tmp_path):
+    plan = f"{TASK_ID}/1/ab"
+    run = {"task_type": "ORPHAN_FILES", "waiting_plan": plan}
+    table = {**UPKEEP, "waiting_plans": [plan], "past": [{**RUN, **DONE, "outcome": "WAITING"}]}
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (200, table)}, "#upkeep/lake.sales.orders")
+    assert f"for approval: delegation orphans approve {plan}" in page.text("health")
+    assert '<span>WAITING</span>' in page.document, "it is no failure"
+    catalog = {**LAKE, "tables": [{**HEALTH_OF_TABLE, "runs": [run]}]}
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (200, catalog)}, "#upkeep/lake")
+    assert "ORPHAN_FILES waits for approval" in page.text("health-rows")
 
 
 def test_upkeep_that_is_not_known_says_what_to_do(tmp_path):

@@ -66,7 +66,7 @@ function healthCells(one) {
   const saved = one.expirable_snapshots === null ? "–" : between(one.saved_month, money);
   const made = cells([name, "long"], [number(one.files), "number", "files"], [size(one.bytes), "number"], [number(one.small_files), "number", "small"], [number(one.snapshots), "number", "snapshots"], [expirable, "number", "expirable"], [money(one.cost_month), "number", "a month"], [saved, "number", "expiry saves"]);
   if (one.problem) made.firstChild.append(element("span", "could not be read: " + one.problem, "note FAILURE"));
-  for (const run of one.runs) if (run.waiting_plan) made.firstChild.append(element("span", run.task_type + " waits for approval", "note"));
+  for (const run of one.runs ?? []) if (run.waiting_plan) made.firstChild.append(element("span", run.task_type + " waits for approval", "note"));
   return made;
 }
 const UNDER_WAY = "under way";
@@ -84,7 +84,7 @@ function showTable(found) {
     ["Deletes", counted(found.delete_files, "delete file") + ", " + counted(found.deletion_vectors, "deletion vector")],
     ["Snapshots", number(found.snapshots) + ", " + (isRuled ? number(found.expirable_snapshots) + " expirable" : "no rule")],
     ["Costs", money(found.cost_month) + " " + found.currency + " a month" + (isRuled ? "; an expiry saves " + between(found.saved_month, money) : "")],
-    ["Waits", found.waiting_plans.length ? sentence(found.waiting_plans.map((plan) => "for approval: `delegation orphans approve " + plan + "`").join("; ")) : null],
+    ["Waits", found.waiting_plans?.length ? sentence(found.waiting_plans.map((plan) => "for approval: `delegation orphans approve " + plan + "`").join("; ")) : null],
     ["Problem", found.problem],
   ]);
   const runs = [...found.under_way, ...found.past];
