@@ -386,7 +386,7 @@ def test_a_plan_that_waits_is_in_the_upkeep_of_its_table_and_of_its_catalog(tmp_
     table = {**UPKEEP, "waiting_plans": [plan], "past": [{**RUN, **DONE, "outcome": "WAITING"}]}
     page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (200, table)}, "#upkeep/lake.sales.orders")
     assert f"for approval: delegation orphans approve {plan}" in page.text("health")
-    assert '<span>WAITING</span>' in page.document, "it is no failure"
+    assert "<span>WAITING</span>" in page.document, "it is no failure"
     catalog = {**LAKE, "tables": [{**HEALTH_OF_TABLE, "runs": [run]}]}
     page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (200, catalog)}, "#upkeep/lake")
     assert "ORPHAN_FILES waits for approval" in page.text("health-rows")
