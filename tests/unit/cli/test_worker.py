@@ -27,6 +27,16 @@ def test_an_invalid_property_is_named_with_exit_status_2(run, tmp_path, line, na
     assert name in result.stderr.replace("\n", "")
 
 
+@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
+@pytest.mark.parametrize("name", ["DELEGATION_PROPERTEIS", "DELEGATION_PROPERTIE", "delegation_properties"])
+def test_a_misspelled_variable_of_the_limits_is_named(run, monkeypatch, name):
+    monkeypatch.delenv("DELEGATION_PROPERTIES", raising=False)
+    monkeypatch.setenv(name, '{"delegation.expiry.least-snapshots": "100"}')
+    result = run("worker", "--json")
+    assert (result.exit_code, json.loads(result.stderr)["error_code"]) == (2, "BAD_SETTINGS")
+    assert f"{name} is not a variable of the service; did you mean DELEGATION_PROPERTIES?" in result.stderr
+
+
 def test_a_missing_variable_is_named(run, monkeypatch):
     monkeypatch.delenv("DELEGATION_TASKS_TABLE", raising=False)
     result = run("worker")

@@ -9,7 +9,7 @@ import pytest
 
 from delegation.client.errors import ClientMisconfigured, NotAuthorised
 from delegation.client.local import LocalTaskExecutor
-from delegation.errors import GuardRefused
+from delegation.errors import DelegationError, GuardRefused
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable
@@ -98,6 +98,16 @@ def test_properties_that_cannot_be_followed_are_refused(tables, tmp_path, proper
     before = set(tables.lake.uris())
     with pytest.raises(error):
         executor(tables, tmp_path).execute_purge_task(identifier("orders"), properties=properties)
+    assert set(tables.lake.uris()) == before
+    assert tables.drops == []
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
+@pytest.mark.parametrize("name", ["dry-rnu", "dryRun", "DRY-RUN", "Outside"])
+def test_a_misspelled_option_deletes_nothing(tables, tmp_path, name):
+    before = set(tables.lake.uris())
+    with pytest.raises(DelegationError, match=r"dry.run|did you mean outside"):
+        executor(tables, tmp_path).execute_purge_task(identifier("orders"), properties={name: "true"})
     assert set(tables.lake.uris()) == before
     assert tables.drops == []
 

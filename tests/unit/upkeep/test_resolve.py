@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from delegation.upkeep.health.history import rule_properties
+from delegation.upkeep.rules.content import PolicyInvalid
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import FindingCode, OriginKind, RuleStatus, UpkeepRule
-from delegation.upkeep.rules.resolve import resolve
+from delegation.upkeep.rules.resolve import check_content, resolve
 from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.rules.values import DAY_MS, FOREVER_MS
 from tests.unit.upkeep.policies import ALL, TABLE, expiry, orphans, policy
@@ -307,3 +309,50 @@ def test_a_rule_as_json_has_its_origins() -> None:
         "asked_by": "policy lake.gov.keep (version 3)",
     }
     assert document["findings"][0]["code"] == "LIMIT_APPLIED"
+
+
+NEARLY = ["max_snapshot_age_dayz", "max-snapshot-age-days", "maxSnapshotAgeDays", "MAX_SNAPSHOT_AGE_DAYS"]
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
+@pytest.mark.parametrize("key", [*NEARLY, "min_snapshots_to_keep", "max_ref_age_day"])
+def test_a_key_within_two_letters_of_a_known_one_holds_the_policy(key: str) -> None:
+    found = rule(expiry(**{key: 90}))
+    assert (found.status, codes(found)) == (RuleStatus.OFF, [FindingCode.POLICY_INVALID])
+    [finding] = found.findings
+    near = {"min_snapshots_to_keep": "min_snapshot_to_keep", "max_ref_age_day": "max_ref_age_days"}
+    assert finding.text == f"this release does not know {key}; did you mean {near.get(key, 'max_snapshot_age_days')}?"
+    with pytest.raises(PolicyInvalid, match="did you mean"):
+        check_content(EXPIRY, json.dumps({"enable": True, "config": {key: 90}}))
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
+def test_a_member_that_is_written_into_config_holds_the_policy() -> None:
+    found = resolve(TABLE, [orphans(config={"max_orphan_file_age_in_days": 90})], {}, ALL)[ORPHANS]
+    assert (found.status, codes(found)) == (RuleStatus.OFF, [FindingCode.POLICY_INVALID])
+    assert "config.max_orphan_file_age_in_days; did you mean max_orphan_file_age_in_days?" in found.findings[0].text
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "delegation.policy.snapshot-expiri.enable",
+        "delegation.policy.snapshot_expiry.enable",
+        "delegaton.policy.snapshot-expiry.enable",
+        "delegation.policys.snapshot-expiry.max_ref_age_days",
+    ],
+)
+def test_a_table_property_that_is_nearly_one_of_the_type_turns_the_rule_off(name: str) -> None:
+    found = resolve(TABLE, [expiry(), orphans()], {name: "false"}, ALL)
+    assert (found[EXPIRY].status, codes(found[EXPIRY])) == (RuleStatus.OFF, [FindingCode.TABLE_PROPERTY_INVALID])
+    assert f"{OWN}" in found[EXPIRY].findings[0].text
+    assert rule(expiry(), **rule_properties({"properties": {name: "false"}})).status is RuleStatus.OFF
+    assert found[ORPHANS].status is RuleStatus.ACTIVE
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
+def test_another_property_with_the_services_prefix_is_reported() -> None:
+    found = rule(expiry(), **{"delegation.keep-forever": "true", "owner": "a", "delegation.protected": "false"})
+    assert (found.status, codes(found)) == (RuleStatus.ACTIVE, [FindingCode.TABLE_PROPERTY_UNKNOWN])
+    assert found.findings[0].subject == "delegation.keep-forever"

@@ -301,6 +301,7 @@ class Deployment(ABC):
         realms: tuple[str, ...] | None = None,
         principal: str | None = "",
         query: str = "purgeRequested=true",
+        more: tuple[tuple[str, str], ...] = (),
     ) -> Answered:
         """Send DELETE with purge through the gateway."""
         realms = (self.site.realm,) if realms is None else realms
@@ -310,6 +311,7 @@ class Deployment(ABC):
             *([("x-delegation-drop-mode", mode)] if mode else []),
             *([("idempotency-key", key)] if key else []),
             *([("x-delegation-table-uuid", uuid)] if uuid else []),
+            *more,
         ]
         site = self.site
         path = f"v1/{site.catalog}/namespaces/{site.namespace}/tables/{quote(name, safe='')}"

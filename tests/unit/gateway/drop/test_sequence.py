@@ -72,6 +72,29 @@ def test_the_answer_to_a_caller_that_waits_says_whether_the_files_are_deleted(wo
     assert (answer.status, answer.state, answer.purge_after) == (204, "RENAMED", begins)
 
 
+@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [
+        ({"query": "purgeRequested=true&dry-run=true"}, "query dry-run is not known, so nothing was dropped; there is"),
+        ({"query": "purgeRequested=true&purgeRequest=false"}, "did you mean purgeRequested?"),
+        ({"more": (("X-Delegation-Table-UID", "0"),)}, "did you mean X-Delegation-Table-Uuid?"),
+        ({"more": (("x-delegation-drop-modes", "wait"),)}, "did you mean X-Delegation-Drop-Mode?"),
+        ({"mode": "Wait"}, "X-Delegation-Drop-Mode: Wait is not known, so nothing was dropped; did you mean wait?"),
+    ],
+)
+@pytest.mark.parametrize("key", [None, "k-1"])
+def test_a_word_that_a_drop_would_ignore_is_refused_before_anything_is_done(world, words, nearest, key):
+    here = world()
+    uuid = here.table()
+    files = here.data()
+    answer = here.drop(**words, key=key)
+    assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+    assert nearest in answer.text
+    here.work()
+    assert (here.uuid(), here.hidden(), here.data()) == (uuid, [], files)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "code"),
     [("gc.enabled", "false", "GC_DISABLED"), ("delegation.protected", "TRUE", "TABLE_PROTECTED")],

@@ -1,0 +1,80 @@
+"""A misspelled table property keeps files if it would have kept them, and is reported if it would not."""
+
+import pytest
+
+from delegation.errors import GuardRefused
+from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
+from delegation.tasks.life.model import Status
+from delegation.upkeep.rules.types import PolicyType
+from tests.kit.errors import coded
+from tests.kit.lakes.commits import LakeCommits
+from tests.kit.lakes.lake import busy_table
+from tests.kit.stories.orphans import SweptTables
+from tests.kit.worlds.expiring import ExpiringWorld, expiries_of
+from tests.kit.worlds.sweeping import SweepingWorld
+
+OPERATIONS = ["TABLE_PURGE", "TABLE_EXPIRE_SNAPSHOTS", ORPHANS]
+xfail = pytest.mark.xfail(strict=True, reason="issue 45, line A2")
+
+
+def world(properties: dict[str, str]) -> SweepingWorld:
+    """Return a world with all operations and the table `t`, which has these properties."""
+    here = SweepingWorld()
+    here.deploy(expiry=expiries_of(here, LakeCommits(here.lake, 4_000_000_000_000)))
+    busy_table(here.lake, "t")
+    here.lake.rewrite_metadata("t", {"properties": properties})
+    return here
+
+
+@xfail
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("name", ["delegation.protectd", "delegation.Protected", "delegaton.protected"])
+def test_a_misspelled_protection_protects(operation: str, name: str) -> None:
+    here = world({name: "true"})
+    before = set(here.lake.uris())
+    if operation == "TABLE_PURGE":
+        task_id = here.submit(here.identity("t")).task_id
+        here.drive()
+        task = here.tasks.reads.get(task_id)
+        assert (task.status, task.error_code) == (Status.FAILURE, "TABLE_PROTECTED")
+        assert f"{name} (taken for delegation.protected) is true" in str(task.result_summary)
+    else:
+        with pytest.raises(GuardRefused, match=r"taken for delegation\.protected", check=coded("TABLE_PROTECTED")):
+            here.submit(here.request(operation, "t"))
+    assert set(here.lake.uris()) == before
+
+
+@xfail
+def test_a_misspelled_age_of_orphan_files_stops_their_removal() -> None:
+    swept = SweptTables()
+    table = swept.table()
+    orphan = swept.orphan("s3://lake/wh/t/data/a.parquet")
+    swept.lake.pass_days(9)
+    table.set(**{"delegation.orphan-files.older-then": "30d"})
+    with pytest.raises(GuardRefused, match=r"older-then; did you mean .*older-than\?", check=coded("AGE_INVALID")):
+        swept.sweep(table)
+    assert swept.lake.objects.keys() >= {("lake", orphan.removeprefix("s3://lake/"))}
+
+
+@xfail
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_property_of_the_services_prefix_without_an_effect_is_a_finding_of_the_receipt(operation: str) -> None:
+    properties = {"delegation.keep-forever": "true", "delegation.policy.snapshots.enable": "false", "owner": "a"}
+    here = world(properties)
+    here.plant("data/orphan.parquet")
+    here.clock.advance(ExpiringWorld.pause)
+    options = {"older-than": "now"} if operation == "TABLE_EXPIRE_SNAPSHOTS" else {}
+    task_id = here.submit(here.request(operation, "t", **options)).task_id
+    here.drive()
+    task = here.tasks.reads.get(task_id)
+    assert task.status is Status.SUCCESS, task.result_summary
+    [found] = [one for one in here.receipt(task)["findings"] if one["code"] == "TABLE_PROPERTY_UNKNOWN"]
+    assert (found["count"], len(found["sample"])) == (2, 2)
+    assert found["sample"][0].startswith("delegation.keep-forever (did you mean ")
+
+
+@xfail
+def test_the_types_of_policies_are_known_to_both_packages() -> None:
+    from delegation.keeping.table_properties import POLICY_TYPES
+
+    assert set(POLICY_TYPES) == {one.short for one in PolicyType}
