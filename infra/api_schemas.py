@@ -227,7 +227,7 @@ def _add_options(found: dict[str, Schema]) -> None:
         members |= {name: schema for name, schema in table.schema().items() if name not in members}
     pairs = dict.fromkeys(pair for table in tables for pair in table.exclusive)
     excluded = [{"required": [first, second], "properties": {second: {"enum": ["true"]}}} for first, second in pairs]
-    found["PropertiesMap"] |= {"properties": members}
+    found["PropertiesMap"] |= {"propertyNames": {"enum": sorted(members)}, "properties": members}
     if excluded:
         found["PropertiesMap"]["not"] = excluded[0] if len(excluded) == 1 else {"anyOf": excluded}
 
@@ -256,6 +256,7 @@ def _split_parameters(found: dict[str, Schema]) -> None:
         "type": "object",
         "description": "The table's identity alone, for any operation; the service loads the rest from the catalog.",
         "required": ["table_identity"],
+        "additionalProperties": False,
         "not": {"anyOf": [{"required": [name]} for name in sorted(loaded)]},
         "properties": {name: members[name] for name in ("table_identity", "properties")},
     }

@@ -145,6 +145,7 @@ class Differences:
         words = [_WORDS[key].format(ours[key]) for key in _WORDS if key in ours and key not in theirs]
         words += [f"not `{one}`" for one in ours.get("not", {}).get("enum", ())]
         words += ["its `pattern`"] if "pattern" in ours else []
+        words += ["no other members"] if ours.get("additionalProperties") is False else []
         words += ["names as its `propertyNames`"] if "propertyNames" in ours else []
         if words:
             self.limits.append(f"{shown}: {'; '.join(words)}")

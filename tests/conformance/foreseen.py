@@ -29,6 +29,8 @@ def refusal(path: str, status: int, answer: Mapping[str, Any]) -> str | None:
         return "a page token is opaque: only the service makes one"
     if status == 400 and path == EXECUTE and message.startswith("operation_parameters.properties.dry-run: "):
         return "a dry run is refused where 200 means that the files are deleted"
+    if status == 400 and "is not an option of this operation" in message:
+        return "the schema of the options is one for all operations"
     if status == 400 and message.startswith("operation_parameters.properties.plan: must be absent when dry-run"):
         return "the query asks for a dry run, and the body names the plan of another one"
     return None
@@ -63,4 +65,6 @@ def _steps(named: str, place: Iterable[str | int]) -> bool:
     text = ""
     for step in place:
         text += f"[{step}]" if isinstance(step, int) else (f".{step}" if text else step)
-    return bool(text) and (named == text or (named.startswith(text) and bool(_INDEX.match(named[len(text) :]))))
+    if not text:
+        return not _INDEX.search(named)  # an unknown member of the body itself
+    return named == text or (named.startswith(text) and bool(_INDEX.match(named[len(text) :])))

@@ -498,8 +498,8 @@ DROPPING: Final = (
     Mutant(
         "a protected table is purged",
         "functions/delegation/operations/purge/guards.py",
-        "    if metadata.protected:\n",
-        '    if metadata.protected and options.gc_disabled == "refuse":\n',
+        "    if protection is not None:\n",
+        '    if protection is not None and options.gc_disabled == "refuse":\n',
         ("tests/unit/operations/purge/test_protected.py::test_no_setting_purges_a_protected_table",),
     ),
     Mutant(
@@ -543,9 +543,9 @@ DROPPING: Final = (
     ),
     Mutant(
         "only the word true protects a table",
-        "functions/delegation/iceberg/metadata.py",
-        'self.properties.get(PROTECTED, "false").lower() != "false"',
-        'self.properties.get(PROTECTED, "false").lower() == "true"',
+        "functions/delegation/keeping/table_properties.py",
+        'value.lower() != "false" and',
+        'value.lower() == "true" and',
         ("tests/unit/operations/purge/test_protected.py::test_every_value_but_false_protects",),
     ),
 )

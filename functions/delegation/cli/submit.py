@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -18,9 +18,11 @@ from delegation.cli.tasks.follow import watch
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN
+from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.submission.form import RequestForm, WantedTask
+from delegation.tasks.submission.options import PLACE
 from delegation.timestamps import utc_now
 from delegation.wire.keys import is_key
 from delegation.wire.tasks import TaskRecord
@@ -65,9 +67,10 @@ TypeOption = Annotated[
 PropertyOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--property", metavar="NAME=VALUE", help="A property of the purge, such as dry-run=true; may be repeated."
+        "--property", metavar="NAME=VALUE", help="A property of the purge, such as outside=keep; may be repeated."
     ),
 ]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Have the work planned; delete nothing.")]
 MetadataOption = Annotated[
     str | None,
     typer.Option(
@@ -88,6 +91,7 @@ def submit_command(
     wait: WaitOption = False,
     task_type: TypeOption = None,
     properties: PropertyOption = None,
+    dry_run: DryRunOption = False,
     metadata: MetadataOption = None,
     yes: YesOption = False,
     stack: StackOption = None,
@@ -102,7 +106,7 @@ def submit_command(
     output = open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
     form = form_of(task_type)
-    given = parse_properties(properties or ())
+    given = options_of(form, parse_properties(properties or ()), dry_run=dry_run)
     connection = Connection.of(ctx, stack)
     used_key = checked_key(key)
     wanted = WantedTask(
@@ -118,7 +122,7 @@ def submit_command(
         wanted = replace(wanted, table=read_metadata(identifier, metadata))
     dry_run = given.get(DRY_RUN) == "true"
     if dry_run and sync:
-        raise typer.BadParameter(f"{DRY_RUN}=true needs --async: the service refuses it", param_hint="--property")
+        raise typer.BadParameter("a dry run needs --async: the service refuses it", param_hint="--dry-run")
     if form.words.deletes and not (yes or dry_run):
         confirm_deletion(f"of {identifier}")
     _send(output, connection, form, wanted, used_key, sync=sync, dry_run=dry_run, wait=wait)
@@ -132,6 +136,17 @@ def form_of(task_type: str | None) -> RequestForm:
     if task_type not in forms:
         raise typer.BadParameter(f"{task_type!r} is not one of {', '.join(forms)}", param_hint="--type")
     return forms[task_type]
+
+
+def options_of(form: RequestForm, given: Mapping[str, str], *, dry_run: bool) -> dict[str, str]:
+    """Return the options of a request by their names; raises BadParameter for one that the operation does not have."""
+    try:
+        found = form.options.canonical(given)
+    except DelegationError as error:
+        raise typer.BadParameter(str(error).removeprefix(f"{PLACE}."), param_hint="--property") from None
+    if dry_run and found.get(DRY_RUN, "true") != "true":
+        raise typer.BadParameter(f"contradicts --property {DRY_RUN}={found[DRY_RUN]}", param_hint="--dry-run")
+    return {**found, DRY_RUN: "true"} if dry_run else found
 
 
 def _send(

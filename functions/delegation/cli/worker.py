@@ -23,6 +23,7 @@ from delegation.cli.output import open_output
 from delegation.configuration.validation import problems_of
 from delegation.environment import parse_properties
 from delegation.idempotency.settings import KeySettings
+from delegation.misspellings import misspelled
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.work.lease_keeper import WorkOutlivedLease
@@ -39,6 +40,7 @@ from delegation.wiring.types import policies_of
 from delegation.wiring.worker import added_worker, worker
 
 logger = logging.getLogger(__name__)
+_PROPERTIES: Final = "DELEGATION_PROPERTIES"
 FENCED: Final = 3
 """The exit status of a worker that ended itself because its work did not stop when its lease ended."""
 
@@ -146,7 +148,10 @@ def _worker(
         given = read_properties(properties)
         policies_of(given)
         KeySettings.from_properties(given)
-        os.environ["DELEGATION_PROPERTIES"] = json.dumps(given)
+        os.environ[_PROPERTIES] = json.dumps(given)
+    for name in os.environ.keys() - {_PROPERTIES}:
+        if misspelled(name, (_PROPERTIES,)):  # without the operator's limits more would be deleted than they allow
+            raise BadSettings(f"{name} is not a variable of the service; did you mean {_PROPERTIES}?")
     try:
         wait = parse_duration(poll)
     except ValueError as error:

@@ -18,6 +18,7 @@ from delegation.wire.requests import TableState
 from delegation.wire.responses import TaskSuccessResponse
 
 DRY_RUN: Final = "dry-run"
+_SPELLINGS: Final = (DRY_RUN, "dryRun")
 
 
 class TaskExecutor(Protocol):
@@ -81,5 +82,5 @@ class DelegatedTaskExecutor:
 
 def refuse_dry_run(properties: Mapping[str, str] | None) -> None:
     """Raise ClientMisconfigured for a purge that would delete nothing, because a drop follows it."""
-    if (properties or {}).get(DRY_RUN, "").lower() == "true":
+    if any((properties or {}).get(name, "").lower() == "true" for name in _SPELLINGS):
         raise ClientMisconfigured(f"{DRY_RUN}: a dry run cannot be followed by a drop; submit it to POST /v1/tasks")

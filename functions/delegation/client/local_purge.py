@@ -17,6 +17,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
 from delegation.keeping.model import TableSource
 from delegation.keeping.options import OverlapScan
+from delegation.operations.purge.behavior.limits import OPTIONS
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.outcome import success
 from delegation.operations.purge.context import PurgeContext, PurgeResult
@@ -70,7 +71,8 @@ class LocalPurge:
         self._plans = DirectResources(f"{self.place.rstrip('/')}/{self.task_id}").plans()
 
     def run(self, properties: Mapping[str, str]) -> "LocallyPurged":
-        """Purge the table; raises what `inline.purge_table` raises, and InvalidOption."""
+        """Purge the table; raises what `purge_table` raises, and for an option DelegationError (INVALID_REQUEST)."""
+        properties = OPTIONS.canonical(properties)
         head = LocalHead(self._plans)
         table = self._claimed(head)
         result = purge_table(self._context(head, table, properties))

@@ -1,6 +1,6 @@
 """Validation of request bodies; no error quotes a value of the request."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from delegation.edge.document import path_of
 from delegation.edge.errors import BadRequest
+from delegation.misspellings import did_you_mean
 from delegation.tasks.submission.form import RequestForm
 from delegation.wire.requests import OPERATIONS
 
@@ -26,6 +27,7 @@ class ReadPayload:
 def read_payload(document: Mapping[str, Any], forms: Mapping[str, RequestForm], *, identity_only: bool) -> ReadPayload:
     """Validate a parsed body by the form of its operation; raises BadRequest with the JSON path of the first violation.
 
+    The options of the body that is returned have the names of the form's table; raises DelegationError for others.
     `identity_only` accepts one that only names what it is about, as the asynchronous endpoint does. A body without a
     valid operation is read as one of the first form, so that its other errors are found as well.
     """
@@ -33,11 +35,13 @@ def read_payload(document: Mapping[str, Any], forms: Mapping[str, RequestForm], 
     try:
         body = form.body.model_validate(document, context={OPERATIONS: tuple(forms)})
     except ValidationError as error:
-        raise bad_request(error) from None
+        raise bad_request(error, form.body) from None
     places = body.missing(identity_only=identity_only)
     if places:
         raise BadRequest(places[0], "is required", others=[f"{place}: is required" for place in places[1:]])
-    return ReadPayload(form, body)
+    parameters = body.operation_parameters
+    named = parameters.model_copy(update={"properties": form.options.canonical(parameters.properties)})
+    return ReadPayload(form, body.model_copy(update={"operation_parameters": named}))
 
 
 def _operation_of(document: Mapping[str, Any]) -> str:
@@ -66,16 +70,26 @@ _REASONS: Final[Mapping[str, str]] = {
 """Messages by pydantic's error type; pydantic's own may quote the input."""
 
 
-def bad_request(error: ValidationError) -> BadRequest:
-    """Return the first violation as the error and the next ones as its `others`."""
-    found = [_place_and_reason(each) for each in error.errors(include_url=False, include_input=False)]
+def bad_request(error: ValidationError, model: Any) -> BadRequest:
+    """Return the first violation of a `model` as the error and the next ones as its `others`."""
+    found = [_place_and_reason(each, model) for each in error.errors(include_url=False, include_input=False)]
     (field, reason), *rest = found
     others = [f"{place}: {why}" for place, why in rest[:_MAX_ERRORS_SHOWN]]
     return BadRequest(field, reason, others=others)
 
 
-def _place_and_reason(error: ErrorDetails) -> tuple[str, str]:
+def _place_and_reason(error: ErrorDetails, model: Any) -> tuple[str, str]:
     # pydantic appends "[key]" to the location when a member's name is invalid, not its value.
     at = error["loc"]
     place = path_of(at[:-1] if at and at[-1] == "[key]" else at)
+    if error["type"] == "extra_forbidden":
+        return place, f"is not a member of this request; {did_you_mean(str(at[-1]), _members(model, at[:-1]))}"
     return place, _REASONS.get(error["type"], "is not valid").format(**error.get("ctx", {}))
+
+
+def _members(model: Any, at: Sequence[int | str]) -> list[str]:
+    """Return the names of the members at a place."""
+    for step in at:
+        field = getattr(model, "model_fields", {}).get(str(step))
+        model = field and field.annotation
+    return [field.alias or name for name, field in getattr(model, "model_fields", {}).items()]

@@ -17,7 +17,7 @@ from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier, encoded
 
 KEY_HEADER: Final = "Idempotency-Key"
 _NAMESPACES: Final = "namespaces"
-_PURGE: Final = "purgeRequested"
+PURGE: Final = "purgeRequested"
 _TOMBSTONE: Final = re.compile(r"[0-9a-f]{16}-[0-9]{13}-[0-9a-f]{8}")
 
 
@@ -184,7 +184,7 @@ def _own_tombstones(request: CatalogRequest, segments: Sequence[str]) -> OwnTomb
 
 def is_purge(query: str) -> bool:
     """Whether a query asks for a purge; pyiceberg writes `True`, and servers take it in any case."""
-    return query_of(query).get(_PURGE, "").lower() == "true"
+    return query_of(query).get(PURGE, "").lower() == "true"
 
 
 def query_of(query: str) -> Mapping[str, str]:

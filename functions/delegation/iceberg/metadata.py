@@ -75,14 +75,6 @@ class ParsedMetadata:
         return self.properties.get("gc.enabled", "true").lower() == "true"
 
     @property
-    def protected(self) -> bool:
-        """The property `delegation.protected`, false by default.
-
-        Every text but "false" in any case protects: a misspelled wish to keep the table must not delete it.
-        """
-        return self.properties.get(PROTECTED, "false").lower() != "false"
-
-    @property
     def locations(self) -> tuple[str, ...]:
         """The table's location and every path that its properties name for writing."""
         return _locations(self.location, self.properties)

@@ -17,14 +17,14 @@ def gc_disabled(message: str) -> GuardRefused:
 
 
 def table_protected(
-    value: str, *, work: str = "purge", otherwise: str = ", or drop the table without purge"
+    protection: str, *, work: str = "purge", otherwise: str = ", or drop the table without purge"
 ) -> GuardRefused:
     """Return the error: the table's property delegation.protected is set; no setting overrules it.
 
-    `work` is what is refused, `otherwise` what can be done instead.
+    `protection` is the property with its value, `work` what is refused, `otherwise` what can be done instead.
     """
     return GuardRefused(
-        f"the table's property delegation.protected is {printable(value)}, so no {work} deletes its files; "
+        f"the table's property {protection}, so no {work} deletes its files; "
         f"set it to false or remove it, then send the {work} again{otherwise}",
         code="TABLE_PROTECTED",
     )

@@ -1,4 +1,6 @@
-"""The requests of the API (Delegation Service proposal, Persistence, and Appendix); unknown members are ignored.
+"""The requests of the API (Delegation Service proposal, Persistence, and Appendix).
+
+An unknown member is refused, because it may be a misspelled one that keeps files; those of Iceberg's documents are not.
 
 The API's document is made from these models (infra.api_schemas): their descriptions are for callers.
 
@@ -154,8 +156,9 @@ Properties = Annotated[
     component(
         "PropertiesMap",
         "Options of the operation. The members listed are those of all operations; the first value is the default "
-        "unless the operator set another. An invalid value is answered 400, one that the operator's settings do not "
-        "allow 403 (`PROPERTY_NOT_ALLOWED`). Other properties are stored and have no effect.",
+        "unless the operator set another. A name in camel case, such as `dryRun`, is taken too. Any other name, an "
+        "option of another operation and an invalid value are answered 400, a value that the operator's settings do "
+        "not allow 403 (`PROPERTY_NOT_ALLOWED`).",
     ),
 ]
 Secrets = Annotated[dict[StrictStr, SecretStr], Field(max_length=MAX_CONFIG_ENTRIES)]
@@ -165,7 +168,7 @@ RequestTimestamp = Annotated[datetime | None, BeforeValidator(_timestamp), descr
 class ReceivedPart(BaseModel):
     """Base of a request's parts; errors never quote the input."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True, populate_by_name=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=False)
 
 
 class CommonPayload(ReceivedPart):
@@ -213,6 +216,8 @@ class TableIdentity(ReceivedPart):
 class TableMetadata(ReceivedPart):
     """Iceberg table metadata; members not listed here are accepted and not stored."""
 
+    model_config = ConfigDict(extra="ignore")
+
     location: Uri
     table_uuid: TableUuid = Field(alias="table-uuid")
     format_version: Annotated[StrictInt, Field(ge=1, le=2**31 - 1), BeforeValidator(_whole)] = Field(
@@ -222,6 +227,8 @@ class TableMetadata(ReceivedPart):
 
 class StorageCredential(ReceivedPart):
     """One entry of LoadTableResult's `storage-credentials` (Iceberg REST Catalog API)."""
+
+    model_config = ConfigDict(extra="ignore")
 
     prefix: Annotated[StrictStr, Field(max_length=MAX_URI_LENGTH), _CLEAN, described(pattern=_CLEAN_PATTERN)]
     config: Secrets

@@ -8,7 +8,6 @@ from tests.unit.cli.conftest import lines
 from tests.unit.client.service import SUCCEEDED, SYNCHRONOUS, TASK_ID, TASKS, json_answer, record, refusal
 
 TABLE = "lake.sales.eu.orders"
-xfail = pytest.mark.xfail(strict=True, reason="issue 45, line A2")
 ACCEPTED = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
 
 
@@ -77,7 +76,6 @@ def test_dry_run_needs_no_confirmation_and_does_not_advise_to_drop_the_table(run
     assert "drop it" not in left.stdout
 
 
-@xfail
 @pytest.mark.parametrize("name", ["dry-rnu", "DRY-RUN", "dry_run"])
 def test_an_unknown_option_is_misuse_and_names_the_nearest_one(run, accepting, stack, name):
     refused = run("submit", TABLE, "--property", f"{name}=true", "--yes", "--stack", str(stack), "--json")
@@ -87,7 +85,6 @@ def test_an_unknown_option_is_misuse_and_names_the_nearest_one(run, accepting, s
     assert accepting.asked("POST", TASKS) == []
 
 
-@xfail
 @pytest.mark.parametrize(
     "words", [("--dry-run",), ("--property", "dryRun=true"), ("--dry-run", "--property", "dry-run=true")]
 )
@@ -99,7 +96,6 @@ def test_a_dry_run_is_sent_as_one_and_asks_nothing(run, accepting, stack, monkey
     assert body["operation_parameters"]["properties"] == {"dry-run": "true"}
 
 
-@xfail
 @pytest.mark.parametrize("task_type", ["TABLE_EXPIRE_SNAPSHOTS", "ORPHAN_FILES"])
 def test_a_dry_run_of_each_operation_is_sent_as_one(run, accepting, stack, task_type):
     assert run("submit", TABLE, "--type", task_type, "--dry-run", "--stack", str(stack)).exit_code == 0
@@ -107,7 +103,6 @@ def test_a_dry_run_of_each_operation_is_sent_as_one(run, accepting, stack, task_
     assert body["operation_parameters"]["properties"] == {"dry-run": "true"}
 
 
-@xfail
 @pytest.mark.parametrize(
     ("words", "reason"), [(("--property", "dryRun=false"), "contradicts --property"), (("--sync",), "needs --async")]
 )

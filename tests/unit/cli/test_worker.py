@@ -27,7 +27,6 @@ def test_an_invalid_property_is_named_with_exit_status_2(run, tmp_path, line, na
     assert name in result.stderr.replace("\n", "")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
 @pytest.mark.parametrize("name", ["DELEGATION_PROPERTEIS", "DELEGATION_PROPERTIE", "delegation_properties"])
 def test_a_misspelled_variable_of_the_limits_is_named(run, monkeypatch, name):
     monkeypatch.delenv("DELEGATION_PROPERTIES", raising=False)

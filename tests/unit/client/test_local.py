@@ -102,7 +102,6 @@ def test_properties_that_cannot_be_followed_are_refused(tables, tmp_path, proper
     assert tables.drops == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
 @pytest.mark.parametrize("name", ["dry-rnu", "dryRun", "DRY-RUN", "Outside"])
 def test_a_misspelled_option_deletes_nothing(tables, tmp_path, name):
     before = set(tables.lake.uris())

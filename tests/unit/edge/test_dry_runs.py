@@ -100,8 +100,8 @@ def test_other_options_or_another_table_are_another_dry_run(world: World) -> Non
     ]
     ids = [world.submit(body).task_id for body in requests]
     assert len(set(ids)) == len(ids)
-    # A property that has no effect is no option, and a default is the same option whether it is named or not.
-    same = world.body("orders", color="blue", shared="subtract", **DRY)
+    # A default is the same option whether it is named or not.
+    same = world.body("orders", shared="subtract", **DRY)
     assert world.submit(same).task_id == ids[0]
 
 

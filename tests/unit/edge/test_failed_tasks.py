@@ -210,9 +210,9 @@ def test_a_live_task_whose_payload_cannot_be_read_is_a_conflict(world: World) ->
 
 
 def test_a_request_with_other_properties_than_a_purge_that_failed_half_way_is_answered_what_it_is(world: World) -> None:
-    task_id = fail_after_the_first_delete(world, outside="refuse", color="blue")
+    task_id = fail_after_the_first_delete(world, outside="refuse")
     with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")) as refused:
-        world.execute(world.body("orders", shared="refuse", color="blue"))
+        world.execute(world.body("orders", shared="refuse"))
     message = str(refused.value)
     assert message.startswith(f"task {task_id} failed after its first delete (")
     assert "other properties (outside, shared)" in message

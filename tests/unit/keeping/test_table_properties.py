@@ -3,6 +3,7 @@
 import pytest
 
 from delegation.errors import GuardRefused
+from delegation.keeping.table_properties import POLICY_TYPES
 from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
 from delegation.tasks.life.model import Status
 from delegation.upkeep.rules.types import PolicyType
@@ -14,7 +15,6 @@ from tests.kit.worlds.expiring import ExpiringWorld, expiries_of
 from tests.kit.worlds.sweeping import SweepingWorld
 
 OPERATIONS = ["TABLE_PURGE", "TABLE_EXPIRE_SNAPSHOTS", ORPHANS]
-xfail = pytest.mark.xfail(strict=True, reason="issue 45, line A2")
 
 
 def world(properties: dict[str, str]) -> SweepingWorld:
@@ -26,7 +26,6 @@ def world(properties: dict[str, str]) -> SweepingWorld:
     return here
 
 
-@xfail
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("name", ["delegation.protectd", "delegation.Protected", "delegaton.protected"])
 def test_a_misspelled_protection_protects(operation: str, name: str) -> None:
@@ -44,7 +43,6 @@ def test_a_misspelled_protection_protects(operation: str, name: str) -> None:
     assert set(here.lake.uris()) == before
 
 
-@xfail
 def test_a_misspelled_age_of_orphan_files_stops_their_removal() -> None:
     swept = SweptTables()
     table = swept.table()
@@ -56,7 +54,6 @@ def test_a_misspelled_age_of_orphan_files_stops_their_removal() -> None:
     assert swept.lake.objects.keys() >= {("lake", orphan.removeprefix("s3://lake/"))}
 
 
-@xfail
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_property_of_the_services_prefix_without_an_effect_is_a_finding_of_the_receipt(operation: str) -> None:
     properties = {"delegation.keep-forever": "true", "delegation.policy.snapshots.enable": "false", "owner": "a"}
@@ -73,8 +70,6 @@ def test_a_property_of_the_services_prefix_without_an_effect_is_a_finding_of_the
     assert found["sample"][0].startswith("delegation.keep-forever (did you mean ")
 
 
-@xfail
 def test_the_types_of_policies_are_known_to_both_packages() -> None:
-    from delegation.keeping.table_properties import POLICY_TYPES
 
     assert set(POLICY_TYPES) == {one.short for one in PolicyType}

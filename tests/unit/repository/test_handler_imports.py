@@ -22,9 +22,9 @@ BUDGETS = {
     "make_due": 101,
     "start_job": 101,
     "sweeper": 113,
-    "api": 127,
-    "prepare": 252,
-    "run_inline": 252,
+    "api": 128,
+    "prepare": 253,
+    "run_inline": 253,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (

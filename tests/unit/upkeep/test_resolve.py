@@ -314,7 +314,6 @@ def test_a_rule_as_json_has_its_origins() -> None:
 NEARLY = ["max_snapshot_age_dayz", "max-snapshot-age-days", "maxSnapshotAgeDays", "MAX_SNAPSHOT_AGE_DAYS"]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
 @pytest.mark.parametrize("key", [*NEARLY, "min_snapshots_to_keep", "max_ref_age_day"])
 def test_a_key_within_two_letters_of_a_known_one_holds_the_policy(key: str) -> None:
     found = rule(expiry(**{key: 90}))
@@ -326,14 +325,12 @@ def test_a_key_within_two_letters_of_a_known_one_holds_the_policy(key: str) -> N
         check_content(EXPIRY, json.dumps({"enable": True, "config": {key: 90}}))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
 def test_a_member_that_is_written_into_config_holds_the_policy() -> None:
     found = resolve(TABLE, [orphans(config={"max_orphan_file_age_in_days": 90})], {}, ALL)[ORPHANS]
     assert (found.status, codes(found)) == (RuleStatus.OFF, [FindingCode.POLICY_INVALID])
     assert "config.max_orphan_file_age_in_days; did you mean max_orphan_file_age_in_days?" in found.findings[0].text
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
 @pytest.mark.parametrize(
     "name",
     [
@@ -351,7 +348,6 @@ def test_a_table_property_that_is_nearly_one_of_the_type_turns_the_rule_off(name
     assert found[ORPHANS].status is RuleStatus.ACTIVE
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
 def test_another_property_with_the_services_prefix_is_reported() -> None:
     found = rule(expiry(), **{"delegation.keep-forever": "true", "owner": "a", "delegation.protected": "false"})
     assert (found.status, codes(found)) == (RuleStatus.ACTIVE, [FindingCode.TABLE_PROPERTY_UNKNOWN])

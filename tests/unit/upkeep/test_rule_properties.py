@@ -7,11 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.keeping.table_properties import POLICY
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.upkeep.rules.expiry import expiry_of
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import STOPPING, RuleStatus, UpkeepRule
-from delegation.upkeep.rules.resolve import TABLE_PREFIX, resolve
+from delegation.upkeep.rules.resolve import resolve
 from delegation.upkeep.rules.settings import KEEP, ORPHAN_AGE, REF_AGE, SETTINGS, SNAPSHOT_AGE, RuleSetting
 from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.rules.values import DAY_MS, FOREVER_MS, MOST
@@ -27,7 +28,7 @@ WORDS = st.sampled_from(["error", "ignore", "delete", "bin-pack", "sort", "false
 ANY = NUMBERS | WORDS
 KEYS = [setting.key for settings in SETTINGS.values() for setting in settings]
 TEXTS = ANY.map(str)
-OWN = [f"{TABLE_PREFIX}{type_.short}.{key}" for type_ in PolicyType for key in ("enable", *KEYS[:4], "other")]
+OWN = [f"{POLICY}{type_.short}.{key}" for type_ in PolicyType for key in ("enable", *KEYS[:4], "other")]
 ICEBERG = [one.iceberg for settings in SETTINGS.values() for one in settings if one.iceberg is not None]
 
 
@@ -63,11 +64,11 @@ GOOD: dict[PolicyType, st.SearchStrategy[dict[str, Any]]] = {
     ),
 }
 GOOD_OWN = {
-    **{f"{TABLE_PREFIX}snapshot-expiry.{key}": DAYS.map(str) for key in (SNAPSHOT_AGE, REF_AGE)},
-    f"{TABLE_PREFIX}snapshot-expiry.{KEEP}": st.integers(1, 9).map(str),
-    f"{TABLE_PREFIX}orphan-file-removal.{ORPHAN_AGE}": DAYS.map(str),
-    f"{TABLE_PREFIX}orphan-file-removal.prefix_mismatch_mode": st.sampled_from(["error", "ignore"]),
-    f"{TABLE_PREFIX}data-compaction.max-concurrent-file-group-rewrites": st.integers(1, 9).map(str),
+    **{f"{POLICY}snapshot-expiry.{key}": DAYS.map(str) for key in (SNAPSHOT_AGE, REF_AGE)},
+    f"{POLICY}snapshot-expiry.{KEEP}": st.integers(1, 9).map(str),
+    f"{POLICY}orphan-file-removal.{ORPHAN_AGE}": DAYS.map(str),
+    f"{POLICY}orphan-file-removal.prefix_mismatch_mode": st.sampled_from(["error", "ignore"]),
+    f"{POLICY}data-compaction.max-concurrent-file-group-rewrites": st.integers(1, 9).map(str),
 }
 
 

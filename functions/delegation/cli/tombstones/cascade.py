@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 from delegation.cli.tombstones.drop import Dropped, DropRefused
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
 from delegation.errors import DelegationError, counted
-from delegation.iceberg.metadata import PROTECTED
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.table_properties import protection_of
 from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
@@ -131,8 +131,9 @@ def identity_of(document: Mapping[str, Any]) -> str:
 
 def _refusal(properties: Mapping[str, str]) -> str | None:
     """Return why metadata alone forbids the purge, as its guards do."""
-    if properties.get(PROTECTED, "false").lower() != "false":
-        return f"TABLE_PROTECTED: {PROTECTED} is set"
+    protection = protection_of(properties)
+    if protection is not None:
+        return f"TABLE_PROTECTED: {protection}"
     if properties.get("gc.enabled", "true").lower() != "true":
         return "GC_DISABLED: gc.enabled is false"
     return None

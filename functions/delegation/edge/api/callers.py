@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from delegation.edge import headers
 from delegation.edge.api.endpoints import Endpoint
 from delegation.edge.errors import BadRequest, EdgeError, permission_missing
 from delegation.edge.telemetry import REQUEST_ID, is_request_id
 from delegation.edge.trust.permissions import OF_POLARIS, Permission
+from delegation.errors import printable
+from delegation.misspellings import did_you_mean
+
+_LONGEST_NAME: Final = 64
+_NO_BODY: Final = frozenset({"", "{}", "null"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +28,8 @@ class Admitted:
 def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Admitted:
     """Return the caller of an operation.
 
-    Raises EdgeError without the authorizer's context, Forbidden, and BadRequest for a request id that
-    cannot be logged.
+    Raises EdgeError without the authorizer's context, Forbidden, and BadRequest for a request id that cannot be logged
+    and for what the operation does not take.
     """
     caller = caller_of(event)
     if caller is None:
@@ -32,7 +37,24 @@ def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Admitted:
     if endpoint.permission is not None and endpoint.permission not in caller.permissions:
         raise permission_missing(endpoint.permission)
     check_request_id(event)
+    if endpoint.query is not None:
+        _check_taken(event, endpoint, endpoint.query)
     return caller
+
+
+def _check_taken(event: Mapping[str, Any], endpoint: Endpoint, known: tuple[str, ...]) -> None:
+    """Raise BadRequest for a parameter or a body that the operation would ignore."""
+    query = event.get("multiValueQueryStringParameters") or event.get("queryStringParameters") or {}
+    for name, values in query.items():
+        place = f"query {printable(name, _LONGEST_NAME)}"
+        if name not in known:
+            raise BadRequest(
+                place, f"is not a parameter of {endpoint.method} {endpoint.path}; {did_you_mean(name, known)}"
+            )
+        if not isinstance(values, str) and len(values) > 1:
+            raise BadRequest(place, "must not be repeated")
+    if not endpoint.has_body and "".join((event.get("body") or "").split()) not in _NO_BODY:
+        raise BadRequest("body", f"must be absent: {endpoint.method} {endpoint.path} takes none")
 
 
 def caller_of(event: Mapping[str, Any]) -> Admitted | None:

@@ -150,7 +150,7 @@ class Management:
         try:
             wanted = PlanApproval.model_validate(document)
         except ValidationError as error:
-            raise bad_request(error) from None
+            raise bad_request(error, PlanApproval) from None
         is_operator = Permission.APPROVE in caller.permissions
 
         def approve() -> Task:

@@ -99,4 +99,4 @@ def _read(document: Mapping[str, Any], model: type[B]) -> B:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise bad_request(error) from None
+        raise bad_request(error, model) from None

@@ -21,7 +21,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
 from delegation.tasks.submission.form import RequestForm
-from delegation.tasks.submission.options import DRY_RUN
+from delegation.tasks.submission.options import DRY_RUN, DRY_RUN_SPELLINGS
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.service import TaskService
 from delegation.wire.keys import KEY_RULE, is_key
@@ -353,7 +353,8 @@ def _as_dry_run(
 ) -> tuple[Document, ReadPayload]:
     """Return a validated body with the property `dry-run`, as if the caller had written it there."""
     parameters = document["operation_parameters"]
-    properties = {**(parameters.get("properties") or {}), DRY_RUN: "true"}
+    given = (parameters.get("properties") or {}).items()
+    properties = {**{name: value for name, value in given if name not in DRY_RUN_SPELLINGS}, DRY_RUN: "true"}
     asked = Document({**document, "operation_parameters": {**parameters, "properties": properties}})
     return asked, read_payload(asked, forms, identity_only=identity_only)
 

@@ -188,7 +188,7 @@ def _read(document: Mapping[str, Any]) -> RestoreRequest:
     try:
         return RestoreRequest.model_validate(document)
     except ValidationError as error:
-        raise bad_request(error) from None
+        raise bad_request(error, RestoreRequest) from None
 
 
 def _document(event: Event) -> Mapping[str, Any]:

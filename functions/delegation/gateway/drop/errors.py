@@ -1,8 +1,11 @@
 """Errors of dropping tables with their files."""
 
+from collections.abc import Iterable
+
 from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.gateway.errors import GatewayError
 from delegation.identifiers import TableIdentifier
+from delegation.misspellings import did_you_mean
 
 
 class DropError(GatewayError):
@@ -130,6 +133,16 @@ def foreign_realm(table: TableIdentifier, asked: str, own: str) -> DropUnsupport
         code="FOREIGN_REALM",
         status=403,
         kind="ForbiddenException",
+    )
+
+
+def word_unknown(what: str, word: str, known: Iterable[str]) -> DropError:
+    """Return the error: a drop with purge has a word that this gateway does not know; nothing was touched."""
+    return DropError(
+        f"{what} is not known, so nothing was dropped; {did_you_mean(word, known)}",
+        code="INVALID_REQUEST",
+        status=400,
+        kind="BadRequestException",
     )
 
 

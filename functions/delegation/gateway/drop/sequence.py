@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from delegation.errors import printable
 from delegation.gateway.callers import REALM_HEADER, GatewayCaller
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refusal_of, table_of
@@ -25,10 +26,12 @@ from delegation.gateway.drop.errors import (
     table_replaced,
     tombstone_grant_missing,
     tombstone_namespace_missing,
+    word_unknown,
 )
 from delegation.gateway.drop.mapping import as_drop_errors
 from delegation.gateway.drop.settings import (
     MODE_HEADER,
+    MODES,
     PURGE_AFTER_HEADER,
     STATE_HEADER,
     TABLE_UUID_HEADER,
@@ -37,9 +40,11 @@ from delegation.gateway.drop.settings import (
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
 from delegation.gateway.errors import MutationNotVerified
+from delegation.gateway.forwarding import FORWARDED_BY
 from delegation.gateway.keys.genuine import is_error, is_genuine
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.routing import Operation
+from delegation.gateway.routing import PURGE, Operation, query_of
+from delegation.idempotency.mutations.answer import OWN_HEADERS
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NOT_APPLIED, is_transient
 from delegation.polaris.errors import (
@@ -64,6 +69,7 @@ _LOADED: Final = 5
 _LOOKS: Final = 20
 _BETWEEN_LOOKS_SECONDS: Final = 0.25
 RESTORED_SINCE: Final = "it was dropped by this request, and restored since"
+_REQUEST_HEADERS: Final = frozenset(one.lower() for one in (MODE_HEADER, TABLE_UUID_HEADER, FORWARDED_BY))
 _GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
 _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 
@@ -119,6 +125,18 @@ class TableDrops:
             return _Drop(self, request, caller, identifier, key).earlier_of_key(key)
 
 
+def _check_words(request: CatalogRequest) -> None:
+    """Raise DropError (INVALID_REQUEST) for a parameter or a header of the service that a drop would ignore."""
+    for name in query_of(request.query):
+        if name != PURGE:
+            raise word_unknown(f"query {printable(name)}", name, (PURGE,))
+    for name, value in request.headers:
+        if name.lower().startswith(OWN_HEADERS) and name.lower() not in _REQUEST_HEADERS:
+            raise word_unknown(printable(name), name, (MODE_HEADER, TABLE_UUID_HEADER))
+        if name.lower() == MODE_HEADER.lower() and value not in MODES:
+            raise word_unknown(f"{MODE_HEADER}: {printable(value)}", value, MODES)
+
+
 class _Drop:
     """One request; raises DropUnsupported for one of another realm, in which the service could not find its table."""
 
@@ -133,6 +151,7 @@ class _Drop:
         for name, asked in request.headers:
             if name.lower() == REALM_HEADER.lower() and asked != drops.realm:
                 raise foreign_realm(identifier, asked, drops.realm)
+        _check_words(request)
         self._drops = drops
         self._steps = drops.steps
         self._settings = drops.steps.settings

@@ -84,8 +84,8 @@ class DropSettings:
         return self.grace
 
     def mode_of(self, asked: str | None) -> DropMode:
-        """Return the mode of a request whose header asks for one; a header with another value is ignored."""
-        return cast("DropMode", asked) if asked in MODES else self.mode
+        """Return the mode of a request whose header asks for one, which must be one of MODES."""
+        return self.mode if asked is None else cast("DropMode", asked)
 
 
 def _duration(name: str, value: str) -> timedelta:

@@ -11,7 +11,7 @@ _NOTHING_DONE: Final = frozenset({401, 419, 421, 423, 425, 429})
 _PASSES: Final = _NOTHING_DONE | {408}
 """Refusals of this one call, not of the operation: another token, or a later moment, gets another answer."""
 _STORED_HEADERS: Final = frozenset({"content-type", "etag", "location"})
-_OWN_HEADERS: Final = "x-delegation-"
+OWN_HEADERS: Final = "x-delegation-"
 """The beginning of what the gateway itself states about a mutation, where its table is for example."""
 _CONTAINERS: Final = (dict, list)
 _CREDENTIALS: Final = "storage-credentials"
@@ -77,7 +77,7 @@ def storable(answer: MutationAnswer) -> MutationAnswer:
 
 
 def _is_stored(header: str) -> bool:
-    return header in _STORED_HEADERS or header.startswith(_OWN_HEADERS)
+    return header in _STORED_HEADERS or header.startswith(OWN_HEADERS)
 
 
 def may_be_secret(name: str, value: object) -> bool:

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
+from delegation.iceberg.metadata import ParsedMetadata
 from delegation.keeping.errors import gc_disabled, table_protected, table_uuid_mismatch
+from delegation.keeping.table_properties import protection_of
 from delegation.operations.expiry.errors import manifests_encrypted
 
 WORK: Final = "expiry"
@@ -19,8 +20,9 @@ def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
     """
     if metadata.table_uuid != table_uuid.lower():
         raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid, work=WORK)
-    if metadata.protected:
-        raise table_protected(metadata.properties[PROTECTED], work=WORK, otherwise="")
+    protection = protection_of(metadata.properties)
+    if protection is not None:
+        raise table_protected(protection, work=WORK, otherwise="")
     if not metadata.gc_enabled:
         raise gc_disabled("the table's property gc.enabled is false, so its snapshots cannot be expired")
     if metadata.properties.get(_ENCRYPTION_KEY):

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from delegation.errors import GuardRefused, printable
+from delegation.keeping.table_properties import ORPHAN_AGE, age_text_of
 from delegation.operations.orphans.errors import AgeTooShort
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import LOCAL, Root, canonical, uri_of
@@ -14,8 +15,6 @@ from delegation.timestamps import parse_duration
 AGE: Final = timedelta(days=3)
 """How old a file is at least, by default; the same as Iceberg's."""
 LEAST_AGE: Final = timedelta(hours=24)
-AGE_PROPERTY: Final = "delegation.orphan-files.older-than"
-"""The table property that lengthens the age, for jobs that write longer before they commit."""
 _VERSION_HINT: Final = "metadata/version-hint.text"
 _NOT_PLAIN: Final = ("/_", "/.", "/\n", "#", "?", "\x00")
 """What keys have that are hidden, of a directory marker, or not clear; a few others have it too."""
@@ -40,12 +39,12 @@ def age_of(wanted: timedelta, properties: Mapping[str, str]) -> timedelta:
 
 def age_in(properties: Mapping[str, str], who: str) -> timedelta:
     """Return the age that a table's property states, zero without one; raise GuardRefused (AGE_INVALID)."""
-    text = properties.get(AGE_PROPERTY)
+    text = age_text_of(properties, who)
     try:
         return timedelta(0) if text is None else parse_duration(text)
     except ValueError as error:
         raise GuardRefused(
-            f"{printable(who)}'s property {AGE_PROPERTY} is not a duration such as 7d or PT48H", code="AGE_INVALID"
+            f"{printable(who)}'s property {ORPHAN_AGE} is not a duration such as 7d or PT48H", code="AGE_INVALID"
         ) from error
 
 

@@ -17,6 +17,7 @@ from delegation.keeping.asking import AskedReferences
 from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
 from delegation.keeping.foreign import FOREIGN_TABLE, HeadsRead
 from delegation.keeping.paths import check_can_delete
+from delegation.keeping.table_properties import unknown_findings
 from delegation.operations.orphans.approval import Approval, Wait, new_findings, waits_for
 from delegation.operations.orphans.context import ForeignKept, OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import OrphansDeleted, swept
@@ -172,7 +173,8 @@ class OrphanRun:
             released = release_needed(ctx, listing.table_uuid, keep)
             index = make_plan(ctx, table, listing, keep)
             without = keep.manifests
-        update = {"findings": (*index.findings, *released), "deleted_before": self._deleted_before()}
+        unknown = unknown_findings(metadata_of(table).properties)
+        update = {"findings": (*index.findings, *released, *unknown), "deleted_before": self._deleted_before()}
         index = index.model_copy(update=update)
         index = index.model_copy(update={"waits": self._waits(index)})
         segment = store_index(ctx.plans, index)

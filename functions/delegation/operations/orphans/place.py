@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
+from delegation.iceberg.metadata import ParsedMetadata
 from delegation.keeping.errors import gc_disabled, table_protected
+from delegation.keeping.table_properties import protection_of
 from delegation.operations.orphans.errors import LocationShared, location_too_wide
 from delegation.operations.orphans.spelling import Equal, is_below, overlap
 from delegation.storage.locations import LOCAL, Root, same_storage
@@ -65,7 +66,8 @@ def check_alone(root: Root, others: Iterable[Place], equal: Equal) -> None:
 
 def check_allowed(metadata: ParsedMetadata) -> None:
     """Raise GuardRefused (TABLE_PROTECTED, GC_DISABLED); no setting overrules either here."""
-    if metadata.protected:
-        raise table_protected(metadata.properties[PROTECTED], work=WORK, otherwise="")
+    protection = protection_of(metadata.properties)
+    if protection is not None:
+        raise table_protected(protection, work=WORK, otherwise="")
     if not metadata.gc_enabled:
         raise gc_disabled("the table's property gc.enabled is false, so other tables may own its files")

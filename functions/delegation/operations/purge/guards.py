@@ -11,9 +11,10 @@ from delegation.iceberg.errors import (
     ManifestMissing,
 )
 from delegation.iceberg.files import FileType
-from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
+from delegation.iceberg.metadata import ParsedMetadata
 from delegation.keeping.errors import NeighbourUnreadable, gc_disabled, table_protected, table_uuid_mismatch
 from delegation.keeping.paths import AT_ANOTHER_TABLE, OUTSIDE, SHARED, UNCOVERED, VERSIONED_BUCKET, GuardVerdict
+from delegation.keeping.table_properties import protection_of
 from delegation.operations.purge import errors
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.base import FileTooLarge
@@ -42,8 +43,9 @@ def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: 
     """Raise GuardRefused (TABLE_UUID_MISMATCH, TABLE_PROTECTED, GC_DISABLED)."""
     if metadata.table_uuid != table_uuid.lower():
         raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid)
-    if metadata.protected:
-        raise table_protected(metadata.properties[PROTECTED])
+    protection = protection_of(metadata.properties)
+    if protection is not None:
+        raise table_protected(protection)
     if not metadata.gc_enabled and options.gc_disabled == "refuse":
         raise gc_disabled("the table's property gc.enabled is false")
 

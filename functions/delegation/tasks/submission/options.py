@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, printable
+from delegation.misspellings import did_you_mean
 from delegation.tasks.life.policy import InvalidProperty
 
 PLACE: Final = "operation_parameters.properties"
 DRY_RUN: Final = "dry-run"
 """The option of every type that can be planned: the task shows what it would do."""
+DRY_RUN_SPELLINGS: Final = (DRY_RUN, "dryRun")
 CALLBACK: Final = "callback"
 """The option of every type that names the callback which is sent when its task ends."""
 _CALLBACK_NAME: Final = "[a-z][a-z0-9-]{0,31}"
+_LONGEST_NAME: Final = 64
 
 
 class SetBy(Enum):
@@ -58,6 +61,12 @@ class Option:
         """The operator's property below the prefix of the type."""
         return self.setting or self.name
 
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The names that a request may use: the option's, and the same in camel case."""
+        first, *rest = self.name.split("-")
+        return tuple(dict.fromkeys((self.name, "".join((first, *(word[:1].upper() + word[1:] for word in rest))))))
+
     def is_looser(self, value: str, than: str) -> bool:
         """Return whether a value allows more than another one."""
         return self.values.index(value) > self.values.index(than)
@@ -81,6 +90,14 @@ class InvalidOption(DelegationError):
     def __init__(self, name: str, expected: str) -> None:
         super().__init__(f"{PLACE}.{name}: must be {expected}")
         self.name = name
+
+
+def option_unknown(name: str, known: Iterable[str]) -> DelegationError:
+    """Return the error: a request has an option that its operation does not have."""
+    shown = printable(name, _LONGEST_NAME)
+    return DelegationError(
+        f"{PLACE}.{shown}: is not an option of this operation; {did_you_mean(name, known)}", code="INVALID_REQUEST"
+    )
 
 
 def option_not_allowed(name: str, value: str, loosest: str) -> DelegationError:
@@ -152,6 +169,21 @@ class OptionTable:
     def by(self, by: SetBy) -> Sequence[Option]:
         """Return the options that these may set, in the order of the table."""
         return [one for one in self.options if one.by is by]
+
+    def canonical(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Return the properties of a request by the names of the table; raise DelegationError (INVALID_REQUEST)."""
+        names = {
+            spelling: one.name for one in self.options if one.by is not SetBy.OPERATOR for spelling in one.spellings
+        }
+        found: dict[str, str] = {}
+        for given, value in properties.items():
+            name = names.get(given)
+            if name is None:
+                raise option_unknown(given, names.values())
+            if name in found:
+                raise InvalidOption(name, "given once: the request has it in two spellings")
+            found[name] = value
+        return found
 
     def limits(self, properties: Mapping[str, str] | None = None) -> SetLimits:
         """Read the properties that begin with the prefix, and ignore all others; raise InvalidProperty."""

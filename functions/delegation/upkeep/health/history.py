@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delegation.upkeep.rules.resolve import TABLE_PREFIX
+from delegation.keeping.table_properties import POLICY
+from delegation.misspellings import misspelled
 from delegation.upkeep.rules.settings import SETTINGS
 from delegation.upkeep.rules.types import PolicyType
 
-_OWN: Final = f"{TABLE_PREFIX}{PolicyType.SNAPSHOT_EXPIRY.short}."
+_OWN: Final = f"{POLICY}{PolicyType.SNAPSHOT_EXPIRY.short}."
 _ICEBERG: Final = frozenset(one.iceberg for one in SETTINGS[PolicyType.SNAPSHOT_EXPIRY] if one.iceberg is not None)
 _KNOWN: Final = frozenset({f"{_OWN}{one.key}" for one in SETTINGS[PolicyType.SNAPSHOT_EXPIRY]} | {f"{_OWN}enable"})
 _LONGEST_VALUE: Final = 100
@@ -18,7 +19,7 @@ _OTHER: Final = f"{_OWN}unknown"
 def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties in table metadata that can change its rule of expiry, at most eight short ones.
 
-    Of those with the service's prefix that no release knows, which turn the rule off, one represents all.
+    Of those that no release knows and that turn the rule off, one represents all.
     """
     given = document.get("properties")
     properties = given if isinstance(given, Mapping) else {}
@@ -27,7 +28,7 @@ def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
         for name, value in properties.items()
         if isinstance(value, str) and (name in _ICEBERG or name in _KNOWN)
     }
-    if any(name.startswith(_OWN) and name not in _KNOWN for name in properties):
+    if any(name not in _KNOWN and (name.startswith(_OWN) or misspelled(name, _KNOWN)) for name in properties):
         found[_OTHER] = ""
     return found
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from delegation.errors import counted, printable
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.table_properties import POLICY, TYPED, unknown_properties
+from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.upkeep.rules.content import PolicyContent, PolicyInvalid, content_of
 from delegation.upkeep.rules.limits import DRY_RUN_ONLY, UpkeepLimits
@@ -25,9 +27,9 @@ from delegation.upkeep.rules.model import (
 from delegation.upkeep.rules.settings import SETTINGS, RuleSetting
 from delegation.upkeep.rules.types import PolicyType
 
-TABLE_PREFIX: Final = "delegation.policy."
 ENABLE: Final = "enable"
 _SHOWN: Final = 5
+_OF_CONFIG: Final = "config."
 
 
 def resolve(
@@ -94,7 +96,7 @@ class _Making:
         self._policy = policy
         self._properties = properties
         self._limits = limits
-        self._prefix = f"{TABLE_PREFIX}{type_.short}."
+        self._prefix = f"{POLICY}{type_.short}."
         self._values: dict[str, RuleValue] = {}
         self._findings: list[RuleFinding] = []
         self._stop: str | None = None
@@ -117,6 +119,10 @@ class _Making:
         given = content.values()
         settings = {setting.key: setting for setting in SETTINGS[self._type]}
         unknown = sorted(printable(key) for key in given.keys() - settings.keys())
+        for key in unknown:
+            near = misspelled(key.removeprefix(_OF_CONFIG), settings)
+            if near is not None:
+                raise PolicyInvalid(f"this release does not know {key}; did you mean {near}?")
         if unknown:
             more = f" and {len(unknown) - _SHOWN:,} more" if len(unknown) > _SHOWN else ""
             text = f"this release does not know {', '.join(unknown[:_SHOWN])}{more}, which has no effect"
@@ -151,16 +157,30 @@ class _Making:
         if enable is not None and enable.strip().lower() == "false":
             self._stop = self._stop or f"the table property {self._prefix}{ENABLE} is false"
         elif enable is not None and enable.strip().lower() != "true":
-            self._refuse(ENABLE, "is neither true nor false")
+            self._refuse(f"{self._prefix}{ENABLE}", "is neither true nor false")
         for key in sorted(own.keys() - settings.keys())[:_SHOWN]:
-            self._refuse(key, "is not a property that this release knows")
+            self._refuse(f"{self._prefix}{key}", "is not a property that this release knows")
+        self._find_unknown([f"{self._prefix}{key}" for key in (ENABLE, *settings)])
         for setting in settings.values():
             if setting.key in own and setting.stricter is None:
-                self._refuse(setting.key, "cannot be set by a table: no value of it is stricter than another")
+                self._refuse(
+                    f"{self._prefix}{setting.key}", "cannot be set by a table: no value of it is stricter than another"
+                )
         return own
 
+    def _find_unknown(self, known: Sequence[str]) -> None:
+        """Report properties of the service's prefix that have no effect; one like a known name turns the rule off."""
+        unknown = unknown_properties(self._properties)
+        for name in sorted(one for one in self._properties if not one.startswith(TYPED)):
+            meant = misspelled(name, known)
+            if meant is not None:
+                self._refuse(name, f"is not a property that this release knows; did you mean {meant}?")
+            elif name in unknown[:_SHOWN]:
+                text = f"this release does not know it; {did_you_mean(name, known)}"
+                self.find(FindingCode.TABLE_PROPERTY_UNKNOWN, printable(name), text)
+
     def _refuse(self, key: str, reason: str) -> None:
-        name = printable(f"{self._prefix}{key}")
+        name = printable(key)
         self.find(FindingCode.TABLE_PROPERTY_INVALID, name, reason)
         self._stop = self._stop or f"the table property {name} {reason}"
 
@@ -190,7 +210,7 @@ class _Making:
         try:
             value = setting.read(text.strip())
         except ValueError as error:
-            self._refuse(setting.key, str(error))
+            self._refuse(f"{self._prefix}{setting.key}", str(error))
             return asked
         if value == asked.value:
             return asked

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from delegation.edge import answers
 from delegation.edge.api.routes import ENDPOINTS, Dependencies
 from delegation.edge.codes import by_code
-from delegation.edge.errors import BadRequest
 from delegation.edge.requests import read_payload
 from delegation.edge.submission import SubmissionAnswer
 from delegation.errors import DelegationError
@@ -176,7 +175,11 @@ PAYLOADS: list[tuple[dict[str, Any], bool, bool]] = [
     (changed(loaded(), "common_payload/request_timestamp_utc", None), True, True),
     (changed(loaded(), "common_payload/request_timestamp_utc", "2025-06-11T16:21:00"), False, False),
     (changed(loaded(), "common_payload/realm_identifier", ABSENT), False, False),
-    (changed(loaded(), "common_payload/later", 1), True, True),
+    (changed(loaded(), "common_payload/later", 1), False, False),
+    (changed(loaded(), "operation_parameters/later", 1), False, False),
+    (changed(identity_only(), "operation_parameters/later", 1), False, False),
+    (changed(loaded(), "operation_parameters/metadata/later", 1), True, True),
+    (changed(loaded(), "operation_parameters/properties", {"dry-rnu": "true"}), False, False),
 ]
 
 
@@ -189,7 +192,7 @@ def test_schema_and_model_accept_and_refuse_the_same_bodies(
         if fits:
             read_payload(body, TYPES.forms_by_operation, identity_only=identity_enough)
         else:
-            with pytest.raises(BadRequest):
+            with pytest.raises(DelegationError):
                 read_payload(body, TYPES.forms_by_operation, identity_only=identity_enough)
 
 

@@ -118,7 +118,7 @@ def test_settings_have_defaults_and_the_nearest_grace_counts():
     assert settings.grace_of(TABLE) == timedelta(0)
     assert settings.grace_of(TableIdentifier("lake", ("ops",), "t")) == timedelta(days=2)
     assert settings.grace_of(TableIdentifier("other", ("sales",), "t")) == timedelta(days=1)
-    assert [settings.mode_of(asked) for asked in (None, "at-once", "soon")] == ["wait", "at-once", "wait"]
+    assert [settings.mode_of(asked) for asked in (None, "at-once")] == ["wait", "at-once"]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,6 @@ def test_the_answer_to_a_caller_that_waits_says_whether_the_files_are_deleted(wo
     assert (answer.status, answer.state, answer.purge_after) == (204, "RENAMED", begins)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line A2")
 @pytest.mark.parametrize(
     ("words", "nearest"),
     [

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
+from delegation.keeping.table_properties import ORPHAN_AGE
 from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.eligible import AGE_PROPERTY
 from delegation.operations.orphans.errors import PrefixMismatch
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.spelling import MismatchMode
@@ -155,7 +155,7 @@ def beside(age: str | None) -> tuple[SweptTables, StoryTable, StoryTable, str]:
     table = world.table()
     other = world.table("u", **{"write.data.path": "s3://lake/wh/t/data/u"})
     if age is not None:
-        other.set(**{AGE_PROPERTY: age})
+        other.set(**{ORPHAN_AGE: age})
     written = world.orphan("s3://lake/wh/t/data/u/written.parquet")
     world.lake.pass_days(5)
     return world, table, other, written
@@ -176,7 +176,7 @@ def test_the_age_of_another_table_that_writes_there_counts_and_it_commits_its_fi
 def test_another_table_that_asks_for_an_age_after_the_plan_keeps_its_file() -> None:
     world, table, other, written = beside(None)
     plan = world.sweep(table, limits=REPORT).plan_ids[-1]
-    other.set(**{AGE_PROPERTY: "30d"})
+    other.set(**{ORPHAN_AGE: "30d"})
     world.sweep(table, execute_plan=plan)
     assert written in world.lake.uris()
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.keeping.table_properties import ORPHAN_AGE
 from delegation.operations.orphans.approval import ApprovalLimits, ListedAmount, share_of, waits_for
-from delegation.operations.orphans.eligible import AGE_PROPERTY, Eligible, age_of, hidden_partitions
+from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
 from delegation.operations.orphans.errors import AgeTooShort, LocationShared
 from delegation.operations.orphans.place import Place, check_allowed, check_alone, place_of
 from delegation.operations.orphans.spelling import END, Equal, joined
@@ -100,12 +101,12 @@ def test_protected_tables_and_those_without_gc_are_refused() -> None:
 def test_the_age_is_a_day_at_least_and_a_table_may_only_lengthen_it() -> None:
     three = timedelta(days=3)
     assert age_of(three, {}) == three
-    assert age_of(three, {AGE_PROPERTY: "10d"}) == timedelta(days=10)
-    assert age_of(three, {AGE_PROPERTY: "1s"}) == three
+    assert age_of(three, {ORPHAN_AGE: "10d"}) == timedelta(days=10)
+    assert age_of(three, {ORPHAN_AGE: "1s"}) == three
     with pytest.raises(AgeTooShort):
-        age_of(timedelta(hours=23, minutes=59), {AGE_PROPERTY: "10d"})
+        age_of(timedelta(hours=23, minutes=59), {ORPHAN_AGE: "10d"})
     with pytest.raises(GuardRefused, check=coded("AGE_INVALID")):
-        age_of(three, {AGE_PROPERTY: "long"})
+        age_of(three, {ORPHAN_AGE: "long"})
 
 
 def admitted(key: str, *, modified: int = 0, at: int = 4 * DAY, partitions: frozenset[str] = frozenset()) -> bool:

@@ -10,6 +10,7 @@ from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.reach import read_manifest_lists
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import PathGuard, covered_roots, own_root, table_roots
+from delegation.keeping.table_properties import unknown_findings
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.index import ExpiryIndex, Removal
 from delegation.operations.expiry.planning.reach import (
@@ -162,7 +163,7 @@ def finish_plan(
         outside=ctx.options.outside,
         chunks=tuple(chunks),
         counts=totals,
-        findings=tuple(finding for _, finding in guard.counted()),
+        findings=(*(finding for _, finding in guard.counted()), *unknown_findings(metadata.properties)),
         removal=Removal.of(table.metadata, gone),
     )
     return index, store_index(ctx.plans, index)

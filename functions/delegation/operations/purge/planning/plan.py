@@ -22,6 +22,7 @@ from delegation.keeping import paths
 from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour, small_files
 from delegation.keeping.paths import GuardVerdict, PathGuard, reads
+from delegation.keeping.table_properties import unknown_findings
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.purge import guards
 from delegation.operations.purge.context import PurgeContext
@@ -287,6 +288,7 @@ def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tupl
     findings = [*kept, *found.unread.findings()]
     if ctx.lost_plan is not None:
         findings.append(ctx.lost_plan.finding())
+    findings += unknown_findings(found.metadata.properties)
     former = (*found.former_unreadable, *found.unread.former)
     if former:
         findings.append(Finding(code=paths.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))

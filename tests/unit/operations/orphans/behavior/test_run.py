@@ -11,7 +11,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.names import POLICY, TASK_TYPE
+from delegation.operations.orphans.behavior.names import TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.place import Place
@@ -245,9 +245,10 @@ def test_a_removal_whose_policy_is_withdrawn_stops_and_says_so(world: SweepingWo
     """The policy is read with the table: before the listing, the plan and the first delete, and between deletes."""
     planted = world.plant(*(f"data/{number}.parquet" for number in range(9)))
     asked: list[str] = []
+    policies = ["cat.gov.sweep", None]
 
-    def permissions(orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
-        policy = orphans.properties.get(POLICY)
+    def permissions(_orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
+        policy = policies[0]
 
         def permitted(_table: LoadedTable) -> str | None:
             asked.append(str(policy))
@@ -256,12 +257,13 @@ def test_a_removal_whose_policy_is_withdrawn_stops_and_says_so(world: SweepingWo
         return permitted
 
     world.deploy(orphans=replace(world.orphans, permissions=permissions))
-    task = world.ask(upkeep_policy="cat.gov.sweep")
+    task = world.ask()
     assert task.status is Status.SUCCESS, task.result_summary
     assert "the policy cat.gov.sweep asks for nothing any more" in task.result_summary
     assert [one.code for one in OrphanDetails.of(task).findings] == ["POLICY_WITHDRAWN"]
     assert planted <= world.files()
     # A caller's own removal continues.
+    policies.pop(0)
     assert world.ask().status is Status.SUCCESS
     assert not planted & world.files()
 
