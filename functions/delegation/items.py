@@ -132,7 +132,7 @@ def each_item(
     asides: Asides[T] | None = None,
     first_pause: timedelta = FIRST_PAUSE,
     in_a_row: int | None = IN_A_ROW,
-    probe: Callable[[], object] | None = None,
+    probe: Callable[[], bool] | None = None,
     checkpoint: Callable[[], object] = _nothing,
     pool: Executor | None = None,
     at_once: int = 1,
@@ -141,8 +141,8 @@ def each_item(
     """Yield what became of each item, in their order; an error of one is logged, and stops no other.
 
     Raises an error whose scope is `stops` or wider, and the last of `in_a_row` items one after the other that had no
-    answer (`retryable`), unless `probe` returns: it asks for something else. One error object that several items raise
-    counts once. `checkpoint` is called before each item and raises to stop.
+    answer (`retryable`), unless `probe` states that something else is answered. One error object that several items
+    raise counts once. `checkpoint` is called before each item and raises to stop.
     Items that are set aside in `asides` are not tried before their time. Their pauses grow where others were answered,
     or `in_a_row` is None. Where items that fail have taken MOST_WASTED, what is left is not yielded. With `pool` up to
     `at_once` items are worked on at a time.
@@ -183,10 +183,9 @@ def each_item(
         last = error
         yield found
         if in_a_row is not None and row.length >= in_a_row:
-            if probe is None:
+            if probe is None or not probe():
                 row.end(shown)
                 raise error
-            probe()
             row.others_answered()
         if wasted > MOST_WASTED.total_seconds():
             logger.warning("the rest is left to the next pass", extra={"action": "set aside", "loop": name})
@@ -197,6 +196,11 @@ def each_item(
 def scope_of(error: BaseException) -> ErrorScope:
     """Return how far an error reaches; one that nobody raises on purpose is the item's own."""
     return error.scope if isinstance(error, DelegationError) else ErrorScope.ITEM
+
+
+def is_answer(error: BaseException) -> bool:
+    """Return whether an error states something of its item: the catalog answered, and a repeat would meet it again."""
+    return scope_of(error) is ErrorScope.ITEM and not getattr(error, "retryable", False)
 
 
 def _log(name: str, item: str, error: Exception) -> None:
@@ -273,10 +277,10 @@ class _Row(Generic[T]):
 
     def failed(self, item: T, error: Exception) -> None:
         self._failed.append((item, error))
-        if isinstance(error, DelegationError) and error.retryable:
-            self.length += 1
+        if is_answer(error):
+            self.others_answered()
         else:
-            self.others_answered()  # it has its answer
+            self.length += 1
 
     def _settle(self) -> None:
         failed, self._failed = self._failed, []

@@ -4,6 +4,7 @@ A lost ref is in no live table, so the reference index does not know its files. 
 those of the former state as well, as if it were registered under a name.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,6 +15,7 @@ from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
 from delegation.identifiers import TableIdentifier
+from delegation.items import each_item
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
 from delegation.polaris.model import LoadedTable
@@ -138,13 +140,17 @@ class LostRefsKeeper:
 
     def check(self) -> None:
         """Raise GuardRefused (TOO_MANY_LOST_REFS) if no more could be kept; those whose time is over are forgotten."""
-        now, own, all_of_them = self.clock(), 0, 0
+        now, own, all_of_them, over = self.clock(), 0, 0, list[LostRefs]()
         for one in self.lost.lost_refs(self.identifier.catalog):
             if one.until <= now:
-                self.lost.remove_lost_refs(one)
+                over.append(one)
                 continue
             all_of_them += 1
             own += one.table_uuid == self.table_uuid
+        loop = each_item(
+            over, self.lost.remove_lost_refs, name="lost-refs.removed", clock=self.clock, shown=lambda lost: lost.key
+        )
+        deque(loop, 0)
         if own >= MOST_OF_TABLE or all_of_them >= MOST_OF_CATALOG:
             table = self.identifier
             raise GuardRefused(

@@ -1,11 +1,13 @@
 """The recurring task that refreshes the reference index of one catalog, so that a purge finds it nearly up to date."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from delegation.items import each_item
 from delegation.polaris.errors import PolarisUnavailable
 from delegation.references.errors import ReferencesError
 from delegation.references.names import REFERENCE_INDEX
@@ -62,6 +64,20 @@ def reference_index(
         identify=lambda parameters: parameters.catalog,
         every=every,
     )
+
+
+def ensure_each_submitted(
+    tasks: TaskService, behavior: Behavior[RecurringCatalog, Any], catalogs: Iterable[str]
+) -> None:
+    """Do as `ensure_submitted` does for each catalog; one for which that fails stops no other, and is tried again."""
+    loop = each_item(
+        catalogs,
+        lambda catalog: ensure_submitted(tasks, behavior, catalog),
+        name="catalogs.submitted",
+        clock=tasks.clock,
+        in_a_row=None,
+    )
+    deque(loop, 0)
 
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[RecurringCatalog, Any], catalog: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from delegation.identifiers import TableIdentifier
+from delegation.items import SetAside
 from delegation.upkeep.errors import HealthChanged
 from delegation.upkeep.health.model import (
     LONGEST_PROBLEM,
@@ -86,6 +87,8 @@ class HealthStoreContract:
             problem="X: no",
             past=(PAST, replace(PAST, task_type="ORPHANS", ended=NOW - timedelta(days=1), task_id="", snapshots=None)),
             runs={"EXPIRY": RUN, "ORPHANS": replace(RUN, task_type="ORPHANS", ended=None, outcome=None)},
+            asides={"health.tables": SetAside("X: no", NOW, 3, NOW + timedelta(hours=1))},
+            sweep_since=NOW,
         )
         written = store.put(one, STATE)
         assert written == replace(one, revision=1)

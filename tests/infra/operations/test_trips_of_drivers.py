@@ -274,7 +274,7 @@ def test_a_policy_that_is_not_valid_raises_its_alarm(watched: WatchedTemplate, c
 
 
 def test_a_table_that_waits_for_its_upkeep_raises_its_alarm(watched: WatchedTemplate, capsys: Printed) -> None:
-    """The catalog does not answer, so no pass gets further than the first request."""
+    """The catalog does not answer for the table, so no run is started."""
     upkeep = UpkeepWorld()
     upkeep.write("a", [30.0, 1.0])
     upkeep.policies.attach(WEEK, "ns")
@@ -282,8 +282,7 @@ def test_a_table_that_waits_for_its_upkeep_raises_its_alarm(watched: WatchedTemp
     alarm = watched["UpkeepBehind"]
     for days, is_raised in ((7, False), (2, True)):
         upkeep.later(days=days)
-        with pytest.raises(PolarisUnavailable):
-            upkeep.run(policies=NoPolicies(), waited=count_wait)
+        upkeep.run(policies=NoPolicies(), waited=count_wait)
         printed = capsys.readouterr().out
         assert alarm.is_raised_by(alarm.values_in(printed)) is is_raised
         assert "lake.ns.a" in printed

@@ -84,13 +84,14 @@ def test_twenty_without_an_answer_in_a_row_are_an_outage_which_ends_the_loop_and
 
 def test_a_stretch_of_bad_items_is_no_outage_where_the_probe_is_answered() -> None:
     asked: list[str] = []
-    loop = ItemLoop(lambda item: item < 25, probe=lambda: asked.append("catalog"))
+    loop = ItemLoop(lambda item: item < 25, probe=lambda: not asked.append("catalog"))
     assert loop.run() == list(range(25, 30))
     assert asked == ["catalog"]
 
 
-def test_a_stretch_of_bad_items_without_a_probe_is_left_out_by_the_next_pass() -> None:
-    loop = ItemLoop(lambda item: item < 25)
+@pytest.mark.parametrize("probe", [None, lambda: False])
+def test_a_stretch_of_bad_items_without_an_answer_is_left_out_by_the_next_pass(probe: Callable[[], bool]) -> None:
+    loop = ItemLoop(lambda item: item < 25, probe=probe)
     with pytest.raises(PolarisUnavailable):
         loop.run()
     assert loop.run() == list(range(25, 30))

@@ -2,25 +2,34 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
+from delegation.dynamodb import to_item
 from delegation.gateway.drop.tombstones import TombstoneState, pending
 from delegation.handlers import sweeper
 from delegation.idempotency.record import Record, State
 from delegation.idempotency.store import RecordWrite
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.lost import LostRefsKeeper
 from delegation.notifications.delivery import Delivered, Notifier, deliver_due
 from delegation.notifications.queue import announce, parse
+from delegation.operations.expiry.behavior.names import TASK_TYPE
+from delegation.operations.expiry.behavior.parameters import TableExpiry
+from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.orchestration.measure import unfinished
 from delegation.orchestration.sweep import sweep
 from delegation.references.blocking.model import HeldPurge, Subject
+from delegation.references.lost import LostRefs
+from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.references.store import MemoryReferenceStore
+from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.admission import Admission
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
@@ -28,6 +37,12 @@ from delegation.tasks.life.notifications.owed import NotificationState
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
+from delegation.upkeep.execution.kinds import run_kinds
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.execution.sweeps import OrphanSweeps
+from delegation.upkeep.health import dynamodb
+from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, _health_item
+from delegation.upkeep.health.model import TableHealth
 from delegation.wiring.notifications.worker import _run
 from tests.kit.tasks.builders import HOUR, MINUTE, failed, submitted
 from tests.kit.worlds.service import World
@@ -36,6 +51,9 @@ from tests.unit.notifications.site import NotifyingProcesses
 from tests.unit.orchestration.test_admission import TASK_TYPES, NotedAdmission
 from tests.unit.tasks.test_worker_admission import AdmittingWorkers
 from tests.unit.tasks.work.test_maintenance import MaintainedTasks
+from tests.unit.upkeep.execution.test_bad_tables import BOTH, Archive, BothKinds
+from tests.unit.upkeep.health.test_refresh import NOW, RefreshedCatalog
+from tests.unit.upkeep.health.test_refresh import world_of as refreshed_catalog
 
 Failing = Callable[[], Exception]
 Served = tuple[set[str], set[str]]
@@ -351,3 +369,128 @@ def settled_tombstones(method: str, failing: Failing, *, first_only: bool) -> Se
         return found["g"], {one.tombstone_id for one in records if one.state is TombstoneState.CLEARED}
     finally:
         here.close()
+
+
+def archive() -> tuple[Archive, dict[str, set[str]]]:
+    """Tables whose snapshots a policy wants expired, the bad ones first."""
+    found: dict[str, set[str]] = {"g": set(), "b": set()}
+    for number, kind in enumerate(ORDER):
+        found[kind].add(f"t{number}")
+    return Archive(*(f"t{number}" for number in range(len(ORDER)))), found
+
+
+def started(here: Archive) -> set[str]:
+    return {TableExpiry.of(task).identifier.name for task in here.all_tasks()}
+
+
+@world("upkeep.rules")
+def tables_whose_policies_cannot_be_read(failing: Failing) -> Served:
+    here, found = archive()
+    with planted(here.policies, "applicable", lambda target, _type=None: target.table in found["b"], failing):
+        here.run()
+    return found["g"], started(here)
+
+
+@world("upkeep.starts")
+def tables_that_do_not_load_when_their_run_starts(failing: Failing) -> Served:
+    here, found = archive()
+    with planted(here, "load_table", lambda identifier, **_options: identifier.name in found["b"], failing):
+        here.run(settings=UpkeepSettings(at_once=len(found["g"])))
+    return found["g"], started(here)
+
+
+@world("upkeep.ended")
+def tables_whose_last_runs_cannot_be_read(failing: Failing) -> Served:
+    here, found = archive()
+    here.run()
+    bad = {here.health(name).runs[TASK_TYPE].task_id for name in found["b"]}
+    for name in found["g"]:
+        here.finish(name)
+    with planted(here.store, "get", lambda task_id: task_id in bad, failing):
+        here.run()
+    return found["g"], {name for names in found.values() for name in names if here.health(name).runs[TASK_TYPE].ended}
+
+
+@world("upkeep.kinds")
+def a_kind_of_upkeep_whose_policies_cannot_be_read(failing: Failing) -> Served:
+    here, found = archive()
+    both = BothKinds(here)
+    expiry, sweeps = here.making(policies=both, limits=BOTH), here.sweeps(policies=both, limits=BOTH)
+    with (
+        patch.object(OrphanSweeps, "look", lambda *_: (_ for _ in ()).throw(failing())),
+        suppress(Exception),  # it is raised at the end
+    ):
+        run_kinds((sweeps, expiry), "lake")
+    return found["g"] | found["b"], started(here)
+
+
+@world("orphans.rules")
+def tables_whose_policies_of_orphan_files_cannot_be_read(failing: Failing) -> Served:
+    here, found = archive()
+    here.attach({"enable": True}, "ns")
+    with planted(here.policies, "applicable", lambda target, _type=None: target.table in found["b"], failing):
+        here.sweep()
+    return found["g"], {TableOrphans.of(task).identifier.name for task in here.all_tasks()}
+
+
+def indexed_tables() -> tuple[RefreshedCatalog, dict[str, set[str]]]:
+    _, found = archive()
+    return refreshed_catalog(*sorted(found["g"] | found["b"])), found
+
+
+@world("health.tables")
+def tables_whose_health_cannot_be_read(failing: Failing) -> Served:
+    here, found = indexed_tables()
+    with planted(here, "load_table", lambda identifier, **_options: identifier.name in found["b"], failing):
+        here.refresh()
+    return found["g"], {one.identifier.name for one in here.healths.healths("lake") if one.files}
+
+
+@world("health.gone")
+def healths_of_dropped_tables_that_cannot_be_removed(failing: Failing) -> Served:
+    here, found = indexed_tables()
+    here.refresh()
+    for name in found["g"] | found["b"]:
+        here.drop(name)
+    with planted(here.healths, "remove", lambda health: health.identifier.name in found["b"], failing):
+        here.refresh()
+    return found["g"], (found["g"] | found["b"]) - {one.identifier.name for one in here.healths.healths("lake")}
+
+
+@world("health.records")
+def healths_that_cannot_be_read(failing: Failing) -> Served:
+    """Items of a newer release or damaged ones; the kinds of errors are those that reading them raises."""
+    _, found = archive()
+    stored = [_health_item(TableHealth(TableIdentifier("lake", ("ns",), name), "u", "m", NOW)) for name in found["g"]]
+    damaged = [{**stored[0], "as_of": "never"}, {"format": 9}, {**stored[0], "past": 7}, {**stored[0], "runs": [{}]}]
+    calls: Any = SimpleNamespace(repeatable=lambda *_args, **_options: {"Items": [*map(to_item, [*damaged, *stored])]})
+    with patch.object(dynamodb, "past_of_rows", lambda _rows: (_ for _ in ()).throw(failing())):
+        return found["g"], {one.identifier.name for one in DynamoDbHealthStore(calls, "table").healths("lake")}
+
+
+@world("catalogs.submitted")
+def catalogs_whose_tasks_cannot_be_read(failing: Failing) -> Served:
+    here, behavior = World(), reference_index(lambda _run: None, every=HOUR)  # type: ignore[arg-type]
+    found: dict[str, set[str]] = {"g": set(), "b": set()}
+    ids = {}
+    for number, kind in enumerate(ORDER):
+        catalog = f"lake{number}"
+        found[kind].add(catalog)
+        ids[behavior.task_id(RecurringCatalog(catalog=catalog))] = catalog
+    with planted(here.store, "get", lambda task_id: ids.get(task_id) in found["b"], failing):
+        ensure_each_submitted(here.tasks, behavior, sorted(found["g"] | found["b"]))
+    return found["g"], {ids[task.task_id] for task in here.store.heads().tasks}
+
+
+@world("lost-refs.removed")
+def lost_refs_that_cannot_be_forgotten(failing: Failing) -> Served:
+    index, found, now = MemoryReferenceStore(), {"g": set[str](), "b": set[str]()}, NOW
+    for number, kind in enumerate(ORDER):
+        name = f"t{number}"
+        found[kind].add(name)
+        table = TableIdentifier("lake", ("ns",), name)
+        index.put_lost_refs(LostRefs(table, name, f"s3://b/{name}.json", "copy", {"tag": 1}, 1, "task", now, now))
+    keeper = LostRefsKeeper(index, MemoryPlanStore(), table, "u", "task", lambda: now + HOUR)
+    with planted(index, "remove_lost_refs", lambda lost: lost.identifier.name in found["b"], failing):
+        keeper.check()
+    return found["g"], (found["g"] | found["b"]) - {one.identifier.name for one in index.lost_refs("lake")}

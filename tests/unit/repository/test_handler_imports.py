@@ -22,7 +22,8 @@ BUDGETS = {
     "make_due": 101,
     "start_job": 101,
     "sweeper": 113,
-    "api": 128,
+    "prepare": 255,
+    "run_inline": 255,
     "prepare": 253,
     "run_inline": 253,
 }

@@ -11,7 +11,7 @@ from delegation.polaris.errors import PoliciesNotSupported
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.references.recurring import RecurringCatalog
 from delegation.upkeep.deployed import DeployedPolicies, StoredPolicyFile
-from delegation.upkeep.execution.passes import UpkeepCounts
+from delegation.upkeep.execution.kinds import UpkeepCounts
 from delegation.upkeep.execution.recurring import catalog_upkeep
 from delegation.upkeep.policy_file import PolicyFileInvalid
 from tests.unit.upkeep.execution.catalogs import WEEK, MemoryPolicies

@@ -31,6 +31,7 @@ from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
+from delegation.upkeep.execution.needs import protection_of
 from delegation.upkeep.health.model import TableHealth
 
 MOST_SHOWN: Final = 20
@@ -106,19 +107,28 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
     console.print(table, crop=False)
     if len(rows) > most:
         console.print(f"{len(rows) - most:,} more; --limit and --json list them.")
-    unread = [row.health for row in rows if row.health.problem is not None]
-    for health in unread[:most]:
-        text = f"{plain(str(health.identifier))} could not be read: {plain(health.problem or '')}"
-        console.print(Whole(text), crop=False)
-    waiting = [(row.health, one.waiting) for row in rows for one in row.health.runs.values() if one.waiting]
-    for health, plan in waiting[:most]:
-        text = f"{plain(str(health.identifier))} waits for approval: delegation orphans approve {plain(plan)}"
-        console.print(Whole(text), crop=False)
+    found = [row.health for row in rows]
+    for texts in zip(*(_states(one) for one in found), strict=True) if found else ():
+        for text in [one for one in texts if one][:most]:
+            console.print(Whole(text), crop=False)
     total = sum(row.cost for row in rows)
     console.print(
         f"\n{counted(len(rows), 'table')}, {total:,.2f} {prices.currency} a month for the files of their current "
         f"snapshots in S3 Standard; prices of {prices.region}, {prices.as_of}.",
         soft_wrap=True,
+    )
+
+
+def _states(health: TableHealth) -> tuple[str, ...]:
+    """Return what holds a table back, in the order in which such lines are printed; "" for what does not."""
+    name, protection = plain(str(health.identifier)), protection_of(health)
+    plans = [one.waiting for one in health.runs.values() if one.waiting]
+    reasons = "; ".join(plain(one.error) for _, one in sorted(health.asides.items()))
+    return (
+        f"{name} could not be read: {plain(health.problem)}" if health.problem is not None else "",
+        f"{name} is set aside: {reasons}" if reasons else "",
+        f"{name} is protected ({protection}): no policy expires its snapshots" if protection else "",
+        "\n".join(f"{name} waits for approval: delegation orphans approve {plain(plan)}" for plan in plans),
     )
 
 

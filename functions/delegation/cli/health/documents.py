@@ -10,8 +10,10 @@ from delegation.cli.references.lost import document_of as lost_document
 from delegation.cli.references.lost import kept_now
 from delegation.errors import printable
 from delegation.identifiers import TableIdentifier, split_name
+from delegation.items import SetAside
 from delegation.references.lost import LostRefs
 from delegation.timestamps import isoformat, utc_now
+from delegation.upkeep.execution.needs import protection_of
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.past import PastRun
 from delegation.upkeep.health.store import HealthStore
@@ -85,8 +87,20 @@ class HealthRow:
                 "at_most": None if self.saves_most is None else round(self.saves_most, 4),
             },
             "problem": health.problem,
+            "protected": protection_of(health),
+            "set_aside": [_aside_document(key, one) for key, one in sorted(health.asides.items())],
             "runs": [_run_document(one) for one in health.runs.values()],
         }
+
+
+def _aside_document(key: str, aside: SetAside) -> dict[str, Any]:
+    return {
+        "work": key,
+        "error": aside.error,
+        "since": isoformat(aside.since),
+        "failures": aside.failures,
+        "next_try": isoformat(aside.next_try),
+    }
 
 
 def _run_document(run: LastRun) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from delegation.cli.screens.layout import LabelledLines, Rows, Whole
 from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted
 from delegation.timestamps import isoformat
+from delegation.upkeep.execution.needs import protection_of
 from delegation.upkeep.health.model import TableHealth
 
 
@@ -32,6 +33,11 @@ def print_health(health: TableHealth, costs: str) -> None:
     ]
     if health.problem is not None:
         lines.append(("Problem", plain(health.problem)))
+    protection = protection_of(health)
+    if protection is not None:
+        lines.append(("Protected", f"{protection}: no policy expires its snapshots"))
+    for key, aside in sorted(health.asides.items()):
+        lines.append(("Set aside", f"{plain(key)}, next try {aside.next_try:%Y-%m-%d %H:%M}Z: {plain(aside.error)}"))
     # A table has one task of each kind.
     tasks = {one.task_type: one.task_id for one in reversed(health.past) if one.task_id}
     tasks |= {one.task_type: one.task_id for one in health.runs.values() if one.task_id}

@@ -20,8 +20,8 @@ from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.deployed import DeployedPolicies, StoredPolicyFile
 from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, rule_of
+from delegation.upkeep.execution.kinds import runs_of
 from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need
-from delegation.upkeep.execution.passes import runs_of
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.history import document_of
 from delegation.upkeep.health.model import TableHealth

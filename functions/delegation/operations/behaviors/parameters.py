@@ -18,6 +18,10 @@ _NAMES: Final = 5
 _LONGEST_NAME: Final = 64
 
 
+def _id_of(parts: list[Any]) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{rfc8785.dumps(parts).decode()}"))
+
+
 class TableWork(IdentifiedRequest):
     """Work on a known table, with the table's state when the request was accepted.
 
@@ -50,14 +54,16 @@ class TableWork(IdentifiedRequest):
 
         A dry run has another one for another name, state or option of the table.
         """
-        parts: list[Any] = [self.realm, self.task_type, self.identifier.catalog, self.table.table_uuid.lower()]
-        if self.is_dry_run:
-            parts += [
-                [*self.identifier.namespace, self.identifier.name],
-                self.table.metadata_location,
-                self.of_the_work(),
-            ]
-        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{rfc8785.dumps(parts).decode()}"))
+        if not self.is_dry_run:
+            return self.id_of(self.realm, self.identifier.catalog, self.table.table_uuid)
+        name = [*self.identifier.namespace, self.identifier.name]
+        parts = [self.identifier.catalog, self.table.table_uuid.lower(), name, self.table.metadata_location]
+        return _id_of([self.realm, self.task_type, *parts, self.of_the_work()])
+
+    @classmethod
+    def id_of(cls, realm: str, catalog: str, table_uuid: str) -> str:
+        """Return the id of the task that does the work for a table."""
+        return _id_of([realm, cls.work_task_type, catalog, table_uuid.lower()])
 
     def of_the_work(self) -> dict[str, str]:
         """Return the properties that decide what is done, not who is notified."""

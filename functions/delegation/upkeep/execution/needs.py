@@ -27,6 +27,8 @@ _READ_MICROS: Final = 1
 _FILES_PER_MICRO: Final = 100
 _FIRST_PAUSE: Final = timedelta(hours=1)
 _LONGEST_PAUSE: Final = timedelta(days=7)
+_PROTECTED: Final = frozenset({"GC_DISABLED", "TABLE_PROTECTED", "UNSUPPORTED"})
+"""Codes of guards that no waiting changes: the owner of the table decided so, or its manifests are encrypted."""
 _TYPICAL_FILE: Final = 32 * 1024 * 1024
 """Bytes of a file of a table whose current snapshot has none to estimate by."""
 
@@ -78,6 +80,10 @@ def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
     last = health.runs.get(TASK_TYPE)
     failures = 0 if last is None else last.failures
     ended = None if last is None else last.ended
+    aside = health.asides.get(TASK_TYPE)
+    times = [] if aside is None else [aside.next_try]
+    if ended is not None and failures:
+        times.append(ended + pause_after(failures))
     return UpkeepNeed(
         table=health.identifier,
         task_type=TASK_TYPE,
@@ -85,17 +91,28 @@ def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
         score=_freed(health) * _STORED_MICROS // _GIB + health.expirable,
         cost=cost_of(health),
         since=health.since or health.as_of,
-        not_before=ended + pause_after(failures) if ended is not None and failures else None,
+        not_before=max(times, default=None),
     )
 
 
 def longest_waiting(healths: Iterable[TableHealth]) -> TableHealth | None:
     """Return the table that has needed a run for longest and has none under way, None if there is none.
 
-    It reads what former passes stored, so that it is known however this pass ends.
+    It reads what former passes stored, so that it is known however this pass ends. A table that may not be kept,
+    because it is protected or cannot be read, does not wait.
     """
-    waiting = [one for one in healths if one.expirable and one.since is not None and not _runs(one)]
+    waiting = [
+        one
+        for one in healths
+        if one.expirable and one.since is not None and not _runs(one) and can_be_decided(one) and not protection_of(one)
+    ]
     return min(waiting, key=lambda one: (one.since, str(one.identifier)), default=None)
+
+
+def protection_of(health: TableHealth) -> str | None:
+    """Return the code of the guard that refused the last run of a table, None if it may be kept."""
+    run = health.runs.get(TASK_TYPE)
+    return run.outcome if run is not None and run.failures and run.outcome in _PROTECTED else None
 
 
 def _runs(health: TableHealth) -> bool:

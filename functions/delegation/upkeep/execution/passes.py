@@ -1,36 +1,39 @@
-"""One pass over a catalog: read its policies, compute what tables need, and start what may run now.
+"""Expiries by policy: which tables' snapshots a policy wants expired, what they need, and the start of a run."""
 
-All that a pass knows is in the healths, so that one which is killed is repeated by the next: a run is reserved in its
-table's health before its task is submitted, and a task has one id for each table.
-"""
-
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.errors import GuardRefused
+from delegation.errors import ErrorScope, GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
+from delegation.items import each_item, is_answer
 from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.guards import check_table
-from delegation.polaris.errors import (
-    NoSuchNamespace,
-    NoSuchTable,
-    PolarisError,
-    TableMetadataMissing,
-)
-from delegation.upkeep.errors import HealthChanged
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
+from delegation.polaris.policies import PolicyTarget
 from delegation.upkeep.execution.asked import (
+    EXPIRY,
     AskedExpiryRule,
     CatalogPolicies,
     ListedTables,
     PolicySource,
     TableRule,
     rule_of,
+)
+from delegation.upkeep.execution.kinds import (
+    ASIDE_FOR,
+    KeptTables,
+    TableAsides,
+    UpkeepCounts,
+    Waited,
+    in_turn,
+    is_answered,
+    nobody_counts,
+    run_kinds,
 )
 from delegation.upkeep.execution.needs import (
     can_be_decided,
@@ -48,44 +51,18 @@ from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.health.store import HealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import FindingCode
-from delegation.upkeep.rules.types import PolicyType
-from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
+from delegation.upkeep.schedule.choice import Choice, UpkeepNeed
 from delegation.wire.requests import TableState
 
 MOST_OWN_READS: Final = 1_000
-"""Tables whose own policies are read in one pass; those that changed come first, then those read longest ago."""
+"""Tables whose own policies are read in one pass; those that changed come first, then others in turn."""
 MOST_LOADS: Final = 100
 """Tables that are loaded in one pass because their history is too large to be kept."""
+RULES: Final = "upkeep.rules"
 _MOST_INVALID: Final = 1_000
 _OF_POLICIES: Final = frozenset({FindingCode.POLICY_INVALID, FindingCode.POLICY_AMBIGUOUS})
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 _OF_ONE_TABLE: Final = (GuardRefused, PolarisError, IcebergError)
-
-
-@dataclass(frozen=True, slots=True)
-class UpkeepCounts:
-    """What a pass did: tables, those with a rule that is executed, needs computed, runs started, and who waits why.
-
-    `invalid` are the policies that apply somewhere and cannot be executed, `unread` the tables whose policies cannot be
-    read, for the reason `why_unread` one of them.
-    """
-
-    tables: int = 0
-    ruled: int = 0
-    computed: int = 0
-    started: int = 0
-    waiting: Mapping[str, int] = field(default_factory=dict)
-    invalid: frozenset[str] = frozenset()
-    unread: int = 0
-    why_unread: str | None = None
-
-
-Waited = Callable[[timedelta, TableIdentifier | None], object]
-"""Called once in a pass with the longest time that a table has been waiting for a run, and with that table."""
-
-
-def nobody_counts(_wait: timedelta, _table: TableIdentifier | None) -> None:
-    """Count no waits."""
 
 
 @dataclass(frozen=True)
@@ -109,187 +86,183 @@ class UpkeepPass:
     own_reads: int = MOST_OWN_READS
     loads: int = MOST_LOADS
     waited: Waited = nobody_counts
+    task_type: str = TASK_TYPE
 
     def run(self, catalog: str) -> UpkeepCounts:
-        """Make one pass; raises the errors of the stores and the retryable ones of the catalog."""
-        if PolicyType.SNAPSHOT_EXPIRY not in self.limits.types:
-            return UpkeepCounts()
-        healths = list(self.healths.healths(catalog))
-        self._count_wait(healths)
-        found = _Found(
-            CatalogPolicies(self.policies, self.pace),
-            ListedTables(self.catalog, self.pace),
-            self.loads,
-            reads_all=len(healths) <= self.own_reads,
-        )
-        to_read = self._to_read(healths)
-        kept = [self._kept(health, found, read=health.identifier in to_read) for health in healths]
-        choice = self._chosen(found, kept)
-        by_table = {health.identifier: health for health in kept}
-        started = sum(self._start(need, by_table[need.table], found) for need in choice.start)
-        waiting = Counter(why.value for _, why in choice.waiting)
-        return UpkeepCounts(
-            tables=len(healths),
-            ruled=len(found.asked),
-            computed=found.computed,
-            started=started,
-            waiting=dict(waiting),
-            invalid=frozenset(found.invalid),
-            unread=found.unread,
-            why_unread=found.why_unread,
-        )
+        """Make a pass of this kind alone; see `run_kinds`."""
+        return run_kinds((self,), catalog)
 
-    def _count_wait(self, healths: list[TableHealth]) -> None:
-        longest = longest_waiting(healths)
-        if longest is None or longest.since is None:
-            self.waited(timedelta(0), None)
-        else:
+    @property
+    def is_allowed(self) -> bool:
+        """See PolicyKind."""
+        return EXPIRY in self.limits.types
+
+    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
+        """See PolicyKind."""
+        longest = longest_waiting(tables)
+        if choice is None and longest is not None and longest.since is not None:
             self.waited(max(self.clock() - longest.since, timedelta(0)), longest.identifier)
+        elif choice is None:
+            self.waited(timedelta(0), None)
 
-    def _to_read(self, healths: list[TableHealth]) -> set[TableIdentifier]:
-        """Return the tables whose own policies are read in this pass."""
+    def settled(self, health: TableHealth) -> TableHealth:
+        """See PolicyKind."""
+        return self.submitting.settled(health, self.clock())
 
-        def longest_ago(health: TableHealth) -> tuple[bool, float]:
-            own = health.own
-            is_newer = own is not None and own.as_of >= health.as_of
-            return is_newer, 0.0 if own is None else own.as_of.timestamp()
+    def probe(self, catalog: str) -> bool:
+        """See PolicyKind."""
+        self.pace()
+        return is_answered(lambda: self.policies.applicable(PolicyTarget(catalog), EXPIRY.value))
 
-        return {one.identifier for one in sorted(healths, key=longest_ago)[: self.own_reads]}
+    def look(self, tables: KeptTables) -> "ExpiryLook":
+        """See PolicyKind."""
+        found = ExpiryLook(self, tables)
+        for one in each_item(
+            tables.names,
+            found.read,
+            name=RULES,
+            clock=self.clock,
+            stops=ErrorScope.CATALOG,
+            asides=TableAsides(tables, RULES),
+            first_pause=ASIDE_FOR,
+            probe=lambda: self.probe(next(iter(tables)).identifier.catalog),
+            checkpoint=self.checkpoint,
+        ):
+            aside = tables[one.item].asides.get(RULES)
+            if not one.is_done:
+                found.note_unread(str(one.error) if aside is None else aside.error)
+        return found
 
-    def _kept(self, health: TableHealth, found: "_Found", *, read: bool) -> TableHealth:
-        """Return the health of one table with its rule, its need and the end of its last run, and store it."""
-        self.checkpoint()
-        now = self.clock()
-        changed = self.submitting.settled(health, now)
+
+class ExpiryLook:
+    """What one pass has read of the policies of expiry; see KindLook."""
+
+    def __init__(self, kind: UpkeepPass, tables: KeptTables) -> None:
+        self._kind = kind
+        self._tables = tables
+        self._policies = CatalogPolicies(kind.policies, kind.pace)
+        self._listed = ListedTables(kind.catalog, kind.pace)
+        self._loads_left = kind.loads
+        self._asked: dict[TableIdentifier, AskedExpiryRule] = {}
+        self._invalid: set[str] = set()
+        self._computed = 0
+        self._unread = 0
+        self._why_unread: str | None = None
+        self._to_read = self._own_to_read()
+
+    @property
+    def counts(self) -> UpkeepCounts:
+        """See KindLook."""
+        return UpkeepCounts(
+            ruled=len(self._asked),
+            computed=self._computed,
+            invalid=frozenset(self._invalid),
+            unread=self._unread,
+            why_unread=self._why_unread,
+        )
+
+    @property
+    def needs(self) -> Sequence[UpkeepNeed]:
+        """See KindLook."""
+        found = (need_of(self._tables[name], asked) for name, asked in self._asked.items())
+        return [need for need in found if need is not None]
+
+    def _own_to_read(self) -> set[TableIdentifier]:
+        """Return the tables whose own policies are read in this pass: those that changed, and others in turn."""
+        kind, now = self._kind, self._kind.clock()
+        known = [one for one in self._tables if not self._tables.is_aside(one.identifier, RULES, now)]
+        changed = [one.identifier for one in known if one.own is None or one.own.as_of < one.as_of][: kind.own_reads]
+        rest = sorted({one.identifier for one in known} - set(changed), key=str)
+        return {*changed, *in_turn(rest, kind.own_reads - len(changed), now, kind.settings.interval)}
+
+    def note_unread(self, reason: str) -> None:
+        """Count a table whose policies could not be read."""
+        self._unread += 1
+        self._why_unread = self._why_unread or reason
+
+    def read(self, name: TableIdentifier) -> None:
+        """Read the rule of one table, compute its need where that may be another one, and store it."""
+        now = self._kind.clock()
+        changed = self._tables[name]
         try:
-            if read:
-                changed = replace(changed, own=self._own(changed, found, now))
-            rule = self._rule(changed, found)
+            if name in self._to_read:
+                changed = replace(changed, own=self._own(changed, now))
+            rule = self._rule(changed)
         except PolarisError as error:
-            reason = found.tables.why_unread(health.identifier, error)
-            found.unread += reason is not None
-            found.why_unread = found.why_unread or reason
-            return self._stored(health, changed)
-        found.note(health.identifier, rule)
+            reason = self._listed.why_unread(name, error)
+            if reason is not None:
+                self.note_unread(reason)
+            return
+        self._note(name, rule)
         asked = rule.asked
         if can_be_decided(changed) and is_outdated(changed, asked, now):
-            changed = without_rule(changed) if asked is None else self._computed(changed, asked, found, now)
-        return self._stored(health, changed)
+            changed = without_rule(changed) if asked is None else self._with_need(changed, asked, now)
+        self._tables.put(changed)
 
-    def _own(self, health: TableHealth, found: "_Found", now: datetime) -> OwnPolicies:
-        own = found.policies.own(health.identifier, now)
-        before = health.own
-        if before is None or before.policies != own.policies or before.as_of < health.as_of or not found.reads_all:
+    def _own(self, health: TableHealth, now: datetime) -> OwnPolicies:
+        own, before = self._policies.own(health.identifier, now), health.own
+        if before is None or before.policies != own.policies or before.as_of < health.as_of:
             return own
-        # The time alone is no reason for a write while the policies of all tables are read in each pass.
-        return before
+        return before  # the time alone is no reason for a write
 
-    def _rule(self, health: TableHealth, found: "_Found") -> TableRule:
-        applicable = found.policies.applying(health.identifier, health.own)
-        return rule_of(health.identifier, applicable, health.properties, self.limits)
+    def _rule(self, health: TableHealth) -> TableRule:
+        applicable = self._policies.applying(health.identifier, health.own)
+        return rule_of(health.identifier, applicable, health.properties, self._kind.limits)
 
-    def _computed(self, health: TableHealth, asked: AskedExpiryRule, found: "_Found", now: datetime) -> TableHealth:
+    def _note(self, table: TableIdentifier, rule: TableRule) -> None:
+        """Note what is executed, and which policies cannot be."""
+        if rule.asked is not None:
+            self._asked[table] = rule.asked
+        # What is wrong with a table's own properties concerns its owner, who sees it with the rule.
+        if len(self._invalid) < _MOST_INVALID:
+            self._invalid.update(one.subject for one in rule.shown.findings if one.code in _OF_POLICIES)
+
+    def _with_need(self, health: TableHealth, asked: AskedExpiryRule, now: datetime) -> TableHealth:
         """Return the health with its need by another rule, from what was kept of the table's metadata."""
-        state = self.healths.read_state(health.identifier)
+        state = self._kind.healths.read_state(health.identifier)
         if state.history is not None:
             document = document_of(state.history)
-        elif found.loads_left > 0:
-            found.loads_left -= 1
-            self.pace()
+        elif self._loads_left > 0:
+            self._loads_left -= 1
+            self._kind.pace()
             try:
-                document = dict(self.catalog.load_table(health.identifier, vend=False).metadata)
+                document = dict(self._kind.catalog.load_table(health.identifier, vend=False).metadata)
             except _GONE:
                 return without_rule(health)
         else:
             return health
-        found.computed += 1
+        self._computed += 1
         return with_need(health, document, state, asked, now)
 
-    def _stored(self, before: TableHealth, after: TableHealth) -> TableHealth:
-        """Store what changed; a table that another process wrote meanwhile is computed by the next pass."""
-        if after == before:
-            return before
+    def start(self, need: UpkeepNeed) -> bool:
+        """See KindLook."""
+        kind, health, now = self._kind, self._tables[need.table], self._kind.clock()
+        if kind.submitting.is_under_way(kind.realm, health):
+            return False
         try:
-            return self.healths.put(after)
-        except HealthChanged:
-            return before
-
-    def _chosen(self, found: "_Found", healths: list[TableHealth]) -> Choice:
-        terms = self.settings.terms_of({one.policy for one in found.asked.values()})
-        needs = (need_of(one, found.asked[one.identifier]) for one in healths if one.identifier in found.asked)
-        return choose(
-            [need for need in needs if need is not None],
-            terms,
-            list(runs_of(healths)),
-            self.clock(),
-            at_once=self.settings.at_once,
-        )
-
-    def _start(self, need: UpkeepNeed, health: TableHealth, found: "_Found") -> bool:
-        """Start one run by the table and its policies as they are now; return whether a task was submitted."""
-        self.checkpoint()
-        now = self.clock()
-        try:
-            table = found.tables.load(need.table)
+            table = self._listed.load(need.table)
             if table is None:
                 return False
-            rule = rule_of(need.table, found.policies.now(need.table), table.properties, self.limits)
+            rule = rule_of(need.table, self._policies.now(need.table), table.properties, kind.limits)
             if rule.asked is None:
-                self._stored(health, without_rule(health))
+                self._tables.put(without_rule(health))
                 return False
             check_table(parse_metadata(table.metadata_location, table.metadata), table_uuid=table.table_uuid)
         except _OF_ONE_TABLE as error:
-            if error.retryable:
+            if not is_answer(error):
                 raise
-            self._stored(health, refused(health, need.policy, error.code, now))
+            self._tables.put(refused(health, need.policy, error.code, now))
             return False
-        wanted = self.submitting.wanted(
+        wanted = kind.submitting.wanted(
             TableExpiry(
-                realm=self.realm,
+                realm=kind.realm,
                 identifier=need.table,
                 table=TableState.of(table),
                 properties=rule.asked.rule.options(),
                 policy=rule.asked.policy,
             )
         )
-        if wanted is None:
+        if wanted is None or not self._tables.put(reserved(health, wanted.task_id, need.policy, need.cost, now)):
             return False
-        try:
-            self.healths.put(reserved(health, wanted.task_id, need.policy, need.cost, now))
-        except HealthChanged:
-            return False
-        self.checkpoint()
-        return self.submitting.submit(wanted)[1]
-
-
-def runs_of(healths: list[TableHealth]) -> Iterator[UpkeepRun]:
-    """Yield the last run of each table as the schedule has it."""
-    for health in healths:
-        run = health.runs.get(TASK_TYPE)
-        if run is not None:
-            yield UpkeepRun(
-                health.identifier, TASK_TYPE, run.policy, run.began, run.reserved, ended=run.ended, used=run.used
-            )
-
-
-class _Found:
-    """What a pass has read so far."""
-
-    def __init__(self, policies: CatalogPolicies, tables: ListedTables, loads_left: int, *, reads_all: bool) -> None:
-        self.policies = policies
-        self.tables = tables
-        self.loads_left = loads_left
-        self.reads_all = reads_all
-        self.asked: dict[TableIdentifier, AskedExpiryRule] = {}
-        self.invalid: set[str] = set()
-        self.computed = 0
-        self.unread = 0
-        self.why_unread: str | None = None
-
-    def note(self, table: TableIdentifier, rule: TableRule) -> None:
-        """Note what is executed, and which policies cannot be."""
-        if rule.asked is not None:
-            self.asked[table] = rule.asked
-        # What is wrong with a table's own properties concerns its owner, who sees it with the rule.
-        if len(self.invalid) < _MOST_INVALID:
-            self.invalid.update(one.subject for one in rule.shown.findings if one.code in _OF_POLICIES)
+        kind.checkpoint()
+        return kind.submitting.submit(wanted)[1]

@@ -11,7 +11,7 @@ from delegation.polaris.errors import PoliciesNotSupported
 from delegation.references.names import CATALOG_UPKEEP
 from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.work.behaviors import Behavior, Run
-from delegation.upkeep.execution.passes import UpkeepCounts
+from delegation.upkeep.execution.kinds import UpkeepCounts
 from delegation.upkeep.policy_file import PolicyFileInvalid
 
 _MOST_NAMED = 20

@@ -9,10 +9,11 @@ from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.behavior.relation import obstacle, resumes
 from delegation.operations.expiry.permission import POLICY_WITHDRAWN
-from delegation.tasks.errors import MalformedPayload, MalformedRecord
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat
+from delegation.upkeep.errors import UpkeepError
 from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth
 from delegation.upkeep.health.review import REVIEW_EVERY
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
@@ -27,21 +28,31 @@ class UpkeepTasks:
 
     tasks: TaskService
 
-    def wanted(self, expiry: TableExpiry) -> TableExpiry | None:
-        """Return the expiry to submit, None while another one of the table is in its way.
+    def is_under_way(self, realm: str, health: TableHealth) -> bool:
+        """Return whether a caller's expiry of a table has not ended; asked before the table is loaded."""
+        identifier = health.identifier
+        stored = self.tasks.reads.find(TableExpiry.id_of(realm, identifier.catalog, health.table_uuid))
+        return stored is not None and not stored.is_terminal
 
-        One that failed after its commit is resumed as it was: only its plan knows the files that are to go.
+    def wanted(self, expiry: TableExpiry) -> TableExpiry | None:
+        """Return the expiry to submit, None while another one of the table is under way.
+
+        One that failed after its commit is resumed as it was: only its plan knows the files that are to go. Raises
+        UpkeepError (EXPIRY_UNFINISHED) for a caller's.
         """
         stored = self.tasks.reads.find(expiry.task_id)
         if stored is None or obstacle(stored, expiry) is None:
             return expiry
         if not stored.is_terminal:
             return None
-        try:
-            former = TableExpiry.of(stored)
-        except MalformedPayload:
-            return None
-        return former if former.policy is not None and resumes(stored, expiry) else None
+        former = TableExpiry.readable(stored)
+        if former is not None and former.policy is not None and resumes(stored, expiry):
+            return former
+        raise UpkeepError(
+            f"the expiry of {expiry.identifier} that a caller asked for failed after its commit ({stored.error_code}): "
+            f"retry it, `delegation tasks retry {stored.task_id}`; until it ends no policy expires snapshots there",
+            code="EXPIRY_UNFINISHED",
+        )
 
     def submit(self, expiry: TableExpiry) -> tuple[Task, bool]:
         """Store the task, or attach to the one that runs; return it, and whether this call submitted it."""

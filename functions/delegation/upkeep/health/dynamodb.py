@@ -12,15 +12,16 @@ A health has less than 8 KB, so that a pass reads those of a whole catalog with 
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from datetime import datetime
 from typing import Any, Final
 
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.items import SetAside, each_item
 from delegation.timestamps import isoformat
-from delegation.upkeep.errors import HealthChanged, HealthOutcomeUnknown, HealthUnavailable
+from delegation.upkeep.errors import HealthChanged, HealthOutcomeUnknown, HealthUnavailable, UpkeepError
 from delegation.upkeep.health.model import (
     FreedBytes,
     LastRun,
@@ -81,8 +82,14 @@ class DynamoDbHealthStore:
                 ExpressionAttributeValues=to_item({":pk": f"health:{catalog}"}),
                 **start,
             )
-            for item in answer["Items"]:
-                yield _health_of(catalog, from_item(item))
+            for one in each_item(
+                map(from_item, answer["Items"]),
+                lambda item: _health_of(catalog, item),
+                name="health.records",
+                shown=_name_of,
+            ):
+                if one.result is not None:
+                    yield one.result
             if "LastEvaluatedKey" not in answer:
                 return
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
@@ -147,6 +154,7 @@ def _health_item(health: TableHealth) -> dict[str, Any]:
         "review_at": None if health.review_at is None else isoformat(health.review_at),
         "again_at": None if health.again_at is None else isoformat(health.again_at),
         "problem": health.problem,
+        "sweep_since": None if health.sweep_since is None else isoformat(health.sweep_since),
         **{name: getattr(health, name) for name in _LATER},
     }
     own = {} if health.own is None else {"own": _own_item(health.own)}
@@ -166,10 +174,24 @@ def _health_item(health: TableHealth) -> dict[str, Any]:
         **own,
         **({"runs": [_run_item(one) for one in health.runs.values()]} if health.runs else {}),
         **({"past": packed_past(health.past)} if health.past else {}),
+        **({"asides": {key: _aside_item(one) for key, one in health.asides.items()}} if health.asides else {}),
     }
 
 
+def _name_of(item: Mapping[str, Any]) -> str:
+    return ".".join(map(str, (*item.get("namespace", ()), item.get("name"))))
+
+
 def _health_of(catalog: str, item: Mapping[str, Any]) -> TableHealth:
+    """Return a stored health; raises UpkeepError (HEALTH_UNREADABLE)."""
+    try:
+        return _read_health(catalog, item)
+    except (KeyError, ValueError, TypeError, ArithmeticError, zlib.error) as error:
+        text = f"the stored health of {catalog}.{_name_of(item)} cannot be read: {type(error).__name__}: {error}"
+        raise UpkeepError(text, code="HEALTH_UNREADABLE") from error
+
+
+def _read_health(catalog: str, item: Mapping[str, Any]) -> TableHealth:
     upper = item.get("freed_upper")
     expirable = item.get("expirable")
     return TableHealth(
@@ -189,8 +211,19 @@ def _health_of(catalog: str, item: Mapping[str, Any]) -> TableHealth:
         problem=item.get("problem"),
         runs={run.task_type: run for run in map(_run_of, item.get("runs", ()))},
         past=past_of_rows(_inflated(item["past"].value)["runs"]) if "past" in item else (),
+        asides={key: _aside_of(one) for key, one in item.get("asides", {}).items()},
+        sweep_since=_moment(item, "sweep_since"),
         revision=int(item["revision"]),
     )
+
+
+def _aside_item(aside: SetAside) -> list[Any]:
+    return [aside.error, isoformat(aside.since), aside.failures, isoformat(aside.next_try)]
+
+
+def _aside_of(item: Sequence[Any]) -> SetAside:
+    error, since, failures, next_try = item
+    return SetAside(error, datetime.fromisoformat(since), int(failures), datetime.fromisoformat(next_try))
 
 
 def _own_item(own: OwnPolicies) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
+from delegation.items import SetAside
 from delegation.upkeep.health.past import LONGEST_PAST, PastRun, newest_of_each_type, rows_of_past
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
 
@@ -76,7 +77,9 @@ class TableHealth:
     table does not change. `again_at` is when more of the same snapshots expire by the rule, which needs no look.
     `properties` are the table's that can change its rule, `own` the policies of the table itself, None if they were
     never read. `problem` states why the table could not be read to its end; the numbers are then those of
-    before. `past` are the runs that ended, the newest first. `revision` is that of the stored health, 0 for none.
+    before. `past` are the runs that ended, the newest first. `asides` states what fails for the table, and when it is
+    tried again. `sweep_since` is when a removal of its orphan files was wanted first, None once one was begun.
+    `revision` is that of the stored health, 0 for none.
     """
 
     identifier: TableIdentifier
@@ -107,7 +110,14 @@ class TableHealth:
     problem: str | None = None
     runs: Mapping[str, LastRun] = field(default_factory=dict)
     past: tuple[PastRun, ...] = ()
+    asides: Mapping[str, SetAside] = field(default_factory=dict)
+    sweep_since: datetime | None = None
     revision: int = 0
+
+    def set_aside(self, key: str, aside: SetAside | None) -> "TableHealth":
+        """Return the health with what fails for the table now; with None that is forgotten."""
+        others = {name: one for name, one in self.asides.items() if name != key}
+        return replace(self, asides=others if aside is None else {**others, key: aside})
 
     def with_run(self, run: LastRun, *, snapshots: int | None = None) -> "TableHealth":
         """Return the health with the last run of its kind; one that ended is added to the past, too.
@@ -137,6 +147,7 @@ class TableHealth:
             metadata_location=self.metadata_location[:LONGEST_LOCATION],
             problem=None if self.problem is None else self.problem[:LONGEST_PROBLEM],
             runs=dict(sorted(self.runs.items())[:MOST_KINDS]),
+            asides=dict(sorted(self.asides.items())[:MOST_KINDS]),
             past=_fitting(self.past),
         )
 

@@ -6,23 +6,24 @@ left to do is the difference between index and healths, and needs no record of i
 over is continued by the next one, and a table that changed is never forgotten, whatever became of the run that saw it.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, ErrorScope
 from delegation.iceberg.reach import Fetcher
 from delegation.identifiers import TableIdentifier
+from delegation.items import Asides, SetAside, each_item, is_answer
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.references.model import TableEntry
 from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import CredentialsUnavailable
-from delegation.upkeep.errors import HealthChanged
+from delegation.upkeep.errors import HealthChanged, UpkeepError
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.reading import LASTING, ExpiryByRule, HealthLimits, read_health
 from delegation.upkeep.health.review import REVIEW_EVERY
@@ -31,8 +32,9 @@ from delegation.upkeep.health.store import HealthStore
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 _PASSING: Final = (*LASTING, PolarisError, CredentialsUnavailable, HealthChanged)
 """Errors of one table, which others may not have."""
-MOST_FAILURES: Final = 20
-"""Tables in a row that could not be read because something does not answer, before the run ends."""
+TABLES: Final = "health.tables"
+ASIDE_FOR: Final = timedelta(hours=3)
+"""After its first failure a table is left out for so long, longer than between two runs."""
 _RACES: Final = 3
 
 
@@ -48,6 +50,7 @@ class _Known(NamedTuple):
     table_uuid: str
     metadata_location: str
     review_at: datetime | None
+    aside: SetAside | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,71 +87,73 @@ class HealthRefresher:
     def refresh(self, catalog: str) -> HealthCounts:
         """Read every table of the index that changed since its health, and remove the healths of tables that are gone.
 
-        Raises the errors of both stores, and the last error where MOST_FAILURES tables in a row could not be read.
+        Raises the errors of both stores, and the last error where the catalog answers for no table.
         """
         known = {
-            one.identifier: _Known(one.table_uuid, one.metadata_location, one.review_at)
+            one.identifier: _Known(one.table_uuid, one.metadata_location, one.review_at, one.asides.get(TABLES))
             for one in self.healths.healths(catalog)
         }
         counts = HealthCounts()
-        seen: set[TableIdentifier] = set()
-        stale: set[TableIdentifier] = set()
-        failures = 0
-        for error in self._looks(self._stale(catalog, known, seen, stale)):
-            if error is None:
-                counts, failures = replace(counts, read=counts.read + 1), 0
+        found = _Compared(known)
+        with ThreadPoolExecutor(self.at_once, "health") as pool:
+            for one in each_item(
+                self._stale(catalog, found),
+                self._look,
+                name=TABLES,
+                clock=self.clock,
+                shown=lambda entry: str(entry.identifier),
+                stops=ErrorScope.CATALOG,
+                asides=_EntryAsides(self.healths, known, self.clock),
+                first_pause=ASIDE_FOR,
+                probe=lambda: self._probe(found),
+                checkpoint=self.checkpoint,
+                pool=pool,
+                at_once=self.at_once,
+            ):
+                if not one.is_done:
+                    counts = replace(counts, left=counts.left + 1)
+                    continue
+                counts, found.other = replace(counts, read=counts.read + 1), one.item.identifier
                 # More with every attempt, so that a run of many hand-overs is seen to get ahead.
-                self.report(len(seen) - len(stale) + counts.read)
-                continue
-            counts, failures = replace(counts, left=counts.left + 1), failures + 1
-            if failures >= MOST_FAILURES:
-                raise error
-        removed = self._remove_gone(catalog, known.keys() - seen)
-        return replace(counts, tables=len(seen), removed=removed)
+                self.report(len(found.seen) - len(found.stale) + counts.read)
+        removed = self._remove_gone(catalog, known.keys() - found.seen)
+        return replace(counts, tables=len(found.seen), removed=removed)
 
-    def _stale(
-        self,
-        catalog: str,
-        known: dict[TableIdentifier, _Known],
-        seen: set[TableIdentifier],
-        stale: set[TableIdentifier],
-    ) -> Iterator[TableEntry]:
+    def _stale(self, catalog: str, found: "_Compared") -> Iterator[TableEntry]:
         """Yield the entries of the tables to look at, and note these and all that the index has."""
         now = self.clock()
         for entry in self.index.entries(catalog):
             # An absent one is kept until the index has removed it: a renamed table may have been missed.
-            seen.add(entry.identifier)
-            if not entry.absent and _is_stale(entry, known.get(entry.identifier), now):
-                stale.add(entry.identifier)
+            found.seen.add(entry.identifier)
+            if entry.absent:
+                continue
+            if _is_stale(entry, found.known.get(entry.identifier), now):
+                found.stale.add(entry.identifier)
                 yield entry
+            elif entry.problem is None:
+                found.other = entry.identifier
 
-    def _looks(self, entries: Iterator[TableEntry]) -> Iterator[DelegationError | None]:
-        """Look at tables, several at a time, and yield what kept each from being read."""
-        with ThreadPoolExecutor(self.at_once, "health") as pool:
-            ahead: deque[Future[DelegationError | None]] = deque()
-            try:
-                for entry in entries:
-                    self.checkpoint()
-                    ahead.append(pool.submit(self._look, entry))
-                    if len(ahead) >= self.at_once:
-                        yield ahead.popleft().result()
-                while ahead:
-                    yield ahead.popleft().result()
-            finally:
-                for future in ahead:
-                    future.cancel()
+    def _probe(self, found: "_Compared") -> bool:
+        """Return whether a table loads that did not change, or was read."""
+        if found.other is None:
+            return False
+        self.pace()
+        try:
+            self.catalog.load_table(found.other, vend=False, snapshots="refs")
+        except PolarisError as error:
+            return is_answer(error)
+        return True
 
-    def _look(self, entry: TableEntry) -> DelegationError | None:
-        """Return why one table has to be read by the next run, None if its health is as new as the table."""
+    def _look(self, entry: TableEntry) -> None:
+        """Read one table; what another try would meet again is its health's problem. Raises the retryable errors."""
         try:
             self.look_at(entry.identifier)
         except _GONE:
-            return None
+            return
         except _PASSING as error:
-            if error.retryable:
-                return error
+            if error.retryable or error.scope > ErrorScope.ITEM:
+                raise
             self._note(entry, error)
-        return None
 
     def look_at(self, identifier: TableIdentifier) -> TableHealth:
         """Load one table, read what is new, store its health and return it.
@@ -189,14 +194,44 @@ class HealthRefresher:
         """Remove the healths of tables that the index does not have; none before the first complete pass."""
         if self.index.pass_of(catalog).complete_as_of is None:
             return 0
-        removed = 0
-        for identifier in gone:
-            self.checkpoint()
+
+        def remove(identifier: TableIdentifier) -> bool:
             health = self.healths.health(identifier)
-            if health is not None and self.index.get(identifier) is None:
-                self.healths.remove(health)
-                removed += 1
-        return removed
+            if health is None or self.index.get(identifier) is not None:
+                return False
+            self.healths.remove(health)
+            return True
+
+        done = each_item(gone, remove, name="health.gone", clock=self.clock, checkpoint=self.checkpoint)
+        return sum(one.result is True for one in done)
+
+
+class _Compared:
+    """The tables of a catalog by its index and by their healths; `other` is one that loads, as far as is known."""
+
+    def __init__(self, known: Mapping[TableIdentifier, _Known]) -> None:
+        self.known = known
+        self.seen: set[TableIdentifier] = set()
+        self.stale: set[TableIdentifier] = set()
+        self.other: TableIdentifier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _EntryAsides(Asides[TableEntry]):
+    """Asides in the healths of tables."""
+
+    healths: HealthStore
+    known: Mapping[TableIdentifier, _Known]
+    clock: Callable[[], datetime]
+
+    def of(self, item: TableEntry) -> SetAside | None:
+        found = self.known.get(item.identifier)
+        return None if found is None else found.aside
+
+    def put(self, item: TableEntry, aside: SetAside | None) -> None:
+        with suppress(UpkeepError):  # the next run tries it again
+            before = self.healths.health(item.identifier) or TableHealth(item.identifier, "", "", self.clock())
+            self.healths.put(before.set_aside(TABLES, aside))
 
 
 def _is_stale(entry: TableEntry, known: _Known | None, now: datetime) -> bool:

@@ -17,7 +17,7 @@ class HealthStore(Protocol):
     """
 
     def healths(self, catalog: str) -> Iterator[TableHealth]:
-        """All of a catalog, in any order."""
+        """All of a catalog that can be read, in any order."""
         ...
 
     def health(self, identifier: TableIdentifier) -> TableHealth | None:

@@ -11,14 +11,15 @@ from delegation.keeping.catalog import Pace
 from delegation.metrics import POLICIES_INVALID, UPKEEP_WAIT_SECONDS, MetricLines
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.settings import PolarisSettings
-from delegation.references.recurring import RecurringCatalog, ensure_submitted
+from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, ensure_submitted
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
+from delegation.upkeep.execution.kinds import UpkeepCounts, run_kinds
+from delegation.upkeep.execution.passes import UpkeepPass
 from delegation.upkeep.execution.recurring import UpkeepPassReport, catalog_upkeep
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.submitting import UpkeepTasks
-from delegation.upkeep.execution.sweeps import OrphanSweeps, together
+from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access
@@ -45,8 +46,7 @@ def ensure_indexed(deployed: DeployedTasks, properties: Mapping[str, str]) -> No
     limits = UpkeepLimits.from_properties(properties)
     indexing = shared_access(deployed.tasks)[0].reference_task()
     if indexing is not None and limits.types:
-        for catalog in sorted({place[0] for place in limits.include}):
-            ensure_submitted(deployed.tasks, indexing, catalog)
+        ensure_each_submitted(deployed.tasks, indexing, sorted({place[0] for place in limits.include}))
 
 
 def count_policies(counts: UpkeepCounts) -> None:
@@ -70,13 +70,13 @@ def _declared(deployed: DeployedTasks) -> Behavior[RecurringCatalog, UpkeepPassR
 
 @dataclass(frozen=True, slots=True)
 class _AllPolicies:
-    """The pass of expiry, and then that of orphan files."""
+    """One pass for expiry and for orphan files."""
 
     expiry: UpkeepPass
     sweeps: OrphanSweeps
 
     def run(self, catalog: str) -> UpkeepCounts:
-        return together(self.expiry.run(catalog), self.sweeps.run(catalog))
+        return run_kinds((self.expiry, self.sweeps), catalog)
 
 
 def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> _AllPolicies:

@@ -17,7 +17,8 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.upkeep.execution.passes import UpkeepCounts, UpkeepPass
+from delegation.upkeep.execution.kinds import UpkeepCounts
+from delegation.upkeep.execution.passes import UpkeepPass
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.submitting import UpkeepTasks
 from delegation.upkeep.health.history import history_in

@@ -19,9 +19,10 @@ from delegation.polaris.policies import PolicyTarget, StoredPolicy
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
+from delegation.upkeep.execution.kinds import KeptTables, run_kinds
 from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
 from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.execution.sweeps import OrphanSweeps, together
+from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.choice import PolicyTerms
@@ -368,7 +369,10 @@ def test_a_table_whose_policies_cannot_be_read_is_counted_and_an_outage_ends_the
     world.policies.broken[PolicyTarget.of(named("t"))] = PolarisForbidden("no", status=403)
     counts = world.sweeps().run("lake")
     assert (counts.unread, counts.started) == (1, 0)
-    world.policies.broken[PolicyTarget.of(named("t"))] = PolarisUnavailable("no", status=503)
+    for number in range(30):
+        world.write(f"t{number}", [1.0])
+    for target in (PolicyTarget("lake"), *(PolicyTarget.of(name) for name in KeptTables(world.healths, "lake").names)):
+        world.policies.broken[target] = PolarisUnavailable("no", status=503)
     with pytest.raises(PolarisUnavailable):
         world.sweep()
 
@@ -426,10 +430,9 @@ def test_a_looser_policy_and_a_callers_removal_continue(world: Coast) -> None:
     assert RemovalPermissions(world.policies, UpkeepLimits())(own)(world.loaded("t")) is None
 
 
-def test_two_passes_count_together(world: Coast) -> None:
-    first, second = world.run(), world.sweeps().run("lake")
-    both = together(first, second)
-    assert (both.tables, both.started) == (1, 1)
+def test_both_kinds_are_counted_together(world: Coast) -> None:
+    counts = run_kinds((world.making(), world.sweeps()), "lake")
+    assert (counts.tables, counts.started) == (1, 1)
 
 
 @pytest.mark.parametrize("limits", [ALLOWED, UpkeepLimits()])

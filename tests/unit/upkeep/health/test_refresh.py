@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchTable, PolarisForbidden
+from delegation.items import IN_A_ROW
+from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore
@@ -17,7 +18,7 @@ from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import Killed
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.reading import ExpiryByRule
-from delegation.upkeep.health.refresh import MOST_FAILURES, HealthCounts, HealthRefresher
+from delegation.upkeep.health.refresh import HealthCounts, HealthRefresher
 from delegation.upkeep.health.review import REVIEW_EVERY
 from delegation.upkeep.health.store import MemoryHealthStore
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
@@ -147,18 +148,36 @@ def test_a_table_whose_storage_does_not_answer_stops_no_other_and_is_read_later(
     world = world_of("a", "b", "c")
     world.slow = {"a", "b"}
     assert world.refresh() == HealthCounts(tables=3, read=1, left=2)
-    assert world.healths.health(named("a")) is None
+    assert world.health("a").snapshots == 0
     world.slow = set()
+    assert world.refresh() == HealthCounts(tables=3, left=2), "it is left out for three hours"
+    world.now += timedelta(hours=3)
     assert world.refresh() == HealthCounts(tables=3, read=2)
+    assert world.health("a").asides == {}
+
+
+def test_a_table_that_does_not_load_is_tried_ever_less_often_and_stops_no_other() -> None:
+    names = [f"t{n}" for n in range(30)]
+    world = world_of("good", *names)
+    world.refresh()
+    world.broken |= {name: PolarisUnavailable("Polaris answered 503", status=503) for name in names}
+    for hour in range(48):
+        world.now += timedelta(hours=1)
+        for name in ("good", *names):
+            world.commit(name, (hour + 1) % 2)
+        assert world.refresh().read == 1
+    assert world.loads["good"] <= 49 + 10, "it is loaded to tell the others from an outage"
+    assert max(world.loads[name] for name in names) < 12
+    assert "503" in world.health("t0").asides["health.tables"].error
 
 
 def test_an_outage_ends_the_run_before_it_has_tried_every_table() -> None:
-    names = [f"t{n}" for n in range(MOST_FAILURES + 30)]
+    names = [f"t{n}" for n in range(IN_A_ROW + 30)]
     world = world_of(*names)
     world.slow = set(names)
     with pytest.raises(ObjectStoreUnavailable):
         world.refresh()
-    assert world.loads.total() == MOST_FAILURES
+    assert world.loads.total() == IN_A_ROW
 
 
 def test_a_table_that_may_not_be_loaded_is_recorded_and_tried_once_a_day() -> None:

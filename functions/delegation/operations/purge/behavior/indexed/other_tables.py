@@ -18,7 +18,7 @@ from delegation.operations.purge.behavior.indexed.holding import held_by, releas
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.options import PurgeOptions
 from delegation.references.reading import read_references
-from delegation.references.recurring import IndexReport, RecurringCatalog, ensure_submitted, reference_index
+from delegation.references.recurring import IndexReport, RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
 from delegation.tasks.errors import LeaseLost
@@ -110,8 +110,7 @@ class OtherTables:
     def _ensure_submitted(self, catalogs: Iterable[str]) -> None:
         indexes = self.reference_task()
         if indexes is not None:
-            for catalog in catalogs:
-                ensure_submitted(self.access.tasks, indexes, catalog)
+            ensure_each_submitted(self.access.tasks, indexes, catalogs)
 
     def _neighbourhood(self, identifier: TableIdentifier, options: PurgeOptions, attempt: TaskAttempt) -> Neighbourhood:
         access = self.access

@@ -1,0 +1,320 @@
+"""One pass over a catalog for all kinds of upkeep: what tables need of each competes for the same places.
+
+All that a pass knows is in the healths, so that one which is killed is repeated by the next: a run is reserved in its
+table's health before its task is submitted, and a task has one id for each table. A table that fails is set aside in
+its health, and takes no place.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol, TypeVar
+
+from delegation.errors import DelegationError, ErrorScope
+from delegation.identifiers import TableIdentifier
+from delegation.items import Asides, SetAside, each_item, is_answer
+from delegation.tasks.errors import MalformedRecord
+from delegation.upkeep.errors import HealthChanged, UpkeepError
+from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.health.model import TableHealth
+from delegation.upkeep.health.store import HealthStore
+from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
+
+T = TypeVar("T")
+
+ASIDE_FOR: Final = timedelta(minutes=30)
+"""After its first failure a table is left out for so long, two intervals."""
+MOST_FAILED_STARTS: Final = 100
+"""Runs that do not start in one pass, before the others are left to the next one."""
+_GOLDEN: Final = 0.6180339887498949
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepCounts:
+    """What a pass did: tables, those with a rule that is executed, needs computed, runs started, and who waits why.
+
+    `invalid` are the policies that apply somewhere and cannot be executed, `unread` the tables whose policies cannot be
+    read, for the reason `why_unread` one of them.
+    """
+
+    tables: int = 0
+    ruled: int = 0
+    computed: int = 0
+    started: int = 0
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    invalid: frozenset[str] = frozenset()
+    unread: int = 0
+    why_unread: str | None = None
+
+
+Waited = Callable[[timedelta, TableIdentifier | None], object]
+"""Called with the longest time that a table has been waiting for a run, and with that table."""
+
+
+def nobody_counts(_wait: timedelta, _table: TableIdentifier | None) -> None:
+    """Count no waits."""
+
+
+class KeptTables:
+    """The healths of a catalog's tables, as one pass has read and written them."""
+
+    def __init__(self, healths: HealthStore, catalog: str) -> None:
+        self._healths = healths
+        self._by_name = {one.identifier: one for one in healths.healths(catalog)}
+        self.unsettled: set[TableIdentifier] = set()
+        """Tables of which it cannot be known whether their last run has ended."""
+
+    @property
+    def names(self) -> Sequence[TableIdentifier]:
+        return list(self._by_name)
+
+    def __iter__(self) -> Iterator[TableHealth]:
+        return iter(list(self._by_name.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __getitem__(self, name: TableIdentifier) -> TableHealth:
+        return self._by_name[name]
+
+    def put(self, after: TableHealth) -> bool:
+        """Store what changed; return False where another process wrote meanwhile, whose pass continues."""
+        if after == self._by_name[after.identifier]:
+            return True
+        try:
+            self._by_name[after.identifier] = self._healths.put(after)
+        except HealthChanged:
+            return False
+        return True
+
+    def is_aside(self, name: TableIdentifier, key: str, now: datetime) -> bool:
+        """Return whether a table is set aside for now."""
+        aside = self[name].asides.get(key)
+        return aside is not None and now < aside.next_try
+
+
+@dataclass(frozen=True, slots=True)
+class TableAsides(Asides[TableIdentifier]):
+    """Asides in the healths of tables, each kind of failure under its own `key`."""
+
+    tables: KeptTables
+    key: str
+
+    def of(self, item: TableIdentifier) -> SetAside | None:
+        """See Asides."""
+        return self.tables[item].asides.get(self.key)
+
+    def put(self, item: TableIdentifier, aside: SetAside | None) -> None:
+        """See Asides; where it cannot be stored the next pass tries the table again."""
+        with suppress(UpkeepError):
+            self.tables.put(self.tables[item].set_aside(self.key, aside))
+
+
+@dataclass(frozen=True, slots=True)
+class _NeedAsides(Asides[UpkeepNeed]):
+    """Asides of runs that did not start, under the type of their task."""
+
+    tables: KeptTables
+
+    def of(self, item: UpkeepNeed) -> SetAside | None:
+        return TableAsides(self.tables, item.task_type).of(item.table)
+
+    def put(self, item: UpkeepNeed, aside: SetAside | None) -> None:
+        TableAsides(self.tables, item.task_type).put(item.table, aside)
+
+
+class KindLook(Protocol):
+    """What one kind found in a pass."""
+
+    @property
+    def needs(self) -> Sequence[UpkeepNeed]: ...
+
+    @property
+    def counts(self) -> UpkeepCounts: ...
+
+    def start(self, need: UpkeepNeed) -> bool:
+        """Start one run by the table and its policies as they are now; return whether a task was submitted."""
+        ...
+
+
+class PolicyKind(Protocol):
+    """One kind of upkeep that policies ask for; those of one pass have the same healths, settings and clock."""
+
+    @property
+    def task_type(self) -> str: ...
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the operator allows it; nothing is read otherwise."""
+        ...
+
+    @property
+    def healths(self) -> HealthStore: ...
+
+    @property
+    def settings(self) -> UpkeepSettings: ...
+
+    @property
+    def clock(self) -> Callable[[], datetime]: ...
+
+    @property
+    def checkpoint(self) -> Callable[[], None]: ...
+
+    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
+        """Count the longest wait, before anything is read of the catalog, and again with the first choice."""
+        ...
+
+    def settled(self, health: TableHealth) -> TableHealth:
+        """Return the health with the end of its last run, if that has ended, or without one that never began."""
+        ...
+
+    def look(self, tables: KeptTables) -> KindLook:
+        """Read what policies ask for, compute what tables need, and store it."""
+        ...
+
+    def probe(self, catalog: str) -> bool:
+        """Ask the catalog for something else than a table; return whether it answers."""
+        ...
+
+
+def run_kinds(kinds: Sequence[PolicyKind], catalog: str) -> UpkeepCounts:
+    """Make one pass; raises the errors of the stores, and those of the catalog that are no single table's.
+
+    A kind whose policies cannot be read keeps no other from starting runs; its error is raised after that.
+    """
+    kinds = [one for one in kinds if one.is_allowed]
+    if not kinds:
+        return UpkeepCounts()
+    tables = KeptTables(kinds[0].healths, catalog)
+    for kind in kinds:
+        kind.count_wait(tables)
+    _settle(kinds, tables)
+    looks: dict[str, KindLook] = {}
+    failed: Exception | None = None
+    shown = _type_of
+    for one in each_item(
+        kinds, lambda kind: kind.look(tables), name="upkeep.kinds", clock=kinds[0].clock, shown=shown, in_a_row=None
+    ):
+        failed = failed or one.error
+        if one.result is not None:
+            looks[one.item.task_type] = one.result
+    started, waiting = _started(kinds, looks, tables, catalog)
+    if failed is not None:
+        raise failed
+    counts = [one.counts for one in looks.values()]
+    return UpkeepCounts(
+        tables=len(tables),
+        ruled=sum(one.ruled for one in counts),
+        computed=sum(one.computed for one in counts),
+        started=started,
+        waiting=waiting,
+        invalid=frozenset().union(*(one.invalid for one in counts)),
+        unread=sum(one.unread for one in counts),
+        why_unread=next((one.why_unread for one in counts if one.why_unread), None),
+    )
+
+
+def _type_of(kind: PolicyKind) -> str:
+    return kind.task_type
+
+
+def _settle(kinds: Sequence[PolicyKind], tables: KeptTables) -> None:
+    """Note which runs have ended; one whose task cannot be read holds no place any longer."""
+
+    def settle(name: TableIdentifier) -> None:
+        health = tables[name]
+        for kind in kinds:
+            try:
+                health = kind.settled(health)
+            except MalformedRecord as error:
+                run, now = health.runs[kind.task_type], kind.clock()
+                if run.ended is None:
+                    health = health.with_run(replace(run, ended=now, outcome=error.code, failures=run.failures + 1))
+        tables.put(health)
+
+    first = kinds[0]
+    for one in each_item(tables.names, settle, name="upkeep.ended", clock=first.clock, checkpoint=first.checkpoint):
+        if one.error is not None and is_answer(one.error):
+            tables.unsettled.add(one.item)
+
+
+def _started(
+    kinds: Sequence[PolicyKind], looks: Mapping[str, KindLook], tables: KeptTables, catalog: str
+) -> tuple[int, dict[str, int]]:
+    """Start what may run now, and return how many runs, and how many needs wait for which reason.
+
+    A need that does not start leaves its place to the next one.
+    """
+    first = kinds[0]
+    left = dict.fromkeys(need for look in looks.values() for need in look.needs if need.table not in tables.unsettled)
+    terms = first.settings.terms_of({need.policy for need in left})
+    waiting: Counter[str] = Counter()
+    started = tried = 0
+
+    def chosen() -> Iterator[UpkeepNeed]:
+        nonlocal tried
+        while True:
+            choice = choose(left, terms, list(runs_of(tables)), first.clock(), at_once=first.settings.at_once)
+            if not tried:
+                for kind in kinds:
+                    kind.count_wait(tables, choice)
+            waiting.clear()
+            waiting.update(why.value for _, why in choice.waiting)
+            if not choice.start or tried - started > MOST_FAILED_STARTS:
+                # Those that are set aside are not tried; they are counted.
+                yield from (one for one in left if tables.is_aside(one.table, one.task_type, first.clock()))
+                return
+            for need in choice.start:
+                del left[need]
+                tried += 1
+                yield need
+
+    for one in each_item(
+        chosen(),
+        lambda need: looks[need.task_type].start(need),
+        name="upkeep.starts",
+        clock=first.clock,
+        shown=lambda need: str(need.table),
+        stops=ErrorScope.CATALOG,
+        asides=_NeedAsides(tables),
+        first_pause=ASIDE_FOR,
+        probe=lambda: first.probe(catalog),
+        checkpoint=first.checkpoint,
+    ):
+        started += one.result is True
+    return started, dict(waiting)
+
+
+def runs_of(healths: KeptTables | Sequence[TableHealth]) -> Iterator[UpkeepRun]:
+    """Yield the last runs of every kind: a table has one at a time, and all hold places."""
+    unsettled = healths.unsettled if isinstance(healths, KeptTables) else ()
+    for health in healths:
+        name = health.identifier
+        for run in health.runs.values():
+            if run.ended is not None or name not in unsettled:
+                yield UpkeepRun(
+                    name, run.task_type, run.policy, run.began, run.reserved, ended=run.ended, used=run.used
+                )
+
+
+def in_turn(items: Sequence[T], most: int, now: datetime, interval: timedelta) -> Sequence[T]:
+    """Return the items of this pass, all within a few passes, whichever passes are left out or late.
+
+    Where a pass begins moves by the golden ratio of the whole, so that no rhythm of passes leaves items out.
+    """
+    if len(items) <= most:
+        return items
+    turn = int(now.timestamp() // interval.total_seconds())
+    first = int(turn * _GOLDEN % 1 * len(items))
+    return [*items[first : first + most], *items[: max(first + most - len(items), 0)]]
+
+
+def is_answered(call: Callable[[], object]) -> bool:
+    """Return whether a request has an answer; a refusal is one, too."""
+    try:
+        call()
+    except DelegationError as error:
+        return is_answer(error)
+    return True
