@@ -22,8 +22,7 @@ BUDGETS = {
     "make_due": 101,
     "start_job": 101,
     "sweeper": 113,
-    "prepare": 255,
-    "run_inline": 255,
+    "api": 128,
     "prepare": 253,
     "run_inline": 253,
 }
