@@ -114,7 +114,7 @@ hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, th
 histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1, or MUTATION=visits|displaced|later without one safeguard; prints totals as they go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.histories.run --histories $(HISTORIES) $(if $(SEED),--seed $(SEED)) --mutation $(MUTATION) $(ARGS)
 
-orphans-histories: $(STAMP) ## Sweep a table's orphan files among writers, clones, expiries and purges: HISTORIES=5000 SEED=1, with five hash seeds, or MUTATION=later|conditions|others without one safeguard; prints totals as they go, and continues a run that was interrupted
+orphans-histories: $(STAMP) ## Sweep a table's orphan files among writers, clones, expiries and purges: HISTORIES=5000 SEED=1, with five hash seeds, or MUTATION=later (or conditions, others, unlisted, relisted, ages, history) without one safeguard; prints totals as they go, and continues a run that was interrupted
 	@mkdir -p .cache && PYTHONPATH=functions:. $(BIN)/python -m tests.faults.orphans.run --histories $(HISTORIES) $(if $(SEED),--seed $(SEED)) --mutation $(MUTATION) --out .cache/orphans-histories.jsonl $(ARGS)
 
 # make exits with 2 if a recipe fails, whatever the recipe's status; only with -q does it pass on a 1 (GNU make 4). So -q is on

@@ -4,8 +4,9 @@ The model is the warehouse itself, which remembers what every manifest was writt
 a sweep, all that the catalog's tables name and that was there is there. Expiries and purges are killed at random calls
 too, and finished later: until then their plans are claims of unfinished tasks.
 
-Beside them are tables that the catalog does not list: unregistered, of a second catalog, path tables, forks. What they
-name counts as well, and a sweep that finds such a table where there is none is counted as needless.
+Beside them are tables that the catalog does not list: unregistered, of a second catalog, path tables, forks, hidden
+ones that come back. What they name counts as well, and a sweep that finds such a table where there is none is counted
+as needless. There are views, commits in flight and lost ones, trimmed logs, and a table that commits late, as it says.
 """
 
 import random
@@ -19,7 +20,9 @@ from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.retention import Retention
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.context import Claim
+from delegation.operations.orphans.eligible import AGE_PROPERTY
 from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.operations.orphans.place import Place
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.settings import PurgeSettings
@@ -29,13 +32,18 @@ from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanHead
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.expiries import ExpiringTables
-from tests.kit.stories.orphans import AT_ONCE, SweptTables
+from tests.kit.stories.orphans import AT_ONCE, DAYS, SweptTables
 from tests.kit.stories.tables import DELETES, PathTable, StandInCatalog, StoryTable, identifier
 
 STEPS = 20
 _ATTEMPTS = 8
 _LAST = 3
 _OLD_ENOUGH = 0.7
+_IN_FLIGHT = 2 * DAYS
+"""How long the writer of a commit tries it: less than the age."""
+_LATE = 9
+"""Days that a patient table asks for."""
+_VIEW = "s3://lake/wh/t/v"
 _PURGES = PurgeSettings(chunk_paths=4, run_records=5, read_threads=1, delete=FAST)
 
 
@@ -56,7 +64,8 @@ class History:
     def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
         self.world = SweptTables()
-        self.tables = [self.world.table("t"), self.world.table("u")]
+        trimmed = {"write.metadata.previous-versions-max": "2"} if seed % 3 == 0 else {}
+        self.tables = [self.world.table("t", **trimmed), self.world.table("u")]
         self.written: list[str] = []
         self.made = 0
         self.deleted_live = 0
@@ -67,6 +76,13 @@ class History:
         self.needless = 0
         self.elsewhere: dict[str, tuple[StoryTable, str]] = {}
         self.unfinished: list[Unfinished] = []
+        self.uuids: set[str] = set()
+        self.hidden: tuple[StoryTable, str] | None = None
+        self.viewed: set[str] = set()
+        self.staged: list[tuple[str, str, int]] = []
+        self.landed = 0
+        self.is_patient = seed % 4 == 0
+        self.late: dict[str, int] = {}
 
     def act(self) -> None:
         """Do one thing that a writer does; a step of time may pass."""
@@ -114,6 +130,7 @@ class History:
         table = kind.create(self.world.lake, name)
         self._move_objects(table, folder if kind is StoryTable else f"s3://lake/wh/t/{name}")
         table.append(1)
+        self.uuids.add(str(table.document["table-uuid"]))
         self.elsewhere[name] = (table, self.world.lake.pointers.pop(name))
 
     def commit_elsewhere(self) -> None:
@@ -145,6 +162,7 @@ class History:
         self.tables[0].append(1)
         for _ in range(2):
             fork.append(1)
+        self.uuids.add(str(fork.document["table-uuid"]))
         self.elsewhere[name] = (fork, self.world.lake.pointers.pop(name))
 
     def lose(self) -> None:
@@ -153,6 +171,51 @@ class History:
         self.made += 1
         name = f"{table.folder}/metadata/{self.made:05d}-lost.metadata.json"
         self.world.lake.put(name, self.world.lake.get(table.pointer))
+
+    def hide(self) -> None:
+        """Hide a table below the location from the catalog, as a soft delete does, or list it again for a while."""
+        pointers = self.world.lake.pointers
+        if "hidden" in pointers:
+            self.hidden = (StoryTable(self.world.lake, "hidden", "s3://lake/wh/hidden"), pointers.pop("hidden"))
+        elif self.hidden is None:
+            table = StoryTable.create(self.world.lake, "hidden")
+            self._move_objects(table, "s3://lake/wh/t/hidden")
+            table.append(1)
+            self.uuids.add(str(table.document["table-uuid"]))
+            self.hidden = (table, pointers.pop("hidden"))
+        elif self.choose.random() < 0.2:
+            pointers["hidden"] = self.hidden[1]
+
+    def view(self) -> None:
+        """Create a view below the location, or drop it."""
+        if self.world.places:
+            self.world.places.clear()
+            self.viewed.clear()
+        elif self.choose.random() < 0.3:
+            self.viewed.add(self.world.orphan(f"{_VIEW}/metadata/{self._name('0')}.gz.json"))
+            self.world.places.append(Place("view", "ns.v", _VIEW))
+
+    def stage(self) -> None:
+        """Write all of a commit but its last step."""
+        table = self.tables[0]
+        before = table.pointer
+        table.append(1)
+        self.staged.append((before, table.pointer, self.world.lake.now_ms))
+        self.world.lake.pointers["t"] = before
+
+    def land(self) -> None:
+        """Finish a commit in flight if it is not lost: to another commit, or because it comes too late."""
+        if self.staged:
+            before, after, at = self.staged.pop(self.choose.randrange(len(self.staged)))
+            if before == self.tables[0].pointer and self.world.lake.now_ms - at < _IN_FLIGHT:
+                self.world.lake.pointers["t"] = after
+                self.landed += 1
+
+    def write_late(self) -> None:
+        """Have another table write a file at the location that it may commit within the age that it asks for."""
+        if self.is_patient:
+            self.tables[1].set(**{AGE_PROPERTY: f"{_LATE}d"})
+            self.late[self.world.orphan(f"s3://lake/wh/t/data/u/{self._name('late')}.parquet")] = self.world.lake.now_ms
 
     def _move_objects(self, table: StoryTable, folder: str) -> None:
         """Let a new table have its metadata at another folder."""
@@ -206,9 +269,9 @@ class History:
                     raise
                 continue
             self.swept += result.files_deleted
-            if any(one.code == FOREIGN_TABLE for one in result.findings):
-                self.foreign += 1
-                self.needless += not self.elsewhere
+            found = [one for finding in result.findings if finding.code == FOREIGN_TABLE for one in finding.sample]
+            self.foreign += bool(found)
+            self.needless += sum(one.partition(" ")[0] not in self.uuids for one in found)
             return
 
     def expire(self) -> None:
@@ -316,9 +379,11 @@ class History:
         ctx.store.delete_unchanged = delete
 
     def reach_elsewhere(self) -> set[str]:
-        """Return what tables name that the catalog does not list."""
-        pointers = (pointer for _, pointer in self.elsewhere.values() if pointer in self.world.lake.uris())
-        return set().union(*map(self.world.reach, pointers))
+        """Return what tables name that the catalog does not list, and what else may be there still."""
+        unlisted = [pointer for _, pointer in (*self.elsewhere.values(), *((self.hidden,) if self.hidden else ()))]
+        pointers = (pointer for pointer in unlisted if pointer in self.world.lake.uris())
+        late = {one for one, at in self.late.items() if self.world.lake.now_ms - at < _LATE * DAYS}
+        return set().union(self.viewed, late, *map(self.world.reach, pointers))
 
 
 _QUICK: list[Callable[[History], None]] = [
@@ -329,12 +394,15 @@ _QUICK: list[Callable[[History], None]] = [
     History.clone,
     History.lose,
     History.fork,
+    History.stage,
+    History.land,
 ]
 _ACTS: list[Callable[[History], None]] = [
     History.write, History.write, History.write, History.commit, History.rewrite, History.new_table, History.clone,
     History.change, History.forget, History.wait, History.wait, History.wait, History.sweep, History.sweep,
     History.expire, History.purge, History.finish, History.finish, History.lose, History.lose, History.unlist,
-    History.commit_elsewhere, History.fork,
+    History.commit_elsewhere, History.fork, History.hide, History.view, History.stage, History.land, History.land,
+    History.write_late,
 ]  # fmt: skip
 
 
@@ -370,6 +438,9 @@ def needed_and_gone(history: History) -> set[str]:
     lake = history.world.lake
     # What a second registration shares with the first the expiry of that one deletes.
     own = [(table, pointer) for table, pointer in history.elsewhere.values() if not table.name.startswith("f")]
-    theirs = {pointer for _, pointer in own}.union(*(lake.read_by(lake.document(one)) for _, one in own))
+    own += [history.hidden] if history.hidden else []
+    theirs = history.viewed | {pointer for _, pointer in own}.union(
+        *(lake.read_by(lake.document(one)) for _, one in own)
+    )
     names = {one.replace("s3a:", "s3:").replace("%20", " ") for one in history.world.read()} | theirs
     return names - history.world.lake.uris()

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.keeping.foreign import SeenFile
+from delegation.keeping.foreign import FoundForeign, OwnTable, SeenFile
 from delegation.operations.orphans.context import OrphanContext
+from delegation.operations.orphans.planning import keep
 from delegation.operations.orphans.planning.keep import KeepSet
 from delegation.storage.listing.model import ListedObject, UnchangedResult
 from delegation.storage.locations import Root
@@ -65,6 +67,29 @@ def _without_a_second_listing() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _without_ages() -> Iterator[None]:
+    """Let each removal decide how old files are."""
+
+    def nothing(_self: KeepSet, *_: Any) -> None:
+        return None
+
+    with patch.object(KeepSet, "_lengthen", nothing):
+        yield
+
+
+@contextmanager
+def _without_own_history() -> Iterator[None]:
+    """Take the table's own former metadata files for those of another one."""
+    find = keep.find_foreign
+
+    def found(root: str, seen: Any, own: OwnTable, *more: Any, **named: Any) -> FoundForeign:
+        return find(root, seen, replace(own, known=frozenset()), *more, **named)
+
+    with patch.object(keep, "find_foreign", found):
+        yield
+
+
 MUTATIONS: Final[Mapping[str, Callable[[], AbstractContextManager[None]]]] = {
     "none": nullcontext,
     "later": _without_a_later_pass,
@@ -72,4 +97,6 @@ MUTATIONS: Final[Mapping[str, Callable[[], AbstractContextManager[None]]]] = {
     "others": _without_others,
     "unlisted": _without_unlisted,
     "relisted": _without_a_second_listing,
+    "ages": _without_ages,
+    "history": _without_own_history,
 }

@@ -24,7 +24,7 @@ from tests.faults.orphans.mutations import MUTATIONS
 
 BLOCK: Final = 100
 HASH_SEEDS: Final = ("0", "1", "2", "3", "4")
-_COUNTED: Final = ("histories", "swept", "expired", "purged", "foreign", "bad")
+_COUNTED: Final = ("histories", "swept", "expired", "purged", "foreign", "landed", "bad")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -60,6 +60,7 @@ def played(seeds: Sequence[int]) -> dict[str, Any]:
             messages.append(str(error))
         else:
             total.update(swept=history.swept, expired=history.expired, purged=history.purged, foreign=history.foreign)
+            total["landed"] += history.landed
     return {"first": seeds[0], "hash_seed": os.environ.get("PYTHONHASHSEED", ""), "messages": messages, **total}
 
 
@@ -117,8 +118,9 @@ def _show(total: Counter[str], line: dict[str, Any], seconds: float) -> None:
         sys.stdout.write(f"BAD {message} (PYTHONHASHSEED={line['hash_seed']})\n")
     sys.stdout.write(
         f"{total['histories']} histories with {total['hash seeds'].bit_count()} hash seeds: sweeps deleted "
-        f"{total['swept']} files, expiries {total['expired']}, purges {total['purged']}; {total['foreign']} sweeps "
-        f"kept files of unlisted tables; {total['bad']} histories with a live file deleted; {seconds:.0f} s\n"
+        f"{total['swept']} files, expiries {total['expired']}, purges {total['purged']}; "
+        f"{total['foreign']} sweeps kept files of unlisted tables, {total['landed']} commits in flight landed; "
+        f"{total['bad']} histories with a live file deleted; {seconds:.0f} s\n"
     )
     sys.stdout.flush()
 

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.orphans.mutations import MUTATIONS
 from tests.faults.orphans.run import first_bad, main
 
 
-@pytest.mark.parametrize("mutation", ["later", "conditions", "others", "unlisted", "relisted"])
+@pytest.mark.parametrize("mutation", [name for name in MUTATIONS if name != "none"])
 def test_histories_notice_that_a_safeguard_is_missing(mutation: str) -> None:
-    assert first_bad(mutation, range(1, 200)) is not None
+    assert first_bad(mutation, range(1, 400)) is not None
 
 
 def test_a_run_continues_where_it_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,8 +30,11 @@ def test_what_nobody_needs_is_gone_after_a_last_sweep(seed: int) -> None:
     world.passes.before = lambda: None
     world.passes.late = 0
     history.finish_all()
-    world.lake.pointers.pop("clone", None)
-    world.lake.pass_days(4)
+    world.places.clear()
+    history.viewed.clear()
+    for name in {"clone", "hidden"} & world.lake.pointers.keys():
+        del world.lake.pointers[name]
+    world.lake.pass_days(10)
     world.sweep(history.tables[0])
     # Of a table that the catalog does not list the newest versions stay.
     versions = {one for one in history.reach_elsewhere() & world.lake.uris() if one.endswith(".metadata.json")}
