@@ -136,15 +136,14 @@ class FoundForeign:
     """What is at a location beside its table.
 
     `unreadable` are metadata files in the table's own folder, each of which stays. `uniform` names the other format
-    whose root has the table's own metadata.
+    whose root has the table's own metadata. With `gone` a file was not there any more when it was to be read: list the
+    signs again, for a table may have newer ones.
     """
 
     tables: tuple[ForeignTable, ...] = ()
     unreadable: tuple[str, ...] = ()
     uniform: str = ""
-
-
-NOTHING_FOREIGN: Final = FoundForeign()
+    gone: bool = False
 
 
 def find_foreign(
@@ -294,6 +293,7 @@ class _ForeignSearch:
         self._tables: list[ForeignTable] = []
         self._unreadable: list[str] = []
         self._whole: dict[str, tuple[str, list[SeenFile]]] = {}
+        self._gone = False
 
     def run(self, seen: Iterable[SeenFile]) -> FoundForeign:
         folders: dict[str, list[SeenFile]] = {}
@@ -320,7 +320,7 @@ class _ForeignSearch:
             found = [
                 ForeignTable(here, self._root, files=tuple(files), why=f"more than {_MOST_TABLES:,} tables are there")
             ]
-        return FoundForeign(tuple(found), tuple(self._unreadable))
+        return FoundForeign(tuple(found), tuple(self._unreadable), gone=self._gone)
 
     def _leave(self, place: str, why: str, files: Iterable[SeenFile]) -> None:
         self._whole.setdefault(place, (why, []))[1].extend(files)
@@ -347,10 +347,12 @@ class _ForeignSearch:
 
     def _take(self, one: SeenFile, head: _MetadataHead, groups: dict[str, _ForeignGroup]) -> None:
         if head.gone:
-            return
-        if head.uuid is None:
+            self._gone = True
+        elif head.uuid is None:
             self._set_aside(one)
         elif head.uuid == self._own.table_uuid:
+            # Lost commits of a busy table are many, and take one request each.
+            self._reads.heads += 1
             self._off.append((one, head))
         else:
             self._reads.files -= 1
@@ -372,6 +374,7 @@ class _ForeignSearch:
             data = self._reads.read(_where(one), limit=_LARGEST)
             metadata = parse_metadata(one.path, decode_metadata(one.path, data), experimental=True)
         except ObjectNotFound:
+            self._gone = True
             return
         except DelegationError as error:
             if error.retryable:
@@ -414,7 +417,7 @@ class _ForeignSearch:
             try:
                 logs[text] = {fold(path) for path in self._reads.log_of(one, head)} & off.keys() - {text}
             except ObjectNotFound:
-                continue
+                self._gone = True
             except DelegationError as error:
                 if error.retryable:
                     raise
@@ -482,12 +485,9 @@ class UnreadForeign:
 def heads_of(table: ForeignTable, like: LoadedTable, store: ListableStore) -> Iterator[Neighbour]:
     """Yield the versions of a foreign table whose files stay, one at a time, with the credentials of the table `like`.
 
-    A file that is gone is left out. Raises CorruptMetadata, FileTooLarge and the errors of the store.
+    Raises CorruptMetadata, FileTooLarge and the errors of the store.
     """
     for one in table.heads:
-        try:
-            data = store.read(_where(one), limit=_LARGEST)
-        except ObjectNotFound:
-            continue
+        data = store.read(_where(one), limit=_LARGEST)
         loaded = replace(like, metadata_location=one.path, metadata=decode_metadata(one.path, data), etag=None)
         yield Neighbour(loaded, store, certain=True)

@@ -181,7 +181,7 @@ def test_lost_commits_and_commits_in_flight_are_no_finding() -> None:
         for writer in "ab":
             place.metadata(f"metadata/{number:05d}-{writer}.metadata.json", OWN, *log, at=990 if number > 27 else 10)
         log.append(place.own(f"metadata/{number:05d}-x.metadata.json", *log))
-    assert place.find(files=0, size=0) == FoundForeign()
+    assert place.find(files=0, size=0, heads=60) == FoundForeign()
     assert place.store.faults.names.count("part") == 58
     assert "read" not in place.store.faults.names
 
@@ -220,6 +220,13 @@ def test_a_uuid_is_that_of_the_table_and_no_property() -> None:
     assert place.table().uuid != OWN
 
 
+def test_more_lost_commits_than_heads_are_read_are_no_finding() -> None:
+    place = Place()
+    for number in range(200):
+        place.metadata(f"metadata/{number:05d}-lost.metadata.json", OWN)
+    assert place.find(heads=130) == FoundForeign()
+
+
 @pytest.mark.parametrize("bounds", [{"files": 3}, {"size": 1_000}, {"heads": 5}])
 def test_beyond_the_bounds_the_folder_above_stays(bounds: dict[str, int]) -> None:
     place = Place()
@@ -236,4 +243,4 @@ def test_files_that_are_gone_by_then_are_no_tables() -> None:
     seen = place.signs()
     place.store.objects.clear()
     own = OwnTable(OWN, frozenset(), frozenset(), young_from=900)
-    assert find_foreign(ROOT, seen, own, place.store, lambda: None) == FoundForeign()
+    assert find_foreign(ROOT, seen, own, place.store, lambda: None) == FoundForeign(gone=True)

@@ -241,6 +241,84 @@ def test_a_foreign_table_that_moves_while_it_is_read_keeps_its_place() -> None:
     assert OLD in world.planned()
 
 
+def committed(world: SweptTables, table: StoryTable, pointers: dict[str, str], *, keeps: int, paths: list[str]) -> None:
+    """Commit to a table of another catalog, which deletes all metadata files but so many."""
+    world.lake.pointers[table.name] = pointers[table.name]
+    table.append(paths=paths)
+    pointers[table.name] = world.lake.pointers.pop(table.name)
+    metadata = sorted(uri for uri in world.lake.uris() if uri.startswith(f"{table.folder}/metadata/0"))
+    for uri in metadata[: -keeps - 1]:
+        del world.lake.objects["lake", uri.removeprefix("s3://lake/")]
+
+
+def test_a_foreign_table_whose_metadata_files_are_replaced_while_they_are_read_is_looked_for_again() -> None:
+    """It keeps one former version, and commits with a file of the plan between the listing and the first read."""
+    world, table = beach()
+    below = StoryTable.create(world.lake, "t/below")
+    below.append(2)
+    pointers = {"t/below": world.lake.pointers.pop("t/below")}
+    world.lake.pass_days(4)
+    ctx = world.context(table)
+    theirs, usual = set[str](), world.store.read
+
+    def read(location: Any, *, limit: int) -> bytes:
+        if world.passes.renewed > 1 and location.key.startswith("wh/t/below/metadata/0") and not theirs:
+            for _ in range(3):
+                committed(world, below, pointers, keeps=1, paths=[OLD])
+            theirs.update(world.reach(pointers["t/below"]) & world.lake.uris())
+        return usual(location, limit=limit)
+
+    object.__setattr__(ctx.store, "read", read)
+    remove_orphan_files(ctx)
+    assert OLD in theirs
+    assert theirs <= world.lake.uris()
+
+
+def test_a_table_that_is_made_in_a_new_folder_at_the_location_after_the_plan_keeps_what_it_takes() -> None:
+    world, table = beach()
+    world.lake.pass_days(4)
+    taken: list[set[str]] = []
+
+    def make() -> None:
+        fresh = PathTable.create(world.lake, "t/fresh")
+        fresh.append(paths=[OLD])
+        taken.append(world.unlist("t/fresh"))
+
+    remove_orphan_files(during(world, 1, make)(world.context(table)))
+    assert taken[0] <= world.lake.uris()
+
+
+def test_a_log_that_names_another_tables_metadata_does_not_make_it_history() -> None:
+    world = SweptTables()
+    theirs = unlisted(world)
+    table = world.table()
+    world.orphan(OLD)
+    newest = max(uri for uri in theirs if uri.endswith(".metadata.json"))
+    assert all(uri in world.lake.uris() for uri in theirs)
+    document = table.document
+    document["metadata-log"] = [*document["metadata-log"], {"timestamp-ms": 1, "metadata-file": newest}]
+    table._write(document)
+    world.lake.pass_days(4)
+    world.sweep(table)
+    assert OLD not in world.lake.uris()
+    assert theirs <= world.lake.uris()
+
+
+def test_a_path_table_whose_metadata_has_the_path_of_the_tables_own_but_for_a_slash_stays() -> None:
+    """Keys with // are other objects."""
+    world, table = beach()
+    other = StoryTable.create(world.lake, "other")
+    other.folder = T
+    other.append(paths=[OLD])
+    world.lake.put(f"{T}/metadata/{table.pointer.rpartition('/')[2]}", json.dumps(other.document).encode())
+    theirs = world.lake.read_by(other.document)
+    del world.lake.objects["lake", other.pointer.removeprefix("s3://lake/")], world.lake.pointers["other"]
+    world.lake.pass_days(4)
+    result = world.sweep(table)
+    assert {OLD, *theirs} <= world.lake.uris()
+    assert foreign(result)
+
+
 REPORT = ApprovalLimits(max_share=1.0)
 
 

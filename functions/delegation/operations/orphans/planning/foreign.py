@@ -27,6 +27,9 @@ from delegation.worksets.index import SAMPLE, Finding
 IN_USE: Final = "it was written to since the plan or shortly before, so that it stays although it was approved"
 """Why a foreign table stays whose uuid an approval includes."""
 
+_MOST_BELOW: Final = 50
+"""Folders of the location that are looked at for the metadata of new tables."""
+
 
 def stored_signs(ctx: OrphanContext, parts: Iterable[ListedPart]) -> Iterator[SeenFile]:
     """Yield the signs of tables that a listing found."""
@@ -35,7 +38,7 @@ def stored_signs(ctx: OrphanContext, parts: Iterable[ListedPart]) -> Iterator[Se
 
 
 def signs_now(ctx: OrphanContext, root: Root, stored: Iterable[SeenFile]) -> list[SeenFile]:
-    """Return the signs that are now in the folders that had some, in the table's own, and directly at the location."""
+    """Return the signs that are now in the folders that had some, in the table's own, and right below the location."""
     found, folders = dict[str, SeenFile](), {f"{root.uri}metadata/"}
     for one in stored:
         if one.path.endswith("/"):
@@ -45,7 +48,10 @@ def signs_now(ctx: OrphanContext, root: Root, stored: Iterable[SeenFile]) -> lis
     formats = {f"{root.uri}{name}/" for name in FORMATS}
     here = ctx.store.folder(root.bucket, f"{root.prefix}/")
     if here.is_whole:
-        formats &= {uri_of(root.bucket, folder) for folder in here.folders}
+        below = {uri_of(root.bucket, folder) for folder in here.folders}
+        formats &= below
+        # A table that was made since would be there, if anywhere.
+        folders |= {f"{folder}metadata/" for folder in sorted(below)[:_MOST_BELOW]}
     for folder in sorted(folders | formats):
         if not any(folder != other and folder.startswith(other) for other in folders):
             found.update((one.path, one) for one in _listed(ctx, root, folder))

@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from itertools import chain, islice
+from typing import Final
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import FileType
@@ -21,18 +22,27 @@ from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots, reads
 from delegation.operations.orphans.context import Claim, OrphanContext
 from delegation.operations.orphans.eligible import age_in
-from delegation.operations.orphans.errors import AreaLeftAlone, LocationShared, claim_unknown, places_unknown
+from delegation.operations.orphans.errors import (
+    AreaLeftAlone,
+    LocationShared,
+    claim_unknown,
+    commits_too_frequent,
+    places_unknown,
+)
 from delegation.operations.orphans.index import Candidate, ForeignPart, OrphanIndex
 from delegation.operations.orphans.place import Place, check_alone
-from delegation.operations.orphans.planning.foreign import IN_USE, ForeignAtLocation, is_settled
+from delegation.operations.orphans.planning.foreign import IN_USE, ForeignAtLocation, is_settled, signs_now
 from delegation.operations.orphans.planning.needed import ANY_SPELLING, OWN_FILES, NeededSet, StoredParts
 from delegation.operations.orphans.planning.subtraction import Orphans, Rules
-from delegation.operations.orphans.spelling import Equal, joined, overlap
+from delegation.operations.orphans.spelling import Equal, overlap
 from delegation.polaris.model import LoadedTable
-from delegation.storage.locations import Root, Roots
+from delegation.storage.locations import LOCAL, Root, Roots, parse
 from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
+
+_MOST_LOOKS: Final = 3
+"""Listings of the signs of tables while their metadata files disappear."""
 
 
 def metadata_of(table: LoadedTable) -> ParsedMetadata:
@@ -112,7 +122,7 @@ class KeepSet:
         self._needed.add_files(one.path for one in small_files(metadata, history, found, ANY_SPELLING))
         self._needed.add_entries(read)
         self.manifests = frozenset(found.manifests)
-        self._known += [metadata.path, *(one.path for one in history.files)]
+        self._known += [metadata.path, *(one.path for one in history.files if one.path not in history.foreign)]
 
     def add_foreign(
         self, table: LoadedTable, index: OrphanIndex, signs: Iterable[SeenFile], known: HeadsRead | None = None
@@ -120,17 +130,24 @@ class KeepSet:
         """Add what tables need that no catalog lists, by the signs of them; after all else is added.
 
         Of those that an approval includes only what was written to lately stays. Raises LocationShared for the
-        table of another format that has the table's own metadata.
+        table of another format that has the table's own metadata, and OrphansError (COMMITS_TOO_FREQUENT) if tables'
+        metadata files are replaced faster than they are read.
         """
         ctx, root, metadata = self._ctx, self._root, metadata_of(table)
-        fold = partial(_folded, equal=ctx.options.equal)
+        fold = partial(_in_store, equal=ctx.options.equal)
         before = index.listed_at - max(index.age, self.seconds)
         folders = {one.rpartition("/")[0] + "/" for one in self._known}
         folders |= {f"{one.rstrip('/')}/{name}" for one in metadata.locations for name in ("", "metadata/")}
         own = OwnTable(table.table_uuid, frozenset(map(fold, self._known)), _canonical(folders), before, fold)
         seen = list(signs)
         threads = ctx.settings.read_threads
-        found = find_foreign(root.uri, seen, own, ctx.store, ctx.attempt.checkpoint, threads=threads, known=known)
+        for looks in range(1, _MOST_LOOKS + 1):
+            found = find_foreign(root.uri, seen, own, ctx.store, ctx.attempt.checkpoint, threads=threads, known=known)
+            if not found.gone:
+                break
+            if looks == _MOST_LOOKS:
+                raise commits_too_frequent(ctx.identifier, looks)
+            seen = signs_now(ctx, root, seen)
         if found.uniform:
             raise LocationShared(root.uri, f"a table of {found.uniform} of the same files (UniForm)", root.uri)
         self._needed.add_files(found.unreadable)
@@ -251,8 +268,13 @@ class KeepSet:
                 self.left = Roots((*self.left.uris, area))
 
 
-def _folded(path: str, equal: Equal) -> str:
-    return joined(path, equal)[0]
+def _in_store(path: str, equal: Equal) -> str:
+    """Return the one text of a key, as it is, in all buckets that are one."""
+    try:
+        where = parse(path)
+    except GuardRefused:
+        return path
+    return where.key if where.bucket == LOCAL else f"{equal.prefix('s3', where.bucket)}/{where.key}"
 
 
 def _canonical(folders: Iterable[str]) -> frozenset[str]:
