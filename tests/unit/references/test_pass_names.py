@@ -17,7 +17,7 @@ from delegation.references.passes.names import PassNames
 from delegation.references.passes.turns import Turn, position_of
 from tests.bench.bench_references import traced
 
-PART = st.text(st.sampled_from("ab\x00\x01\x02\uffff\U00010000\ud800é"), min_size=1, max_size=4)
+PART = st.text(st.sampled_from("ab\x00\x01\x02\uffff\U00010000é"), min_size=1, max_size=4)
 NAME = st.builds(
     lambda namespace, name: TableIdentifier("cat", tuple(namespace), name), st.lists(PART, min_size=1, max_size=3), PART
 )
