@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from delegation.errors import DelegationError, GuardRefused
 from delegation.keeping.foreign import FOREIGN_TABLE
+from delegation.keeping.table_properties import ORPHAN_AGE
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.retention import Retention
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.context import Claim
-from delegation.operations.orphans.eligible import AGE_PROPERTY
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.operations.purge.context import PurgeContext
@@ -214,7 +214,7 @@ class History:
     def write_late(self) -> None:
         """Have another table write a file at the location that it may commit within the age that it asks for."""
         if self.is_patient:
-            self.tables[1].set(**{AGE_PROPERTY: f"{_LATE}d"})
+            self.tables[1].set(**{ORPHAN_AGE: f"{_LATE}d"})
             self.late[self.world.orphan(f"s3://lake/wh/t/data/u/{self._name('late')}.parquet")] = self.world.lake.now_ms
 
     def _move_objects(self, table: StoryTable, folder: str) -> None:
