@@ -47,7 +47,7 @@ def test_a_purge_runs_exactly_the_plan_of_a_dry_run(world):
     assert (estimate["currency"], estimate["prices_region"]) == ("USD", "us-east-1")
 
     (segment,) = dry["plan_segments"]
-    properties = {"plan": segment["id"], "colour": "blue", "deleteMarkerFiles": "true"}
+    properties = {"plan": segment["id"], "deleteMarkerFiles": "true"}
     accepted = world.post(SUBMIT, world.request(table, properties=properties))
     assert accepted.status_code == 202, accepted.text
     task = world.outcome(accepted.json()["delegation_task_id"])

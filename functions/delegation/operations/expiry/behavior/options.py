@@ -1,4 +1,4 @@
-"""Expiry options from `operation_parameters.properties`: known names are checked, unknown ones have no effect."""
+"""Expiry options from `operation_parameters.properties`; a request with unknown names is refused before they are read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
