@@ -1,4 +1,4 @@
-"""Expiry options from `operation_parameters.properties`; a request with unknown names is refused before they are read."""
+"""Expiry options from `operation_parameters.properties`; requests with unknown names were refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

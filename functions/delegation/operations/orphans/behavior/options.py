@@ -1,4 +1,4 @@
-"""Options of a removal from `operation_parameters.properties`; a request with unknown names is refused before they are read."""
+"""Options of a removal from `operation_parameters.properties`; requests with unknown names were refused."""
 
 from collections.abc import Mapping
 from typing import Final
