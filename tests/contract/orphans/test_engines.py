@@ -32,7 +32,7 @@ from delegation.worksets.index import store_index
 from tests.faults.crashes.orphan_matrix import OrphanExecutors
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch
 from tests.kit.stories.orphans import SMALL, SweptTables
-from tests.kit.stories.tables import StoryTable
+from tests.kit.stories.tables import PathTable, StoryTable
 from tests.spark_sessions import spark_session
 from tests.unit.operations.orphans.engines.test_spreading import ROOT, context, outcome, stored
 from tests.unit.operations.orphans.test_orders import at_first_delete, before_deleting, during_listing
@@ -362,6 +362,32 @@ def test_a_listing_has_all_that_may_be_an_orphan_and_the_stores_time(remove: Rem
     assert {one.path for one in listed(world, index)} == below - stay
     assert index.listed_at == world.lake.now_ms // 1000
     assert 0 < max(reported) <= len(below)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_a_table_needs_that_no_catalog_lists_stays_as_a_part_of_the_plan(compare: Remove, damaged: bool) -> None:
+    """A manifest that executors find damaged keeps all at the table's place."""
+    world, table = lake()
+    other = PathTable.create(world.lake, "t/below")
+    other.append(2)
+    other.append(1)
+    stray = world.orphan("s3://lake/wh/t/below/data/stray.parquet")
+    theirs = world.unlist("t/below")
+    if damaged:
+        manifest = min(uri for uri in theirs if uri in world.lake.manifests)
+        world.lake.objects["lake", manifest.removeprefix("s3://lake/")] = b"Obj\x01"
+    world.lake.pass_days(4)
+    result = compare(world, table, task_id="swept")
+    assert theirs <= world.lake.uris()
+    assert (stray in world.lake.uris()) is damaged
+    assert not set(SEVERAL) & world.lake.uris()
+    [part] = world.plan().foreign_tables
+    stored = candidates_of(world.plans, [(one.plan_id, one.chunks) for one in part.parts])
+    held = {one.path for some in stored for one in some}
+    hint = "s3://lake/wh/t/below/metadata/version-hint.text"
+    assert held == {*theirs, hint} | ({stray} if damaged else set())
+    assert (part.files, part.place, bool(part.why)) == (len(held), "s3://lake/wh/t/below/", damaged)
+    assert result.files_deleted == len(SEVERAL) + (not damaged)
 
 
 @pytest.mark.usefixtures("small_pages")

@@ -433,3 +433,28 @@ def test_a_plan_of_a_release_that_looked_for_no_such_tables_is_not_executed() ->
     with pytest.raises(PlanTampered, match="former release"):
         executed(world, table, plan)
     assert {OLD, *theirs} <= world.lake.uris()
+
+
+def test_what_a_release_listed_that_noted_no_such_tables_is_listed_again() -> None:
+    """An attempt of that release ended after its listing; the next one is of this release."""
+    killed: list[int] = []
+
+    def kill() -> None:
+        if not killed:
+            killed.append(1)
+            raise Killed("listed")
+
+    world, table = beach()
+    theirs = unlisted(world)
+    with pytest.raises(Killed):
+        remove_orphan_files(during(world, 0, kill)(world.context(table)))
+    listed = world.plan()
+    records = list(world.plans.keys("task/listed/"))
+    assert (listed.stage, len(records) > 2) == ("listed", True)
+    for key in records:
+        world.plans.put(key, json.dumps({**json.loads(world.plans.get(key)), "signs": None}).encode())
+    old = store_index(world.plans, listed.model_copy(update={"signs": None}))
+    world.head.replace(old, seen=world.head.read(), files_planned=0)
+    remove_orphan_files(world.context(table))
+    assert OLD not in world.lake.uris()
+    assert theirs <= world.lake.uris()

@@ -78,6 +78,24 @@ def test_a_file_that_a_table_took_after_the_report_stays(days: float) -> None:
     assert not world.missing()
 
 
+def test_what_a_table_needs_that_no_catalog_lists_stays_and_so_does_what_it_took_since_the_report() -> None:
+    world, table, planted = depot()
+    below = StoryTable.create(world.lake, "t/below")
+    below.append(2)
+    pointer = world.lake.pointers.pop("t/below")
+    world.lake.pass_days(4)
+    report = world.report()
+    taken = "s3://lake/wh/t/data/x.parquet"
+    world.lake.pointers["t/below"] = pointer
+    below.append(paths=[taken])
+    theirs = world.unlist("t/below")
+    world.lake.pass_days(5)
+    before = world.lake.uris()
+    world.remove(table, report)
+    assert world.removed(before) == planted - {taken}
+    assert theirs <= world.lake.uris()
+
+
 @pytest.mark.parametrize("when", [during_listing, before_deleting])
 def test_a_file_that_another_table_takes_while_it_runs_stays(when: Any) -> None:
     world, table, planted = depot()
