@@ -26,12 +26,13 @@ class CorruptManifestError(IcebergError):
 
 
 class ManifestMismatchError(IcebergError):
-    """A manifest differs in size or number of entries from its manifest list."""
+    """A manifest is not the one that its manifest list describes; one with fewer bytes may be `cut_off`."""
 
     code = "MANIFEST_MISMATCH"
 
-    def __init__(self, path: str, what: str, expected: int, actual: int) -> None:
+    def __init__(self, path: str, what: str, expected: object, actual: object, *, cut_off: bool = False) -> None:
         super().__init__(f"{printable(path)} has {actual} {what}, but its manifest list records {expected}")
+        self.cut_off = cut_off
 
 
 class MalformedError(Exception):
@@ -43,14 +44,21 @@ class MalformedError(Exception):
         self.reason = reason
 
 
+class UnsupportedAvroError(MalformedError):
+    """Avro that may be valid and that this release does not read; the readers convert it to EncryptedMetadataFile."""
+
+
 class EncryptedMetadataFile(GuardRefused):
-    """A manifest list or manifest is encrypted (Iceberg Table Spec, version 3), so the files it names are unknown."""
+    """A manifest list or manifest is encrypted or in an encoding that is not read, so the files it names are unknown.
+
+    Iceberg Table Spec, version 3, has encrypted ones.
+    """
 
     code = "UNSUPPORTED"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, problem: str = "is encrypted") -> None:
         super().__init__(
-            f"{printable(path)} is encrypted, and this release cannot read which files it names; "
+            f"{printable(path)} {problem}, and this release cannot read which files it names; "
             "the operator's setting delegation.purge.unsupported=keep purges the table without them"
         )
         self.path = path

@@ -37,3 +37,5 @@ class FileType(StrEnum):
 TYPES = tuple(FileType)
 RANK: dict[str, int] = {file_type: rank for rank, file_type in enumerate(TYPES)}
 FIRST_DATA = RANK[FileType.POSITION_DELETES]
+LEFT = 32
+"""Added to the rank of a file that only damaged manifests name, so that a row of another manifest comes before it."""

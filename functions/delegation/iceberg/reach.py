@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from delegation.errors import DelegationError
-from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_paths, verify
+from delegation.iceberg.avro.manifests import ManifestFile, mismatch_of, read_manifest_list, read_paths
 from delegation.iceberg.errors import (
-    CorruptManifestError,
     EncryptedMetadataFile,
     ManifestMismatchError,
     ManifestMissing,
 )
-from delegation.iceberg.files import RANK, FileType, Row, TableFile
+from delegation.iceberg.files import LEFT, RANK, FileType, Row, TableFile
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import CANONICAL, Spelling
 from delegation.storage.base import ObjectNotFound, ObjectStore
@@ -30,7 +29,6 @@ _CONTENT_RANK = (RANK[FileType.DATA], RANK[FileType.POSITION_DELETES], RANK[File
 
 _DELETED: Final = 2
 """The status (field 0) of an entry whose file its snapshot removed (Iceberg Table Spec, Manifests)."""
-_MIN_LIMIT = 16 * 1024 * 1024
 _ENCRYPTED = b"AGS1"  # Iceberg Table Spec, AES GCM Stream
 
 # An object: its content, None if it does not exist, or an error that a repeat would not change.
@@ -43,12 +41,24 @@ def refuse(_path: str, error: DelegationError) -> None:
     raise error
 
 
+def refuse_cut_off(_path: str, error: DelegationError) -> None:
+    """Raise the error, unless it is of a manifest all of whose entries are returned: what needs them takes them."""
+    if not is_whole_otherwise(error):
+        raise error
+
+
+def is_whole_otherwise(error: DelegationError) -> bool:
+    """Return whether a manifest, though not as its list describes it, was not cut off: what needs its files has all."""
+    return isinstance(error, ManifestMismatchError) and not error.cut_off
+
+
 @dataclass(frozen=True, slots=True)
 class Tolerance:
     """What happens to files that cannot be read: `unreadable` is called with the path and the error, and may raise.
 
-    With `whole`, no entry of a manifest is returned before all of them are decoded, so that a damaged manifest returns
-    none. A path that `spelling` marks is returned and not read.
+    It is called for a manifest that its list describes otherwise, too, before all that the manifest names is returned.
+    With `whole`, no entry of a manifest is returned before all of them are decoded, and what can be decoded of a
+    damaged one has the ranks of files that are left. A path that `spelling` marks is returned and not read.
     """
 
     unreadable: Unreadable = refuse
@@ -206,31 +216,20 @@ def _listed(path: str, content: Content, unreadable: Unreadable) -> list[Manifes
 def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile, tolerance: Tolerance) -> None:
     path = tolerance.spelling.one(manifest.manifest_path)
     known = manifests.get(path)
-    if known is None or known.manifest_length is None:
+    # Where two lists differ, one is stale: that with all counts can still be compared.
+    if known is None or known.manifest_length is None or (known.entries is None and manifest.entries is not None):
         manifests[path] = manifest
-    elif manifest.manifest_length not in (None, known.manifest_length):
-        error = CorruptManifestError(path, 0, "two manifest lists record different lengths for it")
-        tolerance.unreadable(path, error)
 
 
-def entries(
-    path: str, manifest: ManifestFile, data: bytes, spelling: Spelling = CANONICAL, *, live: bool = False
-) -> Iterator[list[Row]]:
-    """Yield the files of all entries of a manifest in batches, in order, and compare it with its manifest list.
+def entries(path: str, data: bytes, spelling: Spelling = CANONICAL, *, live: bool = False) -> Iterator[list[Row]]:
+    """Yield the files of all entries of a manifest in batches, in order.
 
-    With `live`, entries with status DELETED are counted and left out.
+    With `live`, entries with status DELETED are left out.
 
-    Raises CorruptManifestError, ManifestMismatchError, AmbiguousPath or UnsupportedLocation, the second often only at
-    the end: nothing may be deleted before the last entry of the last manifest is read. No entry beyond the list's
-    count is returned, and reading stops there: a small hostile manifest may hold millions.
+    Raises CorruptManifestError, EncryptedMetadataFile, AmbiguousPath or UnsupportedLocation, often only at the end:
+    nothing may be deleted before the last entry of the last manifest is read.
     """
-    counted = 0
-    most = manifest.entries
-    verify(manifest, len(data), most or 0)
     for batch in read_paths(data, path):
-        counted += len(batch)
-        if most is not None and counted > most:
-            raise ManifestMismatchError(path, "entries or more", most, counted)
         if live:
             batch = [entry for entry in batch if entry[0] != _DELETED]  # noqa: PLW2901 - the rest of it is not needed
         paths = spelling.all([entry[2] for entry in batch])
@@ -238,21 +237,32 @@ def entries(
             (file_path, _CONTENT_RANK[content], size)
             for file_path, (_, content, _, size) in zip(paths, batch, strict=True)
         ]
-    verify(manifest, len(data), counted)
 
 
 def tolerated_entries(
     path: str, manifest: ManifestFile, content: Content, tolerance: Tolerance, *, live: bool = False
 ) -> Iterator[list[Row]]:
     """Yield what `entries` does, for a manifest that cannot be read until `tolerance` accepts or raises its error."""
+    error: DelegationError | None = None
     try:
         data = content_of(path, content)
-        if tolerance.whole:
-            for _ in entries(path, manifest, data, tolerance.spelling):
+        error = mismatch_of(manifest, data, path)
+        if error is None and tolerance.whole:
+            for _ in entries(path, data, tolerance.spelling):
                 pass
-        yield from entries(path, manifest, data, tolerance.spelling, live=live)
-    except DelegationError as error:
+    except DelegationError as problem:
+        error = problem
+    if error is not None:
         tolerance.unreadable(path, error)
+    if not isinstance(content, bytes):
+        return
+    try:
+        for rows in entries(path, content, tolerance.spelling, live=live):
+            is_left = tolerance.whole and error is not None
+            yield [(one, rank + LEFT, size) for one, rank, size in rows] if is_left else rows
+    except DelegationError as problem:
+        if error is None or is_whole_otherwise(error):
+            tolerance.unreadable(path, problem)
 
 
 def all_entries(
@@ -270,9 +280,4 @@ def all_entries(
 
 
 def manifest_record(path: str, manifest: ManifestFile) -> TableFile:
-    return TableFile(path, RANK[FileType.MANIFEST], manifest.manifest_length or 0)
-
-
-def read_limit(manifest: ManifestFile, limit: int) -> int:
-    """Return the most bytes to read of a manifest; a small one may exceed its listed length, to be found a mismatch."""
-    return limit if manifest.manifest_length is None else min(limit, max(manifest.manifest_length, _MIN_LIMIT))
+    return TableFile(path, RANK[FileType.MANIFEST], max(0, manifest.manifest_length or 0))

@@ -7,7 +7,8 @@ from typing import Final
 
 from delegation.errors import DelegationError, RunStopped
 from delegation.iceberg.files import Row
-from delegation.iceberg.reach import Tolerance
+from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.reach import Tolerance, is_whole_otherwise, refuse_cut_off
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import Neighbour, Search
 from delegation.keeping.neighbours import ReadOnce, Unread, survey_neighbour, tolerance_of
@@ -18,6 +19,8 @@ from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.spark_tasks import decode_error, encode_error, store_of
 from delegation.worksets.writing import PlanWriter
 
+OWN: Final = 0
+"""The number of the table itself among those whose manifests are read."""
 UNREAD: Final = 8
 """The mark of an encoded error in another table's files, on which the driver decides; no path of a file."""
 
@@ -67,11 +70,21 @@ class ReadNear:
 
     def _tolerance(self, number: int, unread: list[Row]) -> Tolerance:
         def unreadable(path: str, error: DelegationError) -> None:
-            if number not in self.noted:
+            if not (number in self.noted or is_whole_otherwise(error)):
                 raise error
             unread.append((json.dumps([number, path, encode_error(error)]), 0, 0))
 
         return tolerance_of(unreadable, reported=number in self.reported)
+
+
+def noting(noted: list[Row]) -> Tolerance:
+    """Return how an executor reads what the table itself needs: it notes manifests that differ, as rows of UNREAD."""
+
+    def unreadable(path: str, error: DelegationError) -> None:
+        refuse_cut_off(path, error)
+        noted.append((json.dumps([OWN, path, encode_error(error)]), 0, 0))
+
+    return Tolerance(unreadable, Spelling(ALL_KINDS))
 
 
 class NearTables:
@@ -98,7 +111,7 @@ class NearTables:
             self._once.manifests.update(manifests)
         self.rows.extend(small)
         limit, number = self._ctx.settings.max_file_bytes, len(self._tables)
-        self.listed.extend((number, ManifestToRead.of(path, one, limit)) for path, one in manifests.items())
+        self.listed.extend((number, ManifestToRead(path, limit, one)) for path, one in manifests.items())
         self.expected += expected_rows(manifests.values())
 
     def reading(self, resources: ExecutorResources) -> ReadNear:
@@ -119,6 +132,9 @@ class NearTables:
             error = decode_error(encoded)
             if isinstance(error, RunStopped):
                 raise error
+            if number == OWN:
+                self._unread.note_differing("the table", path)
+                continue
             neighbour = self._tables[number - 1]
             with reading(neighbour):
                 self._unread.of(neighbour)(path, error)

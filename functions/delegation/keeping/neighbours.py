@@ -196,7 +196,7 @@ def reach_of_neighbour(ctx: Search, neighbour: Neighbour, unread: Unread, once: 
     small, manifests = survey_neighbour(ctx, neighbour, unread, once)
     yield from small
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    wanted = [(path, reach.read_limit(manifest, ctx.settings.max_file_bytes)) for path, manifest in manifests.items()]
+    wanted = [(path, ctx.settings.max_file_bytes) for path in manifests]
     unreadable = unread.of(neighbour)
     failed: set[str] = set()
 

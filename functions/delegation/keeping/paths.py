@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Final, Literal
 
 from delegation.errors import GuardRefused, printable
@@ -12,7 +13,7 @@ from delegation.iceberg.errors import (
     ManifestMismatchError,
     ManifestMissing,
 )
-from delegation.iceberg.files import Row
+from delegation.iceberg.files import LEFT, Row
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import MARKS, as_written, is_marked
 from delegation.keeping.options import STRICT_PATHS, PathRules
@@ -40,9 +41,13 @@ NOT_COVERED = "NOT_COVERED"
 FOREIGN_METADATA = "FOREIGN_METADATA"
 FORMER_UNREADABLE = "FORMER_METADATA_UNREADABLE"
 VERSIONED_BUCKET = "VERSIONED_BUCKET"
+OF_DAMAGED = "FILES_OF_DAMAGED_MANIFESTS"
+"""The code of a finding: files stay that only damaged manifests name, as far as these can be read."""
+_RANK: Final = itemgetter(1)
 GuardVerdict = Literal[
     "", "outside", "uncovered", "shared", "foreign", "at-another-table", "unsupported", "ambiguous",
-    "missing", "corrupt", "mismatch", "too-large", "encrypted", "former-unreadable", "not-covered", "foreign-location",
+    "missing", "corrupt", "mismatch", "too-large", "encrypted", "of-damaged", "former-unreadable", "not-covered",
+    "foreign-location",
 ]  # fmt: skip
 _CODES: Final[Mapping[GuardVerdict, str]] = {
     "outside": OUTSIDE,
@@ -57,6 +62,7 @@ _CODES: Final[Mapping[GuardVerdict, str]] = {
     "mismatch": ManifestMismatchError.code,
     "too-large": FileTooLarge.code,
     "encrypted": EncryptedMetadataFile.code,
+    "of-damaged": OF_DAMAGED,
     "former-unreadable": FORMER_UNREADABLE,
     "not-covered": NOT_COVERED,
     "foreign-location": FOREIGN_LOCATION,
@@ -232,6 +238,16 @@ class PathGuard:
         taken: Set[str] = frozenset(),
     ) -> Iterator[tuple[GuardVerdict, list[Row]]]:
         """Yield sorted rows in order, grouped while their verdict is the same; mostly one group."""
+        if max(map(_RANK, rows)) >= LEFT:
+            for is_left, alike in groupby(rows, lambda row: row[1] >= LEFT):
+                some = list(alike)
+                if not is_left:
+                    yield from self.verdicts(some, shared=shared, foreign=foreign, taken=taken)
+                    continue
+                for path, _, _ in some:
+                    self._tallies.setdefault("of-damaged", _Tally()).add(as_written(path))
+                yield "of-damaged", [(path, rank - LEFT, size) for path, rank, size in some]
+            return
         first, last = rows[0][0], rows[-1][0]
         in_storage = first.startswith(self.storage) and last.startswith(self.storage)
         inside = (self._options.outside == "delete" and in_storage) or self.roots.contain_range(first, last)

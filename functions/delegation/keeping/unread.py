@@ -30,6 +30,8 @@ EXEMPT: Final = "NEIGHBOUR_EXEMPT"
 """The code of a finding: an operator exempted tables that cannot be read. A plan with it is executed while they are."""
 LOST_REFS_DAMAGED: Final = "LOST_REFS_DAMAGED"
 """The code of a finding: files of a former state with lost refs are gone or damaged, so it cannot be restored whole."""
+MANIFEST_DIFFERS: Final = "MANIFEST_DIFFERS"
+"""The code of a finding: manifest lists describe manifests otherwise than they are, and all that these name stays."""
 _MOST_DAMAGED: Final = 1_000
 _DAMAGED: Final = (ManifestMissing, FileTooLarge, CorruptMetadata, CorruptManifestError, ManifestMismatchError)
 _NO_ACCESS: Final = (PolarisForbidden, CredentialVendingFailed, ObjectStoreDenied, BucketNotFound)
@@ -88,6 +90,19 @@ class UnreadNeighbours:
                 raise self._areas[area]
         return Roots(areas)
 
+    def note_differing(self, who: str, path: str) -> None:
+        """Record a manifest that its list describes otherwise: all files stay that it names."""
+        self._found.setdefault(MANIFEST_DIFFERS, {})[f"{who}: {printable(path)}"] = None
+
+    def of_itself(self) -> reach.Unreadable:
+        """Return a function for errors in what the table itself needs: it raises all but what it can record."""
+
+        def unreadable(path: str, error: DelegationError) -> None:
+            reach.refuse_cut_off(path, error)
+            self.note_differing("the table", path)
+
+        return unreadable
+
     def note_former(self, path: str) -> None:
         """Record a neighbour's former metadata file that cannot be read."""
         if path not in self.former:
@@ -99,6 +114,9 @@ class UnreadNeighbours:
         accepted = self.accepts(exempt=neighbour.exempt)
 
         def unreadable(path: str, error: DelegationError) -> None:
+            if reach.is_whole_otherwise(error):
+                self.note_differing(who, path)
+                return
             if neighbour.former and isinstance(error, _DAMAGED):
                 # Another program deleted it, for no table names it: what is left stays, and nothing waits for the rest.
                 damaged = self._found.setdefault(LOST_REFS_DAMAGED, {})

@@ -20,8 +20,8 @@ from delegation.iceberg.paths import ALL_KINDS, Spelling, is_marked
 from delegation.iceberg.reach import (
     Fetcher,
     Tolerance,
+    is_whole_otherwise,
     named_by_metadata,
-    read_limit,
     read_manifest_lists,
     tolerated_entries,
 )
@@ -85,7 +85,7 @@ def read_references(
     digests = {path: digest(path) for path in found.manifests if not is_marked(path)}
     seen = frozenset() if known is None else known.seen
     unread = [path for path, mark in digests.items() if mark not in seen]
-    wanted = [(path, read_limit(found.manifests[path], limits.max_file_bytes)) for path in unread]
+    wanted = [(path, limits.max_file_bytes) for path in unread]
     for path, content in fetcher.fetch(wanted):
         before = problems.count
         for rows in tolerated_entries(path, found.manifests[path], content, tolerance):
@@ -171,6 +171,9 @@ class _Problems:
     def note(self, _path: str, error: DelegationError) -> None:
         if error.retryable or isinstance(error, _GONE):
             raise error
+        if is_whole_otherwise(error):
+            # All that it names is read.
+            return
         self.count += 1
         self.first = self.first or problem_of(error)
 

@@ -160,10 +160,6 @@ def test_other_block_structures_of_arrays_and_maps_are_left_to_the_exact_decoder
 @pytest.mark.parametrize(
     ("size", "reason"),
     [
-        (b"\x01", "file_size_in_bytes is -1"),
-        (b"\x81\x80\x02", "file_size_in_bytes is -16385"),
-        (b"\x81\x80\x80\x02", "file_size_in_bytes is -2097153"),
-        (b"\xff" * 9 + b"\x01", "file_size_in_bytes is -9223372036854775808"),
         (b"\xfe" * 9 + b"\x7f", "a varint of more than 64 bits"),
         (b"\x80" * 10 + b"\x00", "a varint of more than ten bytes"),
     ],
@@ -176,6 +172,17 @@ def test_a_wrong_size_after_many_records_of_a_learned_shape(size: bytes, reason:
 
     assert len(missed) == avro_shapes.FIRST_PATIENCE
     assert error.offset >= len(container(stranger())) + 200 * len(good)
+
+
+@pytest.mark.parametrize("size", [b"\x01", b"\x81\x80\x02", b"\x81\x80\x80\x02", b"\xff" * 9 + b"\x01"])
+def test_a_negative_size_after_many_records_of_a_learned_shape_counts_nothing(size: bytes, missed: list[int]) -> None:
+    good = zigzag(1) + text("s3://b/k") + zigzag(9)
+    block = good * 200 + zigzag(1) + text("s3://b/k") + size + good
+
+    entries = list(read_manifest(container(stranger(), (202, block)), PATH))
+
+    assert [one.file_size_in_bytes for one in entries[199:]] == [9, 0, 9]
+    assert len(missed) == avro_shapes.FIRST_PATIENCE + 1
 
 
 @pytest.mark.parametrize("size", [0, 63, 64, 8191, 8192, 1 << 20, 1 << 27, 1 << 31, (1 << 63) - 1])

@@ -67,7 +67,8 @@ def test_every_data_file_of_a_pyiceberg_table_is_found_and_each_manifest_verifie
             manifests.add(local(manifest.manifest_path))
             data = local(manifest.manifest_path).read_bytes()
             entries = list(read_manifest(data, manifest.manifest_path))
-            avro.verify(manifest, len(data), len(entries))
+            assert avro.mismatch_of(manifest, data, "m") is None
+            assert avro.mismatch_of(manifest._replace(manifest_length=1), data, "m") is None
             for entry in entries:
                 statuses.add(entry.status)
                 listed.add(local(entry.file_path))

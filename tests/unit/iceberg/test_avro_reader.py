@@ -1,8 +1,11 @@
 """The manifest reader on manifests that fastavro wrote."""
 
+import io
+
+import fastavro
 import pytest
 
-from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_paths, verify
+from delegation.iceberg.avro.manifests import ManifestFile, mismatch_of, read_manifest_list, read_paths
 from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError
 from tests.unit.iceberg.manifest_files import (
     CODECS,
@@ -55,21 +58,72 @@ def test_a_v1_manifest_list_may_omit_the_counts() -> None:
 
     assert (manifest.content, manifest.sequence_number, manifest.added_files_count) == (0, None, 4)
     assert manifest.entries is None
-    verify(manifest, actual_length=6543, counted=17)
+    assert mismatch_of(manifest, bytes(6543), "m") is None
 
 
-def test_verify_compares_size_and_entries() -> None:
-    (manifest,) = read_manifest_list(written(list_schema(2), [LISTED]), "snap.avro")
+DESCRIBED = ManifestFile("m", 0, 3, 0, 7, 5, 77, 2, 1, 1, 20, 10, 5)
+"""Of two files with 10 rows each that the snapshot 77 added, one of 10 rows that was there, and one of 5 that went."""
+ROWS = [(1, 77, 10), (1, None, 10), (0, 76, 10), (2, 77, 5)]
 
-    verify(manifest, actual_length=6543, counted=6)
-    with pytest.raises(ManifestMismatchError, match="has 6542 bytes, but its manifest list records 6543"):
-        verify(manifest, actual_length=6542, counted=6)
-    with pytest.raises(ManifestMismatchError, match="has 5 entries, but its manifest list records 6"):
-        verify(manifest, actual_length=6543, counted=5)
+
+def described(rows: list[tuple[int, int | None, int]] = ROWS, spec: str = "3", content: str = "data") -> bytes:
+    records = [entry(at, status=status) for at, (status, _, _) in enumerate(rows)]
+    for record, (_, snapshot_id, count) in zip(records, rows, strict=True):
+        record["snapshot_id"] = snapshot_id
+        record["data_file"]["record_count"] = count
+    out = io.BytesIO()
+    fastavro.writer(out, entry_schema(2), records, metadata={"partition-spec-id": spec, "content": content})
+    return out.getvalue()
+
+
+def test_a_manifest_is_whole_by_its_length_whatever_the_counts() -> None:
+    data = described()
+    claims = ManifestFile("m", len(data), added_files_count=9, existing_files_count=0, deleted_files_count=0)
+    assert mismatch_of(claims, data, "m") is None
+
+
+def test_a_manifest_is_whole_by_all_its_counts_and_ids_whatever_the_length() -> None:
+    data = described()
+    for length in (-1, 0, len(data) - 1, len(data) + 1, 1 << 40):
+        assert mismatch_of(DESCRIBED._replace(manifest_length=length), data, "m") is None
+
+
+@pytest.mark.parametrize("name", DESCRIBED._fields[6:])
+def test_a_count_or_id_that_is_absent_agrees_with_nothing(name: str) -> None:
+    found = mismatch_of(DESCRIBED._replace(**{name: None}), described(), "m")
+    assert isinstance(found, ManifestMismatchError)
+    assert "bytes, but its manifest list records 0" in str(found)
+
+
+@pytest.mark.parametrize("name", [*DESCRIBED._fields[6:], "partition_spec_id", "content"])
+def test_a_count_or_id_that_differs_is_named(name: str) -> None:
+    claims = DESCRIBED._replace(**{name: getattr(DESCRIBED, name) + 1})
+    found = mismatch_of(claims, described(), "m")
+    assert isinstance(found, ManifestMismatchError)
+    assert not found.cut_off
+
+
+def test_counts_agree_for_each_status_and_not_only_in_sum() -> None:
+    swapped = DESCRIBED._replace(added_files_count=1, existing_files_count=2)
+    assert "has 2 added entries, but its manifest list records 1" in str(mismatch_of(swapped, described(), "m"))
+
+
+def test_a_manifest_with_fewer_bytes_may_be_cut_off() -> None:
+    data = described()
+    claims = DESCRIBED._replace(manifest_length=len(data) + 1, added_rows_count=99)
+    found = mismatch_of(claims, data, "m")
+    assert found is not None
+    assert found.cut_off
+    longer = mismatch_of(claims._replace(manifest_length=len(data) - 1), data, "m")
+    assert longer is not None
+    assert not longer.cut_off
+    broken = mismatch_of(claims._replace(manifest_length=1), data[:-20], "m")
+    assert broken is not None
+    assert broken.cut_off
 
 
 def test_a_manifest_listed_inline_by_a_v1_snapshot_is_not_compared() -> None:
-    verify(ManifestFile("s3://bucket/m.avro", None), actual_length=1, counted=1)
+    assert mismatch_of(ManifestFile("s3://bucket/m.avro", None), b"x", "m") is None
 
 
 def test_another_file_format_is_corrupt() -> None:

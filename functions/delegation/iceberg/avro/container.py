@@ -6,14 +6,14 @@ caller's limit.
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import cramjam
 import zstandard
 
 from delegation.iceberg.avro.schema import shown
-from delegation.iceberg.errors import MalformedError
+from delegation.iceberg.errors import MalformedError, UnsupportedAvroError
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -31,6 +31,7 @@ class Header:
     codec: str
     sync: bytes
     start: int
+    metadata: Mapping[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,8 @@ def read_header(data: bytes) -> Header:
         raise MalformedError(len(MAGIC), "the header has no schema")
     codec = metadata.get(b"avro.codec", b"null").decode("ascii", "replace")
     if codec not in CODECS:
-        raise MalformedError(len(MAGIC), f"the codec {shown(codec)} is not one of {', '.join(sorted(CODECS))}")
-    return Header(metadata[b"avro.schema"], codec, sync, pos + SYNC_BYTES)
+        raise UnsupportedAvroError(len(MAGIC), f"has the codec {shown(codec)}, not one of {', '.join(sorted(CODECS))}")
+    return Header(metadata[b"avro.schema"], codec, sync, pos + SYNC_BYTES, metadata)
 
 
 def read_blocks(data: bytes, header: Header, limit: int) -> Iterator[Block]:

@@ -7,12 +7,12 @@ without a constant width contains a varint, so every turn of a loop reads a byte
 or the caller's comparison with the end of the block detects an overrun.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from delegation.iceberg.avro.schema import AvroType, Node, Schema, shown
-from delegation.iceberg.errors import MalformedError
+from delegation.iceberg.errors import MalformedError, UnsupportedAvroError
 
 MAX_DEPTH = 64  # of nested values of recursive types
 INLINE_COST = 16  # the largest type, in nodes, that is inlined instead of called
@@ -33,6 +33,7 @@ class Wanted:
     default: int | None = None  # value of an absent or null field
     least: int | None = None
     most: int | None = None
+    lenient: bool = False  # null and a negative value are read as `default`
 
     @property
     def label(self) -> str:
@@ -62,6 +63,17 @@ def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
     return root
 
 
+def record_of(nodes: Sequence[Node], index: int) -> int:
+    """Return the record that a value of this type is, if it is not null; -1 if the type has another or several."""
+    node = nodes[index]
+    found = [
+        child
+        for child in (node.children if node.kind is AvroType.UNION else [index])
+        if nodes[child].kind is not AvroType.NULL
+    ]
+    return found[0] if len(found) == 1 and nodes[found[0]].kind is AvroType.RECORD else -1
+
+
 def leaves(tree: Tree) -> list[int]:
     """Return the numbers of the wanted fields that the schema has, in file order."""
     found: list[int] = []
@@ -73,9 +85,13 @@ def leaves(tree: Tree) -> list[int]:
 def _steps(schema: Schema, want: Wanted) -> list[int] | None:
     index, steps = schema.root, []
     for field_id, names in want.path:
-        node = schema.nodes[index]
-        if node.kind is not AvroType.RECORD:
+        record = record_of(schema.nodes, index)
+        if record < 0:
+            node = schema.nodes[index]
+            if node.kind is AvroType.UNION and node.children:
+                raise UnsupportedAvroError(0, f"has a union in its schema where {want.label} is expected in a record")
             raise MalformedError(0, f"the schema has a {node.kind} where {want.label} is expected in a record")
+        node = schema.nodes[record]
         found = [at for at, each in enumerate(node.ids) if each == field_id] or [
             at for at, name in enumerate(node.names) if name in names and node.ids[at] is None
         ]
@@ -86,7 +102,8 @@ def _steps(schema: Schema, want: Wanted) -> list[int] | None:
         steps.append(found[0])
         index = node.children[found[0]]
     node = schema.nodes[index]
-    usable = {AvroType.STRING} if want.text else {AvroType.INT, AvroType.LONG}
+    # A reader's string may be written as bytes (Avro 1.11 Specification, Schema Resolution).
+    usable = {AvroType.STRING, AvroType.BYTES} if want.text else {AvroType.INT, AvroType.LONG}
     branches = [schema.nodes[child].kind for child in node.children] if node.kind is AvroType.UNION else [node.kind]
     if not usable.intersection(branches) or not usable.issuperset(
         kind for kind in branches if kind is not AvroType.NULL
@@ -139,7 +156,7 @@ class _Source:
 
     def module(self, tree: Tree) -> str:
         self._put(0, "def decode(buf, pos, end, depth=0):")
-        self._record(1, self._nodes[self._root], tree)
+        self._record(1, self._root, tree)
         present = leaves(tree)
         values = "".join(
             f"v{number}, " if number in present else f"{want.default!r}, " for number, want in enumerate(self._wanted)
@@ -170,7 +187,17 @@ class _Source:
         self._put(at, f"if {condition}:")
         self._put(at + 1, f"raise MalformedError(pos, {reason!r})")
 
-    def _record(self, at: int, node: Node, tree: Tree) -> None:
+    def _record(self, at: int, index: int, tree: Tree) -> None:
+        node = self._nodes[index]
+        if node.kind is AvroType.UNION:
+            # One branch is the record with the wanted fields, and the others are null.
+            record = record_of(self._nodes, index)
+            self._varint(at, "b")
+            self._refuse(
+                at, f"b != {2 * node.children.index(record)}", "a record is null, or no such branch of a union"
+            )
+            self._record(at, record, tree)
+            return
         for position, child in enumerate(node.children):
             below = tree.get(position)
             if below is None:
@@ -178,7 +205,7 @@ class _Source:
             elif isinstance(below, int):
                 self._read(at, self._nodes[child], below)
             else:
-                self._record(at, self._nodes[child], below)
+                self._record(at, child, below)
 
     # reading
 
@@ -192,7 +219,7 @@ class _Source:
             self._put(at, f"{'if' if branch == 0 else 'elif'} b == {branch * 2}:")
             if self._nodes[child].kind is not AvroType.NULL:
                 self._value(at + 1, self._nodes[child], number)
-            elif want.required:
+            elif want.required and not want.lenient:
                 self._put(at + 1, f"raise MalformedError(pos, {f'{want.label} is null'!r})")
             else:
                 self._put(at + 1, f"v{number} = {want.default!r}")
@@ -200,7 +227,7 @@ class _Source:
 
     def _value(self, at: int, node: Node, number: int) -> None:
         want = self._wanted[number]
-        if node.kind is AvroType.STRING:
+        if node.kind in (AvroType.STRING, AvroType.BYTES):
             self._varint(at, "n")
             self._put(at, "stop = pos + (n >> 1)")
             self._refuse(at, "n & 1 or stop > end", f"the length of {want.label}")
@@ -211,7 +238,10 @@ class _Source:
             return
         self._varint(at, "n")
         self._put(at, f"v{number} = (n >> 1) ^ -(n & 1)")
-        if want.least is not None or want.most is not None:
+        if want.lenient:
+            self._put(at, f"if v{number} < 0:")
+            self._put(at + 1, f"v{number} = {want.default!r}")
+        elif want.least is not None or want.most is not None:
             low = "" if want.least is None else f"{want.least} <= "
             high = "" if want.most is None else f" <= {want.most}"
             self._put(at, f"if not {low}v{number}{high}:")

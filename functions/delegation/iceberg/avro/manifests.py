@@ -1,19 +1,25 @@
 """Read manifest lists and manifests, versions 1 to 3 (Iceberg Table Spec, Manifests, Manifest Lists, Appendix A).
 
 ALL entries are returned, those with status DELETED included, which may be the last to name a file. Malformed data
-raises CorruptManifestError. Valid data may still be wrong, so `verify` compares a manifest with its manifest list, and
-callers check every path (docs/architecture/purging.md).
+raises CorruptManifestError. Valid data may still be wrong, so `mismatch_of` compares a manifest with its manifest
+list, and callers check every path (docs/architecture/purging.md).
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from delegation.iceberg.avro.container import MAX_BLOCK_BYTES, read_blocks, read_header
 from delegation.iceberg.avro.decoder import DecodedRow, DecodeOne, Wanted, compile_decoder, locate
 from delegation.iceberg.avro.schema import parse_schema
 from delegation.iceberg.avro.shapes import Shapes
-from delegation.iceberg.errors import CorruptManifestError, MalformedError, ManifestMismatchError
+from delegation.iceberg.errors import (
+    CorruptManifestError,
+    EncryptedMetadataFile,
+    MalformedError,
+    ManifestMismatchError,
+    UnsupportedAvroError,
+)
 
 PathEntry = tuple[int, int, str, int]
 
@@ -53,28 +59,38 @@ _PATH_FIELDS = (
     Wanted(((0, ("status",)),), required=True, least=0, most=2),
     Wanted((_DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
     Wanted((_DATA_FILE, (100, ("file_path",))), text=True, required=True),
-    Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, least=0),
+    Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, default=0, least=0, lenient=True),
 )
 _SIZE_FIELDS = (
     Wanted(((0, ("status",)),), required=True, least=0, most=2),
     Wanted((_DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
     Wanted((_DATA_FILE, (101, ("file_format",))), text=True, required=True),
-    Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, least=0),
+    Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, default=0, least=0, lenient=True),
 )
+_EXISTING: Final = 0
+_DESCRIBED_FIELDS = (
+    Wanted(((0, ("status",)),), required=True, least=0, most=2),
+    Wanted(((1, ("snapshot_id",)),)),
+    Wanted((_DATA_FILE, (103, ("record_count",))), required=True),
+)
+_DESCRIBED: Final = (
+    "added entries", "existing entries", "deleted entries", "added rows", "existing rows", "deleted rows",
+    "as its partition spec", "as its content",
+)  # fmt: skip
 _LIST_FIELDS = (
     Wanted(((500, ("manifest_path",)),), text=True, required=True),
-    Wanted(((501, ("manifest_length",)),), required=True, least=0),
+    Wanted(((501, ("manifest_length",)),), required=True, default=-1, least=0, lenient=True),
     Wanted(((502, ("partition_spec_id",)),)),
     Wanted(((517, ("content",)),), default=0, least=0, most=1),
     Wanted(((515, ("sequence_number",)),)),
     Wanted(((516, ("min_sequence_number",)),)),
     Wanted(((503, ("added_snapshot_id",)),)),
-    Wanted(((504, ("added_files_count", "added_data_files_count")),), least=0),
-    Wanted(((505, ("existing_files_count", "existing_data_files_count")),), least=0),
-    Wanted(((506, ("deleted_files_count", "deleted_data_files_count")),), least=0),
-    Wanted(((512, ("added_rows_count",)),), least=0),
-    Wanted(((513, ("existing_rows_count",)),), least=0),
-    Wanted(((514, ("deleted_rows_count",)),), least=0),
+    Wanted(((504, ("added_files_count", "added_data_files_count")),), least=0, lenient=True),
+    Wanted(((505, ("existing_files_count", "existing_data_files_count")),), least=0, lenient=True),
+    Wanted(((506, ("deleted_files_count", "deleted_data_files_count")),), least=0, lenient=True),
+    Wanted(((512, ("added_rows_count",)),), least=0, lenient=True),
+    Wanted(((513, ("existing_rows_count",)),), least=0, lenient=True),
+    Wanted(((514, ("deleted_rows_count",)),), least=0, lenient=True),
 )
 
 
@@ -97,15 +113,55 @@ def read_sizes(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES
     return _read(data, path, _SIZE_FIELDS, max_block_bytes)
 
 
-def verify(manifest: ManifestFile, actual_length: int, counted: int) -> None:
-    """Compare a manifest's size in bytes and number of entries with its manifest list; raise ManifestMismatchError.
+def mismatch_of(manifest: ManifestFile, data: bytes, path: str) -> ManifestMismatchError | None:
+    """Return why a manifest is not the one that its list describes, None if it is, or if no list names it.
 
-    Only this detects a manifest cut off between two Avro blocks. Values that the list omits (None) are not compared.
+    It is if its length agrees, or else all counts of files and rows by status, with the spec, the content and the
+    snapshot that added it: some writers leave lengths, others counts, that are wrong. A count that the list omits
+    agrees with nothing. Only this detects a manifest that was cut off between two Avro blocks.
     """
-    if manifest.manifest_length is not None and manifest.manifest_length != actual_length:
-        raise ManifestMismatchError(manifest.manifest_path, "bytes", manifest.manifest_length, actual_length)
-    if manifest.entries is not None and manifest.entries != counted:
-        raise ManifestMismatchError(manifest.manifest_path, "entries", manifest.entries, counted)
+    if manifest.manifest_length in (None, len(data)):
+        return None
+    known = (*manifest[7:13], manifest.partition_spec_id, manifest.content, manifest.added_snapshot_id)
+    cut_off = len(data) < (manifest.manifest_length or 0)
+    length = ManifestMismatchError(path, "bytes", manifest.manifest_length, len(data), cut_off=cut_off)
+    if None in known:
+        return length
+    try:
+        found = _described(data, path, most=manifest.entries or 0)
+    except (CorruptManifestError, EncryptedMetadataFile):
+        return ManifestMismatchError(path, "bytes", manifest.manifest_length, len(data), cut_off=True)
+    if found is None:
+        return length
+    *counts, spec, content, authors = found
+    if authors - {manifest.added_snapshot_id}:
+        return ManifestMismatchError(path, "entries of other snapshots", known[8], max(authors), cut_off=cut_off)
+    for what, expected, actual in zip(_DESCRIBED, known, (*counts, spec, content), strict=False):
+        if expected != actual:
+            return ManifestMismatchError(path, what, expected, actual, cut_off=cut_off)
+    return None
+
+
+def _described(data: bytes, path: str, *, most: int) -> tuple[Any, ...] | None:
+    """Return what a manifest list has of a manifest: counts, spec, content, and the snapshots of its own changes.
+
+    None for one with more than so many entries: a small hostile manifest may hold millions.
+    """
+    files, rows = [0, 0, 0], [0, 0, 0]
+    authors: set[int] = set()
+    for batch in _read(data, path, _DESCRIBED_FIELDS, MAX_BLOCK_BYTES):
+        for status, snapshot_id, records in batch:
+            files[status] += 1
+            rows[status] += records
+            if status != _EXISTING and snapshot_id is not None:
+                authors.add(snapshot_id)
+        if sum(files) > most:
+            return None
+    stated = read_header(data).metadata
+    spec = stated.get(b"partition-spec-id", b"0").decode("ascii", "replace")
+    added_existing_deleted = (1, 0, 2)
+    counts = (*(files[one] for one in added_existing_deleted), *(rows[one] for one in added_existing_deleted))
+    return (*counts, int(spec) if spec.isdecimal() else spec, int(stated.get(b"content") == b"deletes"), authors)
 
 
 @lru_cache(maxsize=64)
@@ -128,6 +184,8 @@ def _read(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Ite
                     raise MalformedError(block.offset + error.position, error.reason) from error
                 inside = f"at byte {error.position} of the decompressed block: {error.reason}"
                 raise MalformedError(block.offset, inside) from error
+    except UnsupportedAvroError as error:
+        raise EncryptedMetadataFile(path, error.reason) from error
     except MalformedError as error:
         raise CorruptManifestError(path, error.position, error.reason) from error
 

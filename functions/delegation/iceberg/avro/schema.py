@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from delegation.iceberg.errors import MalformedError
+from delegation.iceberg.errors import MalformedError, UnsupportedAvroError
 
 MAX_SCHEMA_BYTES = 1 << 20
 MAX_NODES = 4096
@@ -75,7 +75,7 @@ def parse_schema(raw: bytes) -> Schema:
     Raises MalformedError at position 0 for an invalid schema, or one that exceeds the limits of this module.
     """
     if len(raw) > MAX_SCHEMA_BYTES:
-        raise MalformedError(0, f"the schema has {len(raw)} bytes, more than {MAX_SCHEMA_BYTES}")
+        raise UnsupportedAvroError(0, f"has a schema of {len(raw)} bytes, more than {MAX_SCHEMA_BYTES}")
     try:
         document = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -96,7 +96,7 @@ class _Parser:
         """Add a type and its children; return its index, negative for a record still being parsed."""
         self.uses += 1
         if depth > MAX_NESTING or self.uses > MAX_NODES:
-            raise MalformedError(0, "the schema is nested too deep or has too many types")
+            raise UnsupportedAvroError(0, "has a schema that is nested too deep or has too many types")
         if isinstance(document, str):
             return self._reference(document, namespace)
         if isinstance(document, list):
@@ -123,7 +123,7 @@ class _Parser:
 
     def _union(self, branches: list[Any], namespace: str, depth: int) -> int:
         if len(branches) > MAX_BRANCHES:
-            raise MalformedError(0, f"a union of {len(branches)} types")
+            raise UnsupportedAvroError(0, f"has a union of {len(branches)} types")
         return self._add(Node(AvroType.UNION, [self.parse(branch, namespace, depth + 1) for branch in branches]))
 
     def _complex(self, document: Mapping[str, Any], namespace: str, depth: int) -> int:

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import Any
 
 from delegation.iceberg.avro.container import read_long
-from delegation.iceberg.avro.decoder import DecodedRow, Tree, Wanted, leaves
+from delegation.iceberg.avro.decoder import DecodedRow, Tree, Wanted, leaves, record_of
 from delegation.iceberg.avro.schema import AvroType, Node, Schema
 
 COLD_RECORDS = 4096  # records of a process's first files from which nothing is learned: it costs more than it saves
@@ -135,7 +135,7 @@ class Shapes:
         for index in range(len(self._nodes)):
             pattern = self._pattern(index, patterns)
             patterns.append(pattern if len(pattern) <= MAX_NODE_PATTERN else NEVER)
-        whole = self._record(self._nodes[self._root], self._tree, patterns)
+        whole = self._record(self._root, self._tree, patterns)
         self.match = re.compile(whole, re.DOTALL).match if len(whole) <= MAX_PATTERN else None
 
     def _pattern(self, index: int, below: list[bytes]) -> bytes:
@@ -182,7 +182,11 @@ class Shapes:
     def _values(self, site: int) -> list[int]:
         return [value for value, _ in self._seen.get(site, Counter()).most_common()]
 
-    def _record(self, node: Node, tree: Tree, patterns: list[bytes]) -> bytes:
+    def _record(self, index: int, tree: Tree, patterns: list[bytes]) -> bytes:
+        node = self._nodes[index]
+        if node.kind is AvroType.UNION:
+            record = record_of(self._nodes, index)
+            return _prefix(node.children.index(record)) + self._record(record, tree, patterns)
         parts = []
         for position, child in enumerate(node.children):
             below = tree.get(position)
@@ -191,7 +195,7 @@ class Shapes:
             elif isinstance(below, int):
                 parts.append(self._captured(child, self._wanted[below], patterns))
             else:
-                parts.append(self._record(self._nodes[child], below, patterns))
+                parts.append(self._record(child, below, patterns))
         return b"".join(parts)
 
     def _captured(self, index: int, want: Wanted, patterns: list[bytes]) -> bytes:
@@ -225,9 +229,9 @@ def _values_of(nodes: tuple[Node, ...], index: int) -> list[int]:
 
 
 def _leaves(nodes: tuple[Node, ...], index: int, tree: Tree) -> list[int]:
-    leaves = []
-    for position, below in tree.items():
-        child = nodes[index].children[position]
+    leaves, record = [], record_of(nodes, index)
+    for position, below in tree.items() if record >= 0 else ():
+        child = nodes[record].children[position]
         leaves += [child] if isinstance(below, int) else _leaves(nodes, child, below)
     return leaves
 

@@ -88,7 +88,7 @@ class SparkEngine:
     ) -> RDD[Run]:
         """Return sorted runs of all rows that the table and its neighbours reach, with duplicates."""
         limit = ctx.settings.max_file_bytes
-        own = (ManifestToRead.of(path, found.manifests[path], limit) for path, _ in found.readable_manifests(limit))
+        own = (ManifestToRead(path, limit, found.manifests[path]) for path, _ in found.readable_manifests(limit))
         reading = [*((OWN, *one) for one in own), *((number, *one) for number, one in near.listed)]
         rows = [*((TABLE, *record) for record in found.small), *((SHARED, *record) for record in near.rows)]
         chunks = [(one.plan_id, chunk.model_dump_json()) for one in earlier for chunk in one.chunks]

@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_sizes, verify
-from delegation.iceberg.errors import CorruptMetadata, IcebergError, ManifestMismatchError
+from delegation.iceberg.avro.manifests import ManifestFile, read_manifest_list, read_sizes
+from delegation.iceberg.errors import CorruptMetadata, IcebergError
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import CANONICAL
-from delegation.iceberg.reach import Content, Fetcher, content_of, read_limit
+from delegation.iceberg.reach import Content, Fetcher, content_of
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStoreError
 from delegation.upkeep.errors import TooManyManifests
@@ -225,26 +225,20 @@ class _TableReader:
                 yield one, manifests
 
     def _manifests(self, wanted: Mapping[str, ManifestFile]) -> Iterator[tuple[str, ManifestSizes, SnapshotChange]]:
-        paths = ((path, read_limit(one, self._limit)) for path, one in wanted.items())
-        for path, content in self._fetcher.fetch(paths):
-            yield path, *_added_up(path, wanted[path], content, self._state.small, self._large)
+        for path, content in self._fetcher.fetch((path, self._limit) for path in wanted):
+            yield path, *_added_up(path, content, self._state.small, self._large)
 
 
-def _added_up(
-    path: str, manifest: ManifestFile, content: Content, small: int, large: int
-) -> tuple[ManifestSizes, SnapshotChange]:
+def _added_up(path: str, content: Content, small: int, large: int) -> tuple[ManifestSizes, SnapshotChange]:
     """Return what a manifest's entries add up to: the live ones, and those added and removed by its snapshot.
 
-    Raises CorruptManifestError, ManifestMismatchError, ManifestMissing, EncryptedMetadataFile.
+    What its list describes otherwise decides nothing here. Raises CorruptManifestError, ManifestMissing,
+    EncryptedMetadataFile.
     """
     data = content_of(path, content)
-    verify(manifest, len(data), manifest.entries or 0)
-    files = size = smalls = deletes = vectors = added = removed = least = counted = 0
+    files = size = smalls = deletes = vectors = added = removed = least = 0
     small_bytes = larges = large_bytes = 0
     for rows in read_sizes(data, path):
-        counted += len(rows)
-        if manifest.entries is not None and counted > manifest.entries:
-            raise ManifestMismatchError(path, "entries or more", manifest.entries, counted)
         for status, kind, form, length in rows:
             is_vector = kind != 0 and form.upper() == _PUFFIN
             if status == _DELETED:
@@ -262,7 +256,6 @@ def _added_up(
                 smalls, small_bytes = smalls + 1, small_bytes + length
             elif length > large:
                 larges, large_bytes = larges + 1, large_bytes + length
-    verify(manifest, len(data), counted)
     own = files - deletes, size, smalls, deletes, vectors, len(data)
     sizes = ManifestSizes(*own, small_bytes, larges, large_bytes)
     return sizes, SnapshotChange(added, removed, least)

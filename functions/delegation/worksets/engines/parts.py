@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Self
 from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
-from delegation.iceberg.reach import Fetcher, Tolerance, read_limit, tolerated_entries
+from delegation.iceberg.reach import Fetcher, Tolerance, tolerated_entries
 from delegation.storage.base import ObjectStore
 from delegation.worksets.chunks import Chunk, Phase, Total, add_totals
 from delegation.worksets.engines.resources import ExecutorResources, no_checkpoint
@@ -26,27 +26,19 @@ from delegation.worksets.writing import PlanWriter
 
 ERROR: Final = 9
 """The mark of an encoded error, which ends the job. Those of an operation's rows are smaller."""
-_NO_MORE: Final = {"existing_files_count": 0, "deleted_files_count": 0}
 
 
 class ManifestToRead(NamedTuple):
-    """A manifest to read: the most bytes of it, and its length and number of entries by the manifest list."""
+    """A manifest to read, the most bytes of it, and the values of the ManifestFile that its list has."""
 
     path: str
     most: int
-    length: int | None
-    entries: int | None
+    listed: Sequence[Any]
 
-    @classmethod
-    def of(cls, path: str, manifest: ManifestFile, limit: int) -> Self:
-        """Return what executors need to know of a manifest; `limit` is the most bytes of any."""
-        return cls(path, read_limit(manifest, limit), manifest.manifest_length, manifest.entries)
-
+    @property
     def manifest(self) -> ManifestFile:
-        """Return the manifest as its list describes it, with all entries counted as added."""
-        # Only the sum of the three counts is known and compared.
-        counts = {} if self.entries is None else {"added_files_count": self.entries, **_NO_MORE}
-        return ManifestFile(self.path, self.length, **counts)
+        """The manifest as its list describes it."""
+        return ManifestFile(*self.listed)
 
 
 def entries_of(
@@ -56,7 +48,7 @@ def entries_of(
     wanted = {one.path: one for one in listed}
     fetcher = Fetcher(store, threads=threads, checkpoint=no_checkpoint)
     for path, content in fetcher.fetch((one.path, one.most) for one in wanted.values()):
-        yield from tolerated_entries(path, wanted[path].manifest(), content, tolerance, live=live)
+        yield from tolerated_entries(path, wanted[path].manifest, content, tolerance, live=live)
 
 
 def expected_rows(manifests: Iterable[ManifestFile]) -> int:

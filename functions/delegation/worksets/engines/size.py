@@ -57,7 +57,7 @@ class Size:
     def of(cls, manifests: Iterable[ManifestFile], lists: int, *, threads: int) -> "Size":
         """Return the size of a table with these manifests and so many lists, if `threads` manifests are read ahead."""
         found = list(manifests)
-        lengths = [one.manifest_length or 0 for one in found]
+        lengths = [max(0, one.manifest_length or 0) for one in found]
         return cls(
             files=sum(UNCOUNTED_ENTRIES if one.entries is None else one.entries for one in found),
             objects=len(found) + lists,

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from delegation.iceberg.avro import container as avro_container
-from delegation.iceberg.errors import CorruptManifestError
+from delegation.iceberg.errors import CorruptManifestError, EncryptedMetadataFile
 from tests.unit.iceberg.manifest_files import CODECS, entry, entry_schema, read_manifest, text, written, zigzag
 
 PATH = "s3://bucket/db/t/metadata/m0.avro"
@@ -23,6 +23,8 @@ def outcome(read: Callable[..., Iterator[Any]], data: bytes) -> Outcome:
     """Return what reading yields or the error's fields; any other exception fails the test."""
     try:
         return list(read(data, PATH, max_block_bytes=LIMIT))
+    except EncryptedMetadataFile as error:
+        return error.path, 0, str(error)
     except CorruptManifestError as error:
         ended = error.path, error.offset, error.reason
     assert 0 <= ended[1] <= len(data)
@@ -35,6 +37,12 @@ def corrupt(data: bytes, reason: str, read: Callable[..., Iterator[Any]] = read_
     assert caught.value.path == PATH
     assert 0 <= caught.value.offset <= len(data)
     return caught.value
+
+
+def unsupported(data: bytes, reason: str) -> None:
+    with pytest.raises(EncryptedMetadataFile, match=reason) as caught:
+        list(read_manifest(data, PATH, max_block_bytes=LIMIT))
+    assert (caught.value.path, caught.value.code) == (PATH, "UNSUPPORTED")
 
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {

@@ -11,7 +11,7 @@ from pyspark import RDD, SparkContext
 
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
-from delegation.keeping.executors import NearTables
+from delegation.keeping.executors import OWN, NearTables
 from delegation.keeping.model import Neighbour
 from delegation.keeping.paths import GuardVerdict
 from delegation.keeping.unread import UnreadNeighbours
@@ -20,7 +20,6 @@ from delegation.operations.expiry.engines.spark_tasks import (
     CANDIDATE,
     GOING,
     NEEDED,
-    OWN,
     SHARED,
     CountNeeded,
     ExpirySource,
@@ -73,17 +72,30 @@ class SparkExpiry:
         jobs, found = self._jobs, survey(ctx, table, gone)
         plan_id = ctx.new_plan_id()
         written = WrittenParts()
+        unread = UnreadNeighbours(ctx)
+        near = NearTables(ctx, unread)
         if found.small:
-            sources = ExpirySources(jobs, ctx, NearTables(ctx, UnreadNeighbours(ctx)), given_up=found.outdated)
+            sources = ExpirySources(jobs, ctx, near, given_up=found.outdated)
             sources.add_rows(CANDIDATE, found.small)
             sources.add_rows(NEEDED, found.kept.small)
             sources.add_manifests(GOING, found.going.manifests_to_read())
             sources.add_manifests(OWN, found.kept.manifests)
             writing = WriteCandidates(jobs.resources, plan_id, ctx.settings.chunk_paths, found.guard, found.foreign)
-            written = WrittenParts.of(jobs.run(ctx.attempt, sources.runs().mapPartitions(WriteParts(writing))))
+            results = jobs.run(ctx.attempt, sources.runs().mapPartitions(WriteParts(writing)))
+            for result in results:
+                near.take(result["unread"])
+            written = WrittenParts.of(results)
         found.guard.add((cast("GuardVerdict", verdict), finding) for verdict, finding in written.kept.items())
         return finish_plan(
-            ctx, table, gone, found, plan_id=plan_id, engine=self.name, chunks=written.chunks, totals=written.totals
+            ctx,
+            table,
+            gone,
+            found,
+            unread,
+            plan_id=plan_id,
+            engine=self.name,
+            chunks=written.chunks,
+            totals=written.totals,
         )
 
     def needed(self, ctx: ExpiryContext) -> NeededRows:
@@ -119,7 +131,7 @@ class ExpirySources:
     def add_manifests(self, number: int, manifests: Mapping[str, ManifestFile]) -> None:
         """Add manifests of the table."""
         limit = self._ctx.settings.max_file_bytes
-        self._manifests.extend((number, *ManifestToRead.of(path, one, limit)) for path, one in manifests.items())
+        self._manifests.extend((number, *ManifestToRead(path, limit, one)) for path, one in manifests.items())
         self._expected += expected_rows(manifests.values())
 
     def add_chunks(self, index: ExpiryIndex) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from delegation.iceberg.files import Row
 from delegation.iceberg.reach import Tolerance, refuse
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.executors import UNREAD, ReadNear, WritesPlan
+from delegation.keeping.executors import OWN, UNREAD, ReadNear, WritesPlan, noting
 from delegation.operations.expiry.engines.inline import FORMER
 from delegation.operations.expiry.planning.plan import write_candidates
 from delegation.operations.expiry.planning.reach import ANY_SPELLING, with_others_read
@@ -26,8 +26,8 @@ from delegation.worksets.sorting import common_of_two
 
 CANDIDATE, NEEDED, SHARED = range(3)
 """The marks of rows: what may be deleted, what the table itself needs, what other tables need."""
-GOING, OWN = -1, 0
-"""The numbers of manifests that only expired snapshots name, and of those that stay; other tables have those from 1."""
+GOING: Final = -1
+"""The number of manifests that only expired snapshots name; those that stay have OWN."""
 
 
 class ExpirySource(NamedTuple):
@@ -37,7 +37,7 @@ class ExpirySource(NamedTuple):
     `rows` that the driver has read (mark, path, rank, size).
     """
 
-    manifests: Sequence[tuple[int, str, int, int | None, int | None]] = ()
+    manifests: Sequence[tuple[int, str, int, Sequence[Any]]] = ()
     chunks: Sequence[tuple[str, str]] = ()
     rows: Sequence[tuple[int, str, int, int]] = ()
 
@@ -69,14 +69,17 @@ class ReadExpirySource:
         listed = [(one[0], ManifestToRead(*one[1:])) for one in source.manifests]
         for number, mark in ((GOING, CANDIDATE), (OWN, NEEDED)):
             of_table = [one for of, one in listed if of == number]
-            for rows in self._entries(of_table, live=number == OWN):
+            noted: list[Row] = []
+            tolerance = noting(noted) if number == OWN else Tolerance(refuse, ANY_SPELLING)
+            for rows in self._entries(of_table, tolerance, live=number == OWN):
                 yield from self._marked(rows, mark)
+            yield noted, UNREAD
         for some, mark in self.near([one for one in listed if one[0] > OWN], SHARED):
             yield from [(some, mark)] if mark == UNREAD else self._marked(some, mark)
 
-    def _entries(self, listed: Sequence[ManifestToRead], *, live: bool) -> Iterator[list[Row]]:
+    def _entries(self, listed: Sequence[ManifestToRead], tolerance: Tolerance, *, live: bool) -> Iterator[list[Row]]:
         if listed:
-            store, tolerance = store_of(self.resources, self.identifier), Tolerance(refuse, ANY_SPELLING)
+            store = store_of(self.resources, self.identifier)
             yield from entries_of(store, listed, tolerance, threads=self.threads, live=live)
 
     def _marked(self, rows: Sequence[Row], mark: int) -> Iterator[tuple[Sequence[Row], int]]:
@@ -96,7 +99,7 @@ class WriteCandidates(WritesPlan):
         guard = self.guard.fresh()
         writer = self.writer(part)
         write_candidates(writer, runs.rows(part, CANDIDATE), runs.paths(part, NEEDED), guard, self.foreign)
-        return written(writer, guard.counted())
+        return {**written(writer, guard.counted()), "unread": list(runs.paths(part, UNREAD))}
 
 
 @dataclass(frozen=True, slots=True)

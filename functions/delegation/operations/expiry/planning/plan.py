@@ -11,6 +11,7 @@ from delegation.iceberg.reach import read_manifest_lists
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import PathGuard, covered_roots, own_root, table_roots
 from delegation.keeping.table_properties import unknown_findings
+from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.index import ExpiryIndex, Removal
 from delegation.operations.expiry.planning.reach import (
@@ -42,7 +43,8 @@ def decided(ctx: ExpiryContext, table: LoadedTable, keep_refs: Collection[str] =
     """Return what is expired now; manifest lists are read only if unused partition specs are to go."""
     now = ctx.now_ms()
     found = decide(table.metadata, ctx.retention, now_ms=now, keep_refs=keep_refs)
-    if not ctx.retention.clean_expired_metadata or len(table.metadata.get("partition-specs") or ()) <= 1:
+    specs = table.metadata.get("partition-specs")
+    if not ctx.retention.clean_expired_metadata or not isinstance(specs, list) or len(specs) <= 1:
         return found.expired
     part = metadata_of(table).of_snapshots(lambda snapshot_id: snapshot_id in found.counted)
     lists = read_manifest_lists(part, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True)
@@ -111,17 +113,18 @@ def make_plan(
     found = survey(ctx, table, gone)
     _check_size(ctx, [*found.kept.manifests.values(), *found.going.manifests.values()])
     plan_id = ctx.new_plan_id()
-    run_records = ctx.settings.run_records
+    run_records, unread = ctx.settings.run_records, UnreadNeighbours(ctx)
     with Sorter(run_records=run_records) as candidates, Sorter(run_records=run_records) as needed:
         candidates.extend(found.small)
         candidates.extend(found.going.entries(ctx))
         if not candidates.empty:
-            needed.extend(row for row in found.kept.rows(ctx) if row[0] not in found.outdated)
+            rows = found.kept.rows(ctx, unreadable=unread.of_itself())
+            needed.extend(row for row in rows if row[0] not in found.outdated)
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         paths = (row[0] for row in needed.sorted())
         write_candidates(writer, candidates.batches(), paths, found.guard, found.foreign)
         chunks, totals = writer.close()
-    return finish_plan(ctx, table, gone, found, plan_id=plan_id, engine=engine, chunks=chunks, totals=totals)
+    return finish_plan(ctx, table, gone, found, unread, plan_id=plan_id, engine=engine, chunks=chunks, totals=totals)
 
 
 def write_candidates(
@@ -138,13 +141,14 @@ def finish_plan(
     table: LoadedTable,
     gone: Expired,
     found: ExpirySurvey,
+    unread: UnreadNeighbours,
     *,
     plan_id: str,
     engine: EngineChoice,
     chunks: Sequence[Chunk],
     totals: dict[str, Total],
 ) -> tuple[ExpiryIndex, PlanSegment]:
-    """Store the index of a plan's chunks, with what the guard counted."""
+    """Store the index of a plan's chunks, with what the guard counted and what was noted of manifests."""
     metadata, guard = found.metadata, found.guard
     index = ExpiryIndex(
         plan_id=plan_id,
@@ -163,7 +167,11 @@ def finish_plan(
         outside=ctx.options.outside,
         chunks=tuple(chunks),
         counts=totals,
-        findings=(*(finding for _, finding in guard.counted()), *unknown_findings(metadata.properties)),
+        findings=(
+            *(finding for _, finding in guard.counted()),
+            *unread.findings(),
+            *unknown_findings(metadata.properties),
+        ),
         removal=Removal.of(table.metadata, gone),
     )
     return index, store_index(ctx.plans, index)

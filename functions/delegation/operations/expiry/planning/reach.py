@@ -13,12 +13,13 @@ from delegation.iceberg.reach import (
     Fetcher,
     ListsRead,
     Tolerance,
+    Unreadable,
     all_entries,
     manifest_record,
     named_by_metadata,
-    read_limit,
     read_manifest_lists,
     refuse,
+    refuse_cut_off,
 )
 from delegation.keeping.paths import reads
 from delegation.operations.expiry.context import ExpiryContext
@@ -50,16 +51,18 @@ class Retained:
     small: list[TableFile]
     manifests: dict[str, ManifestFile]
 
-    def rows(self, ctx: ExpiryContext, without: Iterable[str] = ()) -> Iterator[Row]:
+    def rows(
+        self, ctx: ExpiryContext, without: Iterable[str] = (), unreadable: Unreadable = refuse_cut_off
+    ) -> Iterator[Row]:
         """Yield every file that stays, in any order, except what only the manifests `without` name.
 
         Entries with status DELETED keep no file: no reader of their snapshot reads it. What some reader opens for a
         path instead of what it names stays, too.
         """
         yield from with_others_read(self.small)
-        limit, manifests = ctx.settings.max_file_bytes, self.manifests_without(without)
-        wanted = [(path, read_limit(manifest, limit)) for path, manifest in manifests.items()]
-        tolerance = Tolerance(refuse, ANY_SPELLING)
+        manifests = self.manifests_without(without)
+        wanted = [(path, ctx.settings.max_file_bytes) for path in manifests]
+        tolerance = Tolerance(unreadable, ANY_SPELLING)
         yield from with_others_read(all_entries(fetcher_of(ctx), manifests, wanted, tolerance, live=True))
 
     def manifests_without(self, known: Iterable[str] = ()) -> dict[str, ManifestFile]:
@@ -112,8 +115,7 @@ class Going:
 
         After an expiry that kept the files nothing else names some of them. Raises the errors of what cannot be read.
         """
-        limit = ctx.settings.max_file_bytes
-        wanted = [(path, read_limit(one, limit)) for path, one in self.manifests_to_read().items()]
+        wanted = [(path, ctx.settings.max_file_bytes) for path in self.manifests_to_read()]
         yield from all_entries(fetcher_of(ctx), self.manifests, wanted, Tolerance(refuse, ANY_SPELLING))
 
 

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from delegation.errors import DelegationError, RunStopped
 from delegation.iceberg.files import Row
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.executors import UNREAD, ReadNear
+from delegation.keeping.executors import OWN, UNREAD, ReadNear, noting
 from delegation.operations.orphans.context import random_id
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
 from delegation.operations.orphans.index import CandidateWriter, read_candidates
-from delegation.operations.orphans.planning.needed import OWN_FILES
 from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
 from delegation.operations.orphans.planning.subtraction import Rules, Subtraction, rows_of, write_held, write_rows
 from delegation.operations.orphans.spelling import Equal, joined_all
@@ -77,8 +76,6 @@ class ListOnExecutors:
             yield {"error": encode_error(error)}
 
 
-OWN: Final = 0
-"""The number of the table itself among those whose manifests are read; others have the numbers after it."""
 LISTED, NEEDED = 1, 2
 """Marks of rows that are compared: candidates (`subtraction.rows_of`), and texts of needed files."""
 LEFT, NOTE = 3, 4
@@ -96,7 +93,7 @@ class BothSource(NamedTuple):
     """
 
     listed: Sequence[tuple[str, str]] = ()
-    manifests: Sequence[tuple[int, str, int, int | None, int | None]] = ()
+    manifests: Sequence[tuple[int, str, int, Sequence[Any]]] = ()
     planned: Sequence[tuple[str, str]] = ()
     paths: Sequence[str] = ()
     foreign: Sequence[tuple[int, str, int, int | None, int | None]] = ()
@@ -134,8 +131,10 @@ class ReadBoth:
         own = [one for number, one in listed if number == OWN]
         if own:
             store = store_of(self.resources, self.identifier)
-            for entries in entries_of(store, own, OWN_FILES, threads=self.threads):
+            noted: list[Row] = []
+            for entries in entries_of(store, own, noting(noted), threads=self.threads):
                 yield self._needed([path for path, _, _ in entries]), NEEDED
+            yield noted, UNREAD
         for rows, mark in self.near([one for one in listed if one[0] != OWN], NEEDED):
             yield (rows if mark == UNREAD else self._needed([path for path, _, _ in rows])), mark
         for number, read in source.foreign_paths:

@@ -12,13 +12,12 @@ from itertools import chain
 from typing import Final
 
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.keeping.executors import NearTables
+from delegation.keeping.executors import OWN, NearTables
 from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import ReadOnce
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.engines.spark_tasks import (
-    OWN,
     BothSource,
     PartNote,
     ReadBoth,
@@ -50,7 +49,8 @@ class SpreadNeeded:
         self._ctx = ctx
         self._jobs = jobs
         self._once = ReadOnce()
-        self._near = NearTables(ctx, UnreadNeighbours(ctx), self._once)
+        self._unread = UnreadNeighbours(ctx)
+        self._near = NearTables(ctx, self._unread, self._once)
         self._paths: list[str] = []
         self._own: dict[str, ManifestFile] = {}
         self._neighbours: list[Neighbour] = []
@@ -104,7 +104,7 @@ class SpreadNeeded:
         for note in notes:
             found.add(note.needed, note.stay, self._ctx.options.equal)
         found.check()
-        return found.result(chunks, held)
+        return found.result(chunks, held, self._unread.findings())
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
         """See NeededSet.needed_among; what executors find is stored, and read chunk by chunk."""
@@ -192,7 +192,7 @@ class SpreadNeeded:
 
     def _sources(self, parts: StoredParts, rows: int) -> list[BothSource]:
         limit, jobs = self._ctx.settings.max_file_bytes, self._jobs
-        own = ((OWN, *ManifestToRead.of(path, one, limit)) for path, one in self._own.items())
+        own = ((OWN, *ManifestToRead(path, limit, one)) for path, one in self._own.items())
         reading = [*own, *((number, *one) for number, one in self._near.listed)]
         listed = [(plan_id, chunk.model_dump_json()) for plan_id, chunks in parts for chunk in chunks]
         planned = [(one.plan_id, chunk.model_dump_json()) for one in self._plans for chunk in one.chunks]

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
 from delegation.iceberg.paths import ALL_KINDS, Spelling
-from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_limit, refuse
+from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, refuse
 from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import ReadOnce, reach_of_neighbour
 from delegation.keeping.unread import UnreadNeighbours
@@ -105,8 +105,9 @@ class SortedNeeded:
         """See NeededSet.add_entries."""
         ctx = self._ctx
         fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-        wanted = [(path, read_limit(one, ctx.settings.max_file_bytes)) for path, one in manifests.items()]
-        self._add(all_entries(fetcher, dict(manifests), wanted, OWN_FILES))
+        wanted = [(path, ctx.settings.max_file_bytes) for path in manifests]
+        tolerance = Tolerance(self._unread.of_itself(), ANY_SPELLING)
+        self._add(all_entries(fetcher, dict(manifests), wanted, tolerance))
 
     def add_neighbour(self, neighbour: Neighbour) -> None:
         """See NeededSet.add_neighbour."""
@@ -144,7 +145,8 @@ class SortedNeeded:
             found.check()
             writer = CandidateWriter(ctx.plans, plan_id, "", chunk_paths=most)
             chunks = write_rows(writer, orphans.batches())
-            return found.result(chunks, write_held(ctx.plans, plan_id, "", held.batches(), most))
+            stays = write_held(ctx.plans, plan_id, "", held.batches(), most)
+            return found.result(chunks, stays, self._unread.findings())
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
         """See NeededSet.needed_among."""

@@ -143,11 +143,16 @@ class Subtraction:
         if mismatched.count and self._rules.mode is MismatchMode.ERROR:
             raise PrefixMismatch(mismatched.count, mismatched.sample)
 
-    def result(self, chunks: Iterable[Chunk], held: Mapping[int, Sequence[Chunk]]) -> Orphans:
-        """Return what is found, with the chunks of all orphans, and of those that stay for foreign tables."""
+    def result(
+        self, chunks: Iterable[Chunk], held: Mapping[int, Sequence[Chunk]], beside: Iterable[Finding]
+    ) -> Orphans:
+        """Return what is found, with the chunks of all orphans, and of those that stay for foreign tables.
+
+        `beside` are findings that are not about candidates.
+        """
         tallies = ((code, self.stay[code]) for code in _KEEP)
         findings = (Finding(code=code, count=one.count, sample=tuple(one.sample)) for code, one in tallies if one.count)
-        return Orphans(tuple(chunks), self.needed, tuple(findings), held)
+        return Orphans(tuple(chunks), self.needed, (*findings, *beside), held)
 
 
 class _ForeignNumbers:

@@ -17,7 +17,7 @@ from delegation.iceberg.files import TableFile
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling, is_marked
-from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_limit, read_manifest_lists
+from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_manifest_lists
 from delegation.keeping import paths
 from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour, small_files
@@ -78,8 +78,8 @@ class Survey:
         """Return the manifests to read and their size limits, without those of earlier segments and unreadable ones."""
         readable = reads(self.metadata, self.guard.covered)
         return [
-            (path, read_limit(manifest, limit))
-            for path, manifest in self.manifests.items()
+            (path, limit)
+            for path in self.manifests
             if path not in self.known and path not in self.guard.damaged and readable(path)
         ]
 

@@ -47,7 +47,7 @@ class Source(NamedTuple):
     over (index without chunks and chunk, as JSON).
     """
 
-    manifests: Sequence[tuple[int, str, int, int | None, int | None]] = ()
+    manifests: Sequence[tuple[int, str, int, Sequence[Any]]] = ()
     chunks: Sequence[tuple[str, str]] = ()
     rows: Sequence[tuple[int, str, int, int]] = ()
     kept: Sequence[tuple[str, str]] = ()

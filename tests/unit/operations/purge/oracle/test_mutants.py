@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from delegation.iceberg import history, reach
-from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import Spelling
@@ -35,9 +34,7 @@ def paths_decoded(patch: Patch) -> None:
 
 
 def _entries(wanted: Callable[[Any], bool], spelled: Callable[[str], str] = str) -> Callable[..., Iterator[list[Row]]]:
-    def entries(
-        path: str, manifest: ManifestFile, data: bytes, _spelling: Spelling, *, live: bool
-    ) -> Iterator[list[Row]]:
+    def entries(path: str, data: bytes, _spelling: Spelling, *, live: bool = False) -> Iterator[list[Row]]:
         assert not live, "a purge needs deleted entries too"
         for batch in reach.read_paths(data, path):
             yield [(spelled(entry[2]), reach._CONTENT_RANK[entry[1]], entry[3]) for entry in batch if wanted(entry)]
