@@ -12,6 +12,7 @@ from typing import Any
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata
+from delegation.polaris.model import properties_of, with_uuid
 
 FORMAT_VERSIONS = frozenset({1, 2, 3})
 # Enough for millions of snapshots; a larger file is refused as hostile.
@@ -107,6 +108,7 @@ def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool
         raise GuardRefused(
             f"Iceberg format version {version} is not supported; versions 1 to 3 are", code="UNSUPPORTED_FORMAT_VERSION"
         )
+    fields = _Fields(path, with_uuid(metadata, "", path))
     table_uuid = fields.text("table-uuid").lower()
     if not TABLE_UUID.fullmatch(table_uuid):
         raise CorruptMetadata(path, "table-uuid", "it is not a UUID")
@@ -188,9 +190,9 @@ def _snapshot(fields: "_Fields") -> Snapshot:
 
 
 def _sized(fields: "_Fields") -> SizedFile:
-    size = fields.source.get("file-size-in-bytes", 0)
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise CorruptMetadata(fields.path, "file-size-in-bytes", "it is not a length")
+    # It decides nothing.
+    size = fields.source.get("file-size-in-bytes")
+    size = max(0, size) if type(size) is int else 0
     snapshot_id = fields.integer("snapshot-id") if "snapshot-id" in fields.source else None
     return SizedFile(fields.text("statistics-path"), size, snapshot_id)
 
@@ -216,11 +218,9 @@ class _Fields:
 
     def properties(self) -> Mapping[str, str]:
         value = self.source.get("properties")
-        if value is None:
-            return {}
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        if value is not None and not isinstance(value, dict):
             raise CorruptMetadata(self.path, "properties", "it is not a map of strings")
-        return value
+        return properties_of(self.source)
 
     def objects(self, name: str) -> "list[_Fields]":
         value = self.source.get(name)

@@ -25,7 +25,7 @@ from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.history import read_history, version_of
 from delegation.iceberg.metadata import TABLE_UUID, decode_metadata, parse_former_metadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, Spelling
-from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable
+from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable, is_whole_otherwise
 from delegation.keeping.model import Neighbour
 from delegation.polaris.model import LoadedTable, comparable_uuid
 from delegation.storage.base import FileTooLarge, ObjectNotFound
@@ -465,11 +465,16 @@ class UnreadForeign:
     def note_former(self, path: str) -> None:
         """Accept a former metadata file that cannot be read: what it names beside the log is none of its table's."""
 
+    def note_differing(self, who: str, path: str) -> None:
+        """Accept a manifest that its list describes otherwise: all that it names stays."""
+
     def of(self, neighbour: Neighbour) -> Unreadable:
         """Return a function for errors in the files of a head."""
         number = self._numbers[neighbour.table.metadata_location]
 
         def unreadable(path: str, error: DelegationError) -> None:
+            if is_whole_otherwise(error):
+                return
             if error.retryable:
                 raise error
             if isinstance(error, ManifestMissing):

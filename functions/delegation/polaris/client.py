@@ -17,7 +17,7 @@ from delegation.polaris.errors import (
     PolarisOutcomeUnknown,
     PolarisUnexpectedAnswer,
 )
-from delegation.polaris.model import GenericTable, LoadedTable
+from delegation.polaris.model import GenericTable, LoadedTable, with_uuid
 from delegation.polaris.other_entities import (
     GENERIC_TABLE,
     NO_SUCH_ENDPOINT,
@@ -301,6 +301,8 @@ def _listed(kind: str, catalog: str, namespace: tuple[str, ...], entry: Any) -> 
 def loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str | None = None) -> LoadedTable:
     """Return the table of a LoadTableResult (Iceberg REST specification); raises PolarisUnexpectedAnswer."""
     metadata, location = body.get("metadata"), body.get("metadata-location")
+    if isinstance(metadata, dict):
+        metadata = with_uuid(metadata, identifier.catalog, str(location))
     if not isinstance(metadata, dict) or any(not metadata.get(name) for name in _REQUIRED_METADATA):
         raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without usable table metadata", status=200)
     if not isinstance(location, str) or not location:

@@ -1,11 +1,12 @@
 """A table as loaded from Polaris."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delegation.identifiers import TableIdentifier
+from delegation.identifiers import TableIdentifier, stand_in_uuid
 from delegation.storage.credentials import S3Credential, S3Settings
 
 _LONGEST_UUID: Final = 100
@@ -18,6 +19,27 @@ def comparable_uuid(text: str) -> str:
     if len(text) <= _LONGEST_UUID and text.isascii():
         return text
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def with_uuid(metadata: Mapping[str, Any], catalog: str, location: str) -> Mapping[str, Any]:
+    """Return table metadata with a table-uuid: in format version 1 it is optional."""
+    if metadata.get("table-uuid") is None and metadata.get("format-version") == 1:
+        return {**metadata, "table-uuid": stand_in_uuid(catalog, location)}
+    return metadata
+
+
+def properties_of(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties of table metadata as texts; some writers store null, numbers and booleans.
+
+    Null is no value; others are as JSON writes them.
+    """
+    given = metadata.get("properties")
+    found = given if isinstance(given, Mapping) else {}
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +80,7 @@ class LoadedTable:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        properties: Mapping[str, str] = self.metadata.get("properties") or {}
-        return properties
+        return properties_of(self.metadata)
 
     @property
     def s3(self) -> S3Settings:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
-from botocore.parsers import ResponseParserError
 
 from delegation.storage.base import (
     BatchResult,
@@ -32,6 +31,7 @@ from delegation.storage.s3_errors import (
     EXPIRED,
     EXPIRED_CODES,
     FAILED,
+    ODD,
     cause_of,
     check_listing,
     code_of,
@@ -228,7 +228,7 @@ class S3ObjectStore:
         except ClientError as error:
             if self._credentials is None or credential is None or code_of(error) not in EXPIRED_CODES:
                 translate(uri, error)
-        except (BotoCoreError, ResponseParserError, ValueError) as error:
+        except (BotoCoreError, *ODD) as error:
             translate(uri, error)
         try:
             return action(self._client(self._credentials.replace(uri, credential)))

@@ -37,11 +37,13 @@ _DENIED = frozenset({
 # With these a store, or a proxy before it, refuses a kind of request, so that another kind may do the same.
 _UNSUPPORTED = frozenset({400, 405, 411, 415, 501})
 _NO_REFUSAL = EXPIRED_CODES | ABSENT | {"NoSuchBucket", "RequestTimeout"}
-S3Failure = ClientError | BotoCoreError | ResponseParserError | ValueError
+S3Failure = ClientError | BotoCoreError | ResponseParserError | ValueError | KeyError | TypeError | RuntimeError
 
-# What boto3's clients raise; ResponseParserError for an answer that a proxy cut short or wrote itself, ValueError for a
-# header that is no date or number.
-FAILED = (ClientError, BotoCoreError, ResponseParserError, ValueError)
+# What boto3's clients raise beside ClientError and BotoCoreError: ResponseParserError for an answer that a proxy cut
+# short or wrote itself, ValueError for a header that is no date or number, KeyError and TypeError for one that
+# is missing or there twice, RuntimeError for credentials that have expired when they are refreshed.
+ODD = (ResponseParserError, ValueError, KeyError, TypeError, RuntimeError)
+FAILED = (ClientError, BotoCoreError, *ODD)
 _PRINTABLE = bytes(range(0x20, 0x7F))
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 
@@ -66,7 +68,7 @@ def delete_code_of(error: S3Failure) -> str:
     if isinstance(error, BotoCoreError):
         return "ConnectionFailed"
     # An answer that a proxy cut short confirms no key.
-    if isinstance(error, (ResponseParserError, ValueError)) or is_bare_404(error):
+    if isinstance(error, ODD) or is_bare_404(error):
         return NO_ANSWER
     code, status = code_of(error), _status(error)
     if code in EXPIRED_CODES:
@@ -140,6 +142,6 @@ def translate(uri: str, error: S3Failure) -> NoReturn:
         raise ObjectStoreUnavailable(
             f"{error} for {uri}; check the endpoint", code="STORAGE_ANSWER_TOO_LARGE"
         ) from error
-    if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError, ResponseParserError, ValueError)):
+    if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError, *ODD)):
         raise ObjectStoreUnavailable(f"the call for {uri} failed: {type(error).__name__}") from error
     raise ObjectStoreError(f"the call for {uri} failed: {type(error).__name__}") from error

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
-from delegation.identifiers import TableIdentifier
+from delegation.identifiers import TableIdentifier, stand_in_uuid
 from delegation.wire.requests import (
     MAX_STORAGE_CREDENTIALS,
+    NO_UUID,
     Properties,
     ReceivedBody,
     ReceivedPart,
@@ -92,7 +93,10 @@ class PurgeRequest(TableRequest):
         identity, metadata, location = parameters.table_identity, parameters.metadata, parameters.metadata_location
         table = None
         if metadata is not None and location is not None:
-            table = TableState(metadata_location=location, **metadata.model_dump())
+            known = metadata.model_dump()
+            if metadata.table_uuid == NO_UUID:
+                known["table_uuid"] = stand_in_uuid(identity.catalog_name, location)
+            table = TableState(metadata_location=location, **known)
         return cls(
             realm=common.realm_identifier,
             identifier=TableIdentifier(identity.catalog_name, identity.namespace_levels, identity.table_name),

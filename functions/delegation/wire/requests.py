@@ -41,6 +41,8 @@ MAX_PROPERTIES_BYTES: Final = 32 * 1024
 MAX_CONFIG_ENTRIES: Final = 1000
 MAX_STORAGE_CREDENTIALS: Final = 1000
 FIRST_YEAR: Final = 1970
+NO_UUID: Final = "00000000-0000-0000-0000-000000000000"
+"""In place of the uuid of a table of format version 1 that has none."""
 LAST_YEAR: Final = 2999
 """Outside these years a time is one that nobody set, such as the zero value of Go and .NET in year 1."""
 OPERATIONS: Final = "operations"
@@ -223,6 +225,14 @@ class TableMetadata(ReceivedPart):
     format_version: Annotated[StrictInt, Field(ge=1, le=2**31 - 1), BeforeValidator(_whole)] = Field(
         alias="format-version"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _identified(cls, value: Any) -> Any:
+        """Mark a table of format version 1 that has no uuid, which is optional there."""
+        if isinstance(value, Mapping) and value.get("format-version") == 1 and value.get("table-uuid") is None:
+            return {**value, "table-uuid": NO_UUID}
+        return value
 
 
 class StorageCredential(ReceivedPart):

@@ -6,7 +6,7 @@ Manifests are written here and remembered, so that what a snapshot reads is know
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import fastavro
@@ -14,6 +14,7 @@ import fastavro
 from delegation.identifiers import TableIdentifier
 from delegation.persistence.errors import IcebergConflict, InvalidIcebergUpdate
 from delegation.persistence.iceberg.updates.tables import updated_table
+from delegation.polaris.client import loaded_table
 from delegation.polaris.errors import (
     CommitConflict,
     NoSuchTable,
@@ -443,7 +444,8 @@ class StandInCatalog:
             raise NoSuchTable(f"no table {self.table.name}", status=404)
         if pointer not in self.table.lake.uris():
             raise TableMetadataMissing(f"Location does not exist: {pointer}", status=400)
-        document = self.table.lake.document(pointer)
-        prefixes = (str(document["location"]),) if self.prefixes is None else self.prefixes
+        body = {"metadata": self.table.lake.document(pointer), "metadata-location": pointer}
+        found = loaded_table(identifier(self.table.name), body)
+        prefixes = (found.location,) if self.prefixes is None else self.prefixes
         credentials = tuple(S3Credential(prefix, "key", "secret", "token", None) for prefix in prefixes)
-        return LoadedTable(identifier(self.table.name), pointer, document, {}, credentials)
+        return replace(found, credentials=credentials)

@@ -12,6 +12,7 @@ import pytest
 
 from delegation.storage.base import KeyFailure, ObjectStoreError
 from delegation.storage.credentials import S3Settings
+from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.s3 import S3ObjectStore, S3Timeouts
 from tests.paths import ROOT
@@ -97,6 +98,30 @@ def test_a_denied_condition_is_a_missing_privilege() -> None:
     client = Client(refusal("AccessDenied", 403))
     assert store_with({"key-0-0": client}).probe_delete("s3://b/t/") == "AccessDenied"
     assert len(client.calls) == 1
+
+
+ODD = [
+    RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired."),
+    KeyError("LastModified"),
+    TypeError("int() argument must be a string"),
+]
+
+
+@pytest.mark.parametrize("error", ODD, ids=lambda error: type(error).__name__)
+def test_what_botocore_raises_beside_its_own_errors_is_an_error_of_the_store(error: Exception) -> None:
+    location = ObjectLocation("b", "k")
+    with pytest.raises(ObjectStoreError, match=type(error).__name__):
+        store_with({"key-0-0": Client(error)}).read(location, limit=1)
+    with pytest.raises(ObjectStoreError, match=type(error).__name__):
+        store_with({"key-0-0": Client(error)}).page("b", "")
+    result = store_with({"key-0-0": Client(error)}).delete("b", ["k"])
+    assert result.failed == (KeyFailure("k", "NoAnswer"),)
+
+
+def test_an_object_without_a_time_is_not_deleted_as_unchanged() -> None:
+    client = Client({"ETag": '"1"', "ContentLength": 1})
+    found = store_with({"key-0-0": client}).delete_unchanged("b", [ListedObject("k", 1, '"1"', 0)]).result
+    assert (found.deleted, found.failed) == ((), (KeyFailure("k", "NoAnswer"),))
 
 
 class Wire:

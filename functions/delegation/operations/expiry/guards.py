@@ -2,7 +2,9 @@
 
 from typing import Final
 
+from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import ParsedMetadata
+from delegation.identifiers import is_stand_in
 from delegation.keeping.errors import gc_disabled, table_protected, table_uuid_mismatch
 from delegation.keeping.table_properties import protection_of
 from delegation.operations.expiry.errors import manifests_encrypted
@@ -20,6 +22,12 @@ def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
     """
     if metadata.table_uuid != table_uuid.lower():
         raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid, work=WORK)
+    if is_stand_in(metadata.table_uuid):
+        raise GuardRefused(
+            "the table has no table-uuid, so a commit to it cannot be required to find the same table; have an engine "
+            "assign one (the update assign-uuid), or upgrade the table to format version 2",
+            code="UNSUPPORTED",
+        )
     protection = protection_of(metadata.properties)
     if protection is not None:
         raise table_protected(protection, work=WORK, otherwise="")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delegation.iceberg.errors import CorruptMetadata
+from delegation.polaris.model import properties_of
 
 MAIN: Final = "main"
 """The branch of the current snapshot; it never expires by age."""
@@ -133,17 +134,18 @@ def _schemas(metadata: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
 def _specs(metadata: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
     if metadata.get("partition-specs") is None:
         return 0, (0,)
-    ids = [_required(one, "spec-id", INT) for one in _objects(metadata, "partition-specs")]
-    return _required(metadata, "default-spec-id", INT), tuple(ids)
+    try:
+        ids = [_required(one, "spec-id", INT) for one in _objects(metadata, "partition-specs")]
+        return _required(metadata, "default-spec-id", INT), tuple(ids)
+    except CorruptMetadata:
+        # Specs are needed only to remove unused ones, and of these nothing is removed.
+        return 0, ()
 
 
 def _properties(metadata: Mapping[str, Any]) -> Mapping[str, str]:
-    given = metadata.get("properties")
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(one, str) for one in given.values()):
+    if not isinstance(metadata.get("properties") or {}, Mapping):
         raise _corrupt("properties", "it is not a map of strings")
-    return given
+    return properties_of(metadata)
 
 
 def _objects(metadata: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

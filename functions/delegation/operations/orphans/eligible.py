@@ -53,13 +53,11 @@ def hidden_partitions(metadata: Mapping[str, Any]) -> frozenset[str]:
 
     Source: Iceberg, PartitionAwareHiddenPathFilter.
     """
-    found = set()
-    for spec in metadata.get("partition-specs") or ():
-        for one in spec.get("fields") or () if isinstance(spec, Mapping) else ():
-            name = one.get("name") if isinstance(one, Mapping) else None
-            if isinstance(name, str) and name.startswith(("_", ".")):
-                found.add(f"{name}=")
-    return frozenset(found)
+    specs = metadata.get("partition-specs")
+    lists = [one.get("fields") for one in specs if isinstance(one, Mapping)] if isinstance(specs, list) else []
+    fields = (field for one in lists if isinstance(one, list) for field in one if isinstance(field, Mapping))
+    names = (field.get("name") for field in fields)
+    return frozenset(f"{name}=" for name in names if isinstance(name, str) and name.startswith(("_", ".")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class DirectResources:
         client = s3_client(self.settings)
         found = client.list_objects_v2(Bucket=where.bucket, Prefix=below, Delimiter="/", StartAfter=f"{below}{after}")
         check_listing(client, directory, found)
-        return [uri_of(where.bucket, one["Key"]) for one in found.get("Contents", ())]
+        return [uri_of(where.bucket, one["Key"]) for one in found.get("Contents", ()) if "Key" in one]
 
     def plans(self) -> PlanStore:
         if "://" not in self.place:

@@ -9,14 +9,14 @@ object's ETag as its condition.
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
 from delegation.storage.base import ObjectStoreError
 from delegation.storage.listing.model import CHANGED, ListedObject
 from delegation.storage.listing.pages import page, seconds
-from delegation.storage.s3_errors import ABSENT, FAILED, code_of, delete_code_of, is_bare_404
+from delegation.storage.s3_errors import ABSENT, FAILED, NO_ANSWER, code_of, delete_code_of, is_bare_404
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -96,11 +96,13 @@ def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: 
 def head(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
     """Return None for an object that is as it was listed, else CHANGED, a code in ABSENT or another error code."""
     try:
-        found = client.head_object(Bucket=bucket, Key=one.key)
+        found: Any = client.head_object(Bucket=bucket, Key=one.key)
     except FAILED as error:
         if not (isinstance(error, ClientError) and (is_bare_404(error) or code_of(error) in ABSENT)):
             return delete_code_of(error)
         return _absent(client, bucket, one.key)
+    if "LastModified" not in found:
+        return NO_ANSWER
     same = found.get("ETag", "") == one.etag and seconds(found["LastModified"]) == one.modified
     return None if same and found["ContentLength"] == one.size else CHANGED
 

@@ -29,13 +29,16 @@ class S3Uploads:
         while True:
             try:
                 answer = self._client.list_multipart_uploads(Bucket=bucket, Prefix=prefix, EncodingType="url", **after)
+                check_listing(self._client, uri, answer)
+                # botocore decodes the keys of listings of objects alone.
+                decoded = unquote_plus if answer.get("EncodingType") == "url" else str
+                found = [
+                    Upload(decoded(one["Key"]), one["UploadId"], int(one["Initiated"].timestamp()))
+                    for one in answer.get("Uploads", ())
+                ]
             except FAILED as error:
                 translate(uri, error)
-            check_listing(self._client, uri, answer)
-            # botocore decodes the keys of listings of objects alone.
-            decoded = unquote_plus if answer.get("EncodingType") == "url" else str
-            for one in answer.get("Uploads", ()):
-                yield Upload(decoded(one["Key"]), one["UploadId"], int(one["Initiated"].timestamp()))
+            yield from found
             if not answer.get("IsTruncated"):
                 return
             after = _further(uri, after, decoded(answer.get("NextKeyMarker", "")), answer.get("NextUploadIdMarker"))

@@ -23,17 +23,17 @@ class S3Versions:
         uri = uri_of(bucket, key)
         try:
             answer = self._client.list_object_versions(Bucket=bucket, Prefix=key, MaxKeys=1_000)
+            check_listing(self._client, uri, answer)
+            objects = [one for one in answer.get("Versions", ()) if one.get("Key") == key]
+            markers = [one for one in answer.get("DeleteMarkers", ()) if one.get("Key") == key]
+            found = None
+            if objects:
+                first = objects[0]
+                held = ListedObject(key, first["Size"], first.get("ETag", ""), int(first["LastModified"].timestamp()))
+                found = StoredVersion(first["VersionId"], held)
+            marker = next((StoredVersion(one["VersionId"], None) for one in markers if one.get("IsLatest")), None)
         except FAILED as error:
             translate(uri, error)
-        check_listing(self._client, uri, answer)
-        objects = [one for one in answer.get("Versions", ()) if one.get("Key") == key]
-        markers = [one for one in answer.get("DeleteMarkers", ()) if one.get("Key") == key]
-        found = None
-        if objects:
-            first = objects[0]
-            held = ListedObject(key, first["Size"], first.get("ETag", ""), int(first["LastModified"].timestamp()))
-            found = StoredVersion(first["VersionId"], held)
-        marker = next((StoredVersion(one["VersionId"], None) for one in markers if one.get("IsLatest")), None)
         if marker is None and objects and not objects[0].get("IsLatest"):
             # A store that marks no version as the newest one cannot be relied upon to remove the right one.
             raise ObjectStoreError(f"the object store does not say which version of {uri} is its newest")

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from delegation.keeping.table_properties import POLICY
 from delegation.misspellings import misspelled
+from delegation.polaris.model import properties_of
 from delegation.upkeep.rules.settings import SETTINGS
 from delegation.upkeep.rules.types import PolicyType
 
@@ -21,12 +22,11 @@ def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
 
     Of those that no release knows and that turn the rule off, one represents all.
     """
-    given = document.get("properties")
-    properties = given if isinstance(given, Mapping) else {}
+    properties = properties_of(document)
     found = {
         name: value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"
         for name, value in properties.items()
-        if isinstance(value, str) and (name in _ICEBERG or name in _KNOWN)
+        if name in _ICEBERG or name in _KNOWN
     }
     if any(name not in _KNOWN and (name.startswith(_OWN) or misspelled(name, _KNOWN)) for name in properties):
         found[_OTHER] = ""

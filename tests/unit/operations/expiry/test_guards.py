@@ -55,4 +55,4 @@ def test_unreadable_metadata_is_refused() -> None:
     with pytest.raises(CorruptMetadata):
         check(snapshots=[{"snapshot-id": 1}])
     with pytest.raises(CorruptMetadata):
-        check(properties={"gc.enabled": False})
+        check(properties=["gc.enabled"])

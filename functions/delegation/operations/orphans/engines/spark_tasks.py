@@ -96,7 +96,7 @@ class BothSource(NamedTuple):
     manifests: Sequence[tuple[int, str, int, Sequence[Any]]] = ()
     planned: Sequence[tuple[str, str]] = ()
     paths: Sequence[str] = ()
-    foreign: Sequence[tuple[int, str, int, int | None, int | None]] = ()
+    foreign: Sequence[tuple[int, str, int, Sequence[Any]]] = ()
     foreign_paths: Sequence[tuple[int, Sequence[str]]] = ()
 
 

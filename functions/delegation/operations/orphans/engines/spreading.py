@@ -127,7 +127,7 @@ class SpreadNeeded:
         read_here = len(self._paths) + len(self._near.rows)
         planned = sum(chunk.count for index in self._plans for chunk in index.chunks)
         foreign = sum(len(paths) for _, paths in self._foreign_paths)
-        foreign += sum(one.entries or UNCOUNTED_ENTRIES for _, one in self._foreign_listed)
+        foreign += sum(one.manifest.entries or UNCOUNTED_ENTRIES for _, one in self._foreign_listed)
         return read_here + expected_rows(self._own.values()) + self._near.expected + planned + foreign + _count(parts)
 
     def _sorted_here(self) -> SortedNeeded:
