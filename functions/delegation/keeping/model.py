@@ -25,7 +25,8 @@ class Neighbour:
 
     A `certain` one is read whatever its location, because the operator or the index names it. `areas` are the last
     known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge.
-    A `former` one is a state that its table had, whose files are kept (`keeping.lost`).
+    A `former` one is a state that its table had, whose files are kept (`keeping.lost`); an `unlisted` one is a version
+    of a table that no catalog lists (`keeping.unlisted`).
     """
 
     table: LoadedTable
@@ -34,6 +35,7 @@ class Neighbour:
     areas: tuple[str, ...] = ()
     exempt: bool = False
     former: bool = False
+    unlisted: bool = False
 
 
 class ReferenceCheck(Protocol):

@@ -5,7 +5,7 @@ below its last known areas, as far as these are at or below the purged table's l
 too little, because areas are folded into their parents.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -52,7 +52,8 @@ class UnreadNeighbours:
 
     It is accepted with `neighbour=report`, and for a table that an operator exempted. `former` are former metadata
     files that cannot be read: no reader of the table reads them, so they are only a finding. `located` are the
-    locations of tables of other formats, which are no finding: what is kept for them is one.
+    locations of tables of other formats, which are no finding: what is kept for them is one. `unlisted` is what `of`
+    is for tables that no catalog lists.
     """
 
     def __init__(self, ctx: Search) -> None:
@@ -62,6 +63,7 @@ class UnreadNeighbours:
         self._areas: dict[str, NeighbourUnreadable] = {}
         self.former: tuple[str, ...] = ()
         self.located: tuple[str, ...] = ()
+        self.unlisted: Callable[[Neighbour], reach.Unreadable] | None = None
 
     def accepts(self, *, exempt: bool = False) -> bool:
         """Whether the operator accepts what cannot be read of a table."""
@@ -110,6 +112,8 @@ class UnreadNeighbours:
 
     def of(self, neighbour: Neighbour) -> reach.Unreadable:
         """Return a function for errors in a neighbour's files; it raises those that a repeat may change."""
+        if neighbour.unlisted and self.unlisted is not None:
+            return self.unlisted(neighbour)
         who = str(neighbour.table.identifier)
         accepted = self.accepts(exempt=neighbour.exempt)
 

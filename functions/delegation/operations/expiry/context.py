@@ -16,8 +16,9 @@ from delegation.operations.expiry.commits import Commits
 from delegation.operations.expiry.permission import Permission
 from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy
+from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
@@ -121,7 +122,7 @@ class ExpiryContext:
     table_uuid: str
     tables: TableSource
     commits: Commits
-    store: ObjectStore
+    store: ListableStore
     plans: PlanStore
     retention: Retention = field(default_factory=Retention)
     options: ExpiryOptions = field(default_factory=ExpiryOptions)

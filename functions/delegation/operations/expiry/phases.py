@@ -160,9 +160,17 @@ class ExpiryRun:
 
     def _beside_plan(self) -> tuple[Finding, ...]:
         """Return the findings that no plan has."""
+        found = (
+            self._own_findings
+            if self._deletes.unlisted is None
+            else (
+                *self._own_findings,
+                *self._deletes.unlisted.findings(),
+            )
+        )
         if self._looks.withdrawn is None:
-            return self._own_findings
-        return (*self._own_findings, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._looks.withdrawn,)))
+            return found
+        return (*found, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._looks.withdrawn,)))
 
     def _result(self, status: ExpiryStatus) -> ExpiryResult:
         ctx, indexes = self._ctx, self._plan.indexes()

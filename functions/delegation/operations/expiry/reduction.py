@@ -6,7 +6,7 @@ gone reach no more than they did when the plan was made.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final, Protocol, Self
 
 from delegation.iceberg.files import FileType, Row
@@ -15,6 +15,7 @@ from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import locations_of, neighbours_of
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import AT_ANOTHER_TABLE, NOBODYS, SHARED, own_root
+from delegation.keeping.unlisted import UnlistedTables
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.index import ExpiryIndex
@@ -87,7 +88,7 @@ class NeededRows(Protocol):
         """Add the former metadata files of a plan."""
         ...
 
-    def add_others(self, near: Sequence[Neighbour], unread: UnreadNeighbours) -> None:
+    def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
         """Add what other tables reach; raise NeighbourUnreadable, NeighbourChanged, at the latest in `subtracted`."""
         ...
 
@@ -137,11 +138,17 @@ class NeededFiles:
         if FileType.FORMER_METADATA in index.counts:
             self._rows.add_former_metadata(index)
 
-    def add_others(self, roots: Roots) -> None:
-        """Add what other live tables reach; raise NeighbourUnreadable, NeighbourChanged, ReferencesNotKnown."""
+    def add_others(self, roots: Roots, table: LoadedTable) -> UnlistedTables:
+        """Add what other live tables reach, and those beside the table's metadata that no catalog lists.
+
+        Returns the latter, whose findings are whole after the comparison. Raises NeighbourUnreadable, NeighbourChanged,
+        ReferencesNotKnown.
+        """
         unread = self._unread
         near, checked = neighbours_of(self._ctx, roots, (), unread)
-        self._rows.add_others(near, unread)
+        unlisted = UnlistedTables(self._ctx, table, near)
+        unread.unlisted = unlisted.unreadable_of
+        self._rows.add_others(chain(near, unlisted.heads()), unread)
 
         def places() -> OtherPlaces:
             locations = Roots([*locations_of(near).uris, *unread.located])
@@ -149,6 +156,7 @@ class NeededFiles:
 
         self._places = places
         self.checked = tuple(checked)
+        return unlisted
 
     def reduced(self, index: ExpiryIndex, segment: PlanSegment) -> tuple[ExpiryIndex, PlanSegment] | None:
         """Write what is left of a published plan without the files that are needed; None if none of them is in it.

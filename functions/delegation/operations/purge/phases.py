@@ -262,7 +262,7 @@ class Execution:
             check_not_foreign(self._ctx, left)
         if not self._planned_here or self._ctx.references is not None:
             own = paths.own_root(self._metadata_of(table), self._ctx.options)
-            check_still_not_shared(self._ctx, self._indexes, own)
+            check_still_not_shared(self._ctx, self._indexes, own, None if self._planned_here else table)
         if self._ctx.options.probe:
             paths.check_can_delete(self._ctx.store, paths.covered_roots(table, self._ctx.options).uris)
 

@@ -60,7 +60,7 @@ class SparkEngine:
         parts = self._parts(found)
         near = NearTables(ctx, found.unread, found.once)
         for neighbour in found.check_neighbours(ctx, earlier):
-            near.add(neighbour)
+            near.add(neighbour, slim=neighbour.unlisted)
         runs = self._runs(ctx, found, earlier, near, parts)
         writing = WriteChunks(
             resources=self._jobs.resources,

@@ -121,8 +121,10 @@ class Client:
 
     def list_objects_v2(self, *, Bucket: str, Prefix: str, MaxKeys: int) -> dict[str, Any]:
         self.hour.called(self.token)
-        assert not self.hour.bench.lake.below(f"s3://{Bucket}/{Prefix}")
-        return {"ResponseMetadata": {"HTTPHeaders": {"date": "Sat, 21 Nov 2026 12:00:00 GMT"}}}
+        there = [key for bucket, key in self.hour.bench.lake.objects if bucket == Bucket and key.startswith(Prefix)]
+        assert not there or Prefix.endswith("/metadata/")
+        listed = [{"Key": key, "Size": 1, "LastModified": NOW} for key in sorted(there)]
+        return {"Contents": listed, "ResponseMetadata": {"HTTPHeaders": {"date": "Sat, 21 Nov 2026 12:00:00 GMT"}}}
 
     def get_bucket_versioning(self, *, Bucket: str) -> dict[str, Any]:
         self.hour.called(self.token)

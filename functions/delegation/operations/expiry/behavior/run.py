@@ -29,7 +29,8 @@ from delegation.operations.expiry.planning.reach import metadata_of
 from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
 from delegation.references.lost import LostRefsStore
-from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.base import PlanStore
+from delegation.storage.listing.model import ListableStore
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptRunner
@@ -59,7 +60,7 @@ class ExpiryBehavior:
 
     tasks: TaskService
     commits: Commits
-    open_table: Callable[[TableIdentifier], tuple[TableSource, ObjectStore]]
+    open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]
     plans: PlanStore
     search: ReferenceSearch[ReferenceCheck]
     hold: Hold

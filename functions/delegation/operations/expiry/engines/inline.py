@@ -82,7 +82,7 @@ class SortedRows:
         rows = (row for some in _rows(self._ctx, index.plan_id, chunks) for row in some)
         self._files.extend((path, REACHABLE_NOW, 0) for path, rank, _ in rows if rank == FORMER)
 
-    def add_others(self, near: Sequence[Neighbour], unread: UnreadNeighbours) -> None:
+    def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
         """See NeededRows.add_others."""
         once = ReadOnce()
         for neighbour in near:

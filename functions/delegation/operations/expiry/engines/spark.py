@@ -4,7 +4,7 @@ The driver reads metadata and manifest lists; executors read manifests and chunk
 one of them (`worksets.engines.parts`). The driver has names of manifests and chunks, and counts.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self, cast
 
 from pyspark import RDD, SparkContext
@@ -184,11 +184,11 @@ class SpreadRows:
         del index
         self._needs_former = True
 
-    def add_others(self, near: Sequence[Neighbour], unread: UnreadNeighbours) -> None:
+    def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
         """See NeededRows.add_others."""
         self._near = NearTables(self._ctx, unread)
         for neighbour in near:
-            self._near.add(neighbour)
+            self._near.add(neighbour, slim=neighbour.unlisted)
 
     def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
         """See NeededRows.subtracted; most often nothing is needed, and one job states it."""

@@ -7,6 +7,7 @@ from typing import Final
 from delegation.iceberg.reach import ListsRead
 from delegation.keeping.asking import AskedAnew, AskedReferences
 from delegation.keeping.looking import look_at_others
+from delegation.keeping.unlisted import UnlistedTables
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.expiry.engines.inline import ExpiryEngine
 from delegation.operations.expiry.errors import table_changes_too_often
@@ -31,7 +32,8 @@ STEPS: Final = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 class DeleteSteps:
     """Deletes what is left of a plan whose snapshots are gone.
 
-    `removed` is what of the plan the table has no more, `reported` what was deleted as of the last report.
+    `removed` is what of the plan the table has no more, `reported` what was deleted as of the last report, `unlisted`
+    the tables beside its metadata that no catalog lists.
     """
 
     def __init__(self, looks: TableLooks, plan: ExecutedPlan, engine: ExpiryEngine) -> None:
@@ -41,6 +43,7 @@ class DeleteSteps:
         self._lists = ListsRead()
         self.removed = Removal()
         self.reported = Deleted()
+        self.unlisted: UnlistedTables | None = None
 
     def delete_all(self) -> None:
         """Compare again, take out of the plan what is needed, and delete the rest step by step.
@@ -50,12 +53,12 @@ class DeleteSteps:
         """
         looks, plan = self._looks, self._plan
         # Before any wait: the metadata file from before the commit may be deleted by a later one.
-        self._compare_refs(looks.load())
+        self._compare_refs(table := looks.load())
         if not plan.left(*STEPS):
             return
-        while (subtracted := self._subtract_others()) is None:
+        while (subtracted := self._subtract_others(table)) is None:
             # A commit that was sent before, or another expiry, removed more of the planned snapshots meanwhile.
-            self._compare_refs(looks.load())
+            self._compare_refs(table := looks.load())
         location, manifests = subtracted
         number, is_permitted = 0, False
         for step in STEPS:
@@ -87,7 +90,7 @@ class DeleteSteps:
             notes.put(AskedAnew(asked=False))
             notes.put(ComparedRefs(snapshot_ids=tuple(sorted(gone | looked))))
 
-    def _subtract_others(self) -> tuple[str, frozenset[str]] | None:
+    def _subtract_others(self, table: LoadedTable) -> tuple[str, frozenset[str]] | None:
         """Take out of the plan what other tables and the table need; return what `_subtract` does.
 
         Other tables are compared as of a pass over the catalog that began after the commit: no reference that was
@@ -95,7 +98,7 @@ class DeleteSteps:
         on their files could be deleted, and no ref that was lost with them be restored.
         """
         with self._needed() as needed:
-            self._add_others(needed)
+            self._add_others(needed, table)
             read = partial(self._subtract_if_compared, needed)
             return self._looks.followed(self._looks.load(), read)[1]
 
@@ -103,7 +106,7 @@ class DeleteSteps:
         ctx = self._looks.ctx
         return NeededFiles(ctx, self._engine.needed(ctx), self._lists)
 
-    def _add_others(self, needed: NeededFiles) -> None:
+    def _add_others(self, needed: NeededFiles, table: LoadedTable) -> None:
         """Add what other tables reference, as of a pass that begins after the commit."""
         index = self._plan.index
         notes = self._plan.notes
@@ -113,7 +116,7 @@ class DeleteSteps:
         # What a function could not plan it could not compare again either.
         is_large = index.engine == "spark"
         asked.ask(sum(one.chunk.count for one in self._plan.left(*STEPS)), is_large=is_large)
-        needed.add_others(roots)
+        self.unlisted = needed.add_others(roots, table)
         asked.answered()
 
     def _subtract_if_compared(self, needed: NeededFiles, table: LoadedTable) -> tuple[str, frozenset[str]] | None:

@@ -10,6 +10,8 @@ from delegation.keeping.neighbours import ReadOnce, is_itself, is_near, location
 from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.errors import FilesAtAnotherTable, FilesShared, PlanNotAllowed
+from delegation.operations.purge.planning.succession import metadata_files
+from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
 from delegation.worksets.chunks import Phase, paths_of
 from delegation.worksets.engines.inline import Work
@@ -20,8 +22,12 @@ from delegation.worksets.sorting import Sorter, common
 _DELETED: Final = (Phase.DATA, Phase.META, Phase.ROOT)
 
 
-def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own: Roots) -> None:
+def check_still_not_shared(
+    ctx: PurgeContext, indexes: Sequence[PlanIndex], own: Roots, table: LoadedTable | None = None
+) -> None:
     """Check the neighbours again before an earlier plan is executed; raise FilesShared or FilesAtAnotherTable.
+
+    With the `table` as it is now those that no catalog lists are looked for too, as when a plan is made.
 
     A table with the same metadata as when it was checked is not read again. The plan is not altered: a table that
     shares files since then (a registered clone), or that has its location around planned files that are not at `own`,
@@ -31,15 +37,16 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
     outside = any(index.outside == "delete" for index in indexes)
     checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
     near: list[Neighbour] = []
+    listed: list[Neighbour] = []
     with Sorter(run_records=ctx.settings.run_records) as shared_files:
         unread, once = UnreadNeighbours(ctx), ReadOnce()
         for neighbour in ctx.neighbours(None if outside else roots):
             if isinstance(neighbour, NeighbourUnreadable):
                 unread.note(neighbour)
                 continue
-            table = neighbour.table
-            if is_itself(ctx, neighbour) or (str(table.identifier), table.metadata_location) in checked:
+            if is_itself(ctx, neighbour):
                 continue
+            name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
             try:
                 if not (outside or is_near(roots, neighbour)):
                     continue
@@ -47,8 +54,18 @@ def check_still_not_shared(ctx: PurgeContext, indexes: Sequence[PlanIndex], own:
             except NeighbourUnreadable as error:
                 unread.note(error)
                 continue
+            listed.append(neighbour)
+            if name in checked:
+                continue
             near.append(neighbour)
             shared_files.extend(reach_of_neighbour(ctx, neighbour, unread, once))
+        if table is not None:
+            from delegation.keeping.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
+
+            unlisted = UnlistedTables(ctx, table, listed, metadata_files(ctx.plans, indexes))
+            unread.unlisted = unlisted.unreadable_of
+            for head in unlisted.heads():
+                shared_files.extend(reach_of_neighbour(ctx, head, unread, once))
         _check_not_referenced(ctx, indexes, shared_files)
     _check_not_at(ctx, indexes, Roots([*locations_of(near).uris, *unread.located]), own)
     _check_not_at(ctx, indexes, unread.last_known(roots), Roots(()))

@@ -3,17 +3,17 @@
 Both engines use these steps. `make_plan` runs them in one process, with memory bounded by a sort run and a chunk.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
-from typing import Final
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
 
 from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.files import RANK, FileType, TableFile
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling, is_marked
@@ -52,6 +52,10 @@ from delegation.worksets.marks import Marks, plan_ids
 from delegation.worksets.sorting import Sorter, common_of_two, without
 from delegation.worksets.writing import PlanWriter
 
+if TYPE_CHECKING:
+    from delegation.keeping.unlisted import UnlistedTables
+
+_FORMER: Final = RANK[FileType.FORMER_METADATA]
 _MOST_ASKED: Final = 3
 """Objects of a bucket that are read to learn whether it keeps versions."""
 
@@ -60,6 +64,7 @@ _MOST_ASKED: Final = 3
 class Survey:
     """What a plan needs except the manifests' entries, read from metadata and manifest lists."""
 
+    table: LoadedTable
     metadata: ParsedMetadata
     guard: PathGuard
     small: list[TableFile]
@@ -73,6 +78,7 @@ class Survey:
     once: ReadOnce = field(default_factory=ReadOnce)
     near: list[Neighbour] = field(default_factory=list)
     checked: list[CheckedNeighbour] = field(default_factory=list)
+    unlisted: "UnlistedTables | None" = None
 
     def readable_manifests(self, limit: int) -> list[tuple[str, int]]:
         """Return the manifests to read and their size limits, without those of earlier segments and unreadable ones."""
@@ -88,13 +94,22 @@ class Survey:
         """The locations of the tables that kept files for this one."""
         return tuple(dict.fromkeys(root for index in self.taken for root in roots_of(index)))
 
-    def check_neighbours(self, ctx: PurgeContext, earlier: Sequence[PlanIndex]) -> list[Neighbour]:
-        """Return the neighbours whose files have to be read, whose locations the guard then respects."""
+    def check_neighbours(self, ctx: PurgeContext, earlier: Sequence[PlanIndex]) -> Iterator[Neighbour]:
+        """Return the neighbours whose files have to be read, the locations of which the guard then respects.
+
+        Tables that no catalog lists come last, with metadata beside the table's own.
+        """
         roots = Roots((*self.guard.roots.uris, *self.taken_roots))
         self.near, self.checked = neighbours_of(ctx, roots, earlier, self.unread)
         self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
-        return self.near
+        from delegation.keeping.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
+
+        own = [one.path for one in self.small if one.rank == _FORMER]
+        forks, former = ctx.lost_plan is None, self.once.former
+        unlisted = self.unlisted = UnlistedTables(ctx, self.table, self.near, own, former, forks=forks)
+        self.unread.unlisted = unlisted.unreadable_of
+        return chain(self.near, unlisted.heads())
 
 
 def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()) -> Survey:
@@ -135,6 +150,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     maps = [*(record.path for record in reached.lists), *reached.manifests]
     _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
     return Survey(
+        table=table,
         metadata=metadata,
         guard=guard,
         small=[*small_files(metadata, history, reached, spelling), *(lost.files(ctx.plans) if lost else ())],
@@ -285,7 +301,8 @@ def finish_plan(
 
 def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tuple[Finding, ...]:
     kept = (finding for _, finding in found.guard.counted() if finding.code != paths.FORMER_UNREADABLE)
-    findings = [*kept, *found.unread.findings()]
+    unlisted = () if found.unlisted is None else found.unlisted.findings()
+    findings = [*kept, *found.unread.findings(), *unlisted]
     if ctx.lost_plan is not None:
         findings.append(ctx.lost_plan.finding())
     findings += unknown_findings(found.metadata.properties)
