@@ -135,7 +135,8 @@ def each_item(
     probe: Callable[[], bool] | None = None,
     checkpoint: Callable[[], object] = _nothing,
     pool: Executor | None = None,
-    at_once: int = 1,
+    at_once: int | Callable[[], int] = 1,
+    most_wasted: timedelta = MOST_WASTED,
     seconds: Callable[[], float] = time.monotonic,
 ) -> Iterator[ItemOutcome[T, R]]:
     """Yield what became of each item, in their order; an error of one is logged, and stops no other.
@@ -144,8 +145,8 @@ def each_item(
     answer (`retryable`), unless `probe` states that something else is answered. One error object that several items
     raise counts once. `checkpoint` is called before each item and raises to stop.
     Items that are set aside in `asides` are not tried before their time. Their pauses grow where others were answered,
-    or `in_a_row` is None. Where items that fail have taken MOST_WASTED, what is left is not yielded. With `pool` up to
-    `at_once` items are worked on at a time.
+    or `in_a_row` is None. Where items that fail have taken `most_wasted`, what is left is not yielded. With `pool` up
+    to `at_once` items are worked on at a time.
     """
     row = _Row(name, clock, asides, first_pause, in_a_row)
     wasted, last = 0.0, None
@@ -187,7 +188,7 @@ def each_item(
                 row.end(shown)
                 raise error
             row.others_answered()
-        if wasted > MOST_WASTED.total_seconds():
+        if wasted > most_wasted.total_seconds():
             logger.warning("the rest is left to the next pass", extra={"action": "set aside", "loop": name})
             break
     row.end(shown)
@@ -215,7 +216,7 @@ def _left_out(item: T) -> tuple[ItemOutcome[T, R], float]:
     return ItemOutcome(item, was_tried=False), 0.0
 
 
-def _in_order(calls: Iterable[Callable[[], R]], pool: Executor | None, at_once: int) -> Iterator[R]:
+def _in_order(calls: Iterable[Callable[[], R]], pool: Executor | None, at_once: int | Callable[[], int]) -> Iterator[R]:
     """Yield what calls return, with a pool of up to `at_once` at a time."""
     ahead: deque[Future[R]] = deque()
     try:
@@ -224,7 +225,7 @@ def _in_order(calls: Iterable[Callable[[], R]], pool: Executor | None, at_once: 
                 yield call()
                 continue
             ahead.append(pool.submit(call))
-            if len(ahead) >= at_once:
+            while len(ahead) >= (at_once if isinstance(at_once, int) else at_once()):
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()

@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any, Final, Protocol
 
+from delegation.errors import ErrorScope
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog, loaded_neighbour
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.polaris.errors import NoSuchCatalog, PolarisError, PolarisForbidden
+from delegation.polaris.errors import NoSuchCatalog, PolarisError, PolarisForbidden, PolarisUnavailable
 from delegation.references.areas import overlap
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Exemption, LocatedTable, Subject
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
@@ -117,7 +118,8 @@ class ReferencingTables:
         for catalog in self.catalogs:
             exempt = Exempt(self.index.exemptions(catalog), self.refresher.clock(), self.used)
             for blocking in self.index.unlisted(catalog):
-                yield _unreadable(blocking, exempt=exempt.has(blocking))
+                if not blocking.is_doubted:
+                    yield _unreadable(blocking, exempt=exempt.has(blocking))
             for table in self.index.located(catalog):
                 is_near = roots is None or any(overlap(table.area, uri) for uri in roots.uris)
                 if is_near or table.area == UNKNOWN_AREA:
@@ -167,7 +169,7 @@ class ReferencingTables:
             elif not (found.has_state_of(entry) and self._is_unchanged(entry)):
                 problem = unread.get(identifier)
                 gone: list[TableIdentifier] = []
-                for one in self._loaded(identifier, gone.append):
+                for one in self._loaded(identifier, gone.append, unreadable=problem is not None):
                     found.add(entry, one)
                     yield one if problem is None else self._known_of(one, identifier, Blocking.of(problem), exempt)
                 missing |= _missing(entry, None if gone else found.uuids.get(identifier, entry.table_uuid))
@@ -193,10 +195,15 @@ class ReferencingTables:
         return self.index.clones(entry.identifier.catalog, entry.table_uuid)
 
     def _loaded(
-        self, identifier: TableIdentifier, gone: Callable[[TableIdentifier], None]
+        self, identifier: TableIdentifier, gone: Callable[[TableIdentifier], None], *, unreadable: bool
     ) -> Iterator[Neighbour | NeighbourUnreadable]:
+        """Yield a table as it is now; one that the index knows as `unreadable` may have no answer, too."""
         try:
             yield from loaded_neighbour(self.catalog, identifier, self.store_of, certain=True, gone=gone)
+        except PolarisUnavailable as error:
+            if not unreadable or error.scope > ErrorScope.ITEM:
+                raise
+            yield NeighbourUnreadable(str(identifier), error, areas=self._areas(identifier))
         except NoSuchCatalog as error:
             if identifier.catalog == self.identifier.catalog:
                 raise
@@ -248,7 +255,8 @@ class ReferencingTables:
                 missing.add(entry.table_uuid)
             elif now.displaced:
                 missing |= now.displaced
-            elif now.problem is not None:
+            elif now.problem is not None and not now.is_doubted:
+                # One that is doubted is known as the last complete pass saw it; the next one tells.
                 yield now
 
     def summary(self) -> list[dict[str, Any]]:

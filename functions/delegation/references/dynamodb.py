@@ -49,7 +49,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         names = {"#name": "name"}
         shown = (
             "sk, namespace, #name, table_uuid, metadata_location, areas, etag, revision, displaced, absent, "
-            "cloned, problem, problem_location, problem_since"
+            "cloned, problem, problem_location, problem_since, unanswered"
         )
         for item in self._query(
             f"catalog:{catalog}", "table:", ProjectionExpression=shown, ExpressionAttributeNames=names
@@ -221,6 +221,7 @@ def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
         **({"displaced": sorted(entry.displaced)} if entry.displaced else {}),
         **({"absent": True} if entry.absent else {}),
         **({"cloned": True} if entry.cloned else {}),
+        **({"unanswered": list(entry.unanswered)} if entry.unanswered else {}),
     }
 
 
@@ -240,10 +241,11 @@ def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
         cloned=bool(item.get("cloned", False)),
         problem_location=item.get("problem_location"),
         problem_since=datetime.fromisoformat(item["problem_since"]) if "problem_since" in item else None,
+        unanswered=tuple(map(int, item.get("unanswered", ()))),
     )
 
 
-_TIMES: Final = ("complete_as_of", "owned_until", "began_at", "completed_at")
+_TIMES: Final = ("complete_as_of", "owned_until", "began_at", "completed_at", "problem_since")
 _POSITIONS: Final = ("position", "again_to")
 _NUMBERS: Final = ("number", "complete", "again", "strayed", "moved_again", "uncounted")
 
@@ -255,6 +257,7 @@ def _pass_item(state: CatalogPass) -> dict[str, Any]:
     item |= {"checked": state.checked, "revision": state.revision}
     item |= {} if state.tables is None else {"tables": state.tables}
     item |= {} if state.owner is None else {"owner": state.owner}
+    item |= {} if state.problem is None else {"problem": state.problem}
     # A release before these numbers leaves them out of what it writes, so they may begin anew.
     item |= {name: value for name in _NUMBERS if (value := getattr(state, name))}
     positions = {name: getattr(state, name) for name in _POSITIONS}
@@ -268,6 +271,7 @@ def _pass_of(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
         catalog=catalog,
         tables=int(item["tables"]) if "tables" in item else None,
         owner=item.get("owner"),
+        problem=item.get("problem"),
         checked=int(item["checked"]),
         revision=int(item["revision"]),
         number=int(item.get("number", 0)),

@@ -32,11 +32,23 @@ class ReferencesNotKnown(ReferencesError):
     code = "REFERENCES_NOT_KNOWN"
     retryable = True
 
-    def __init__(self, catalog: str, checked: int, tables: int | None, wait: timedelta | None = None) -> None:
-        """`wait` is how long the pass that is needed is expected to take, None if that is not known."""
+    def __init__(
+        self,
+        catalog: str,
+        checked: int,
+        tables: int | None,
+        wait: timedelta | None = None,
+        *,
+        problem: str | None = None,
+    ) -> None:
+        """`wait` is how long the pass that is needed is expected to take, None if that is not known.
+
+        `problem` states why earlier passes were not completed.
+        """
         of = "" if tables is None else f" of {tables:,}"
         are = "table is" if checked == 1 and tables is None else "tables are"
-        progress = f"{checked:,}{of} {are} checked"
+        why = f"; the last pass was not completed: {problem}" if problem else ""
+        progress = f"{checked:,}{of} {are} checked{why}"
         super().__init__(
             f"it is not known yet which tables of catalog {catalog} reference the files ({progress}); the purge is "
             "retried, or set delegation.purge.references to `location` or `namespace`"

@@ -22,6 +22,8 @@ MOST_SEEN: Final = 20_000
 """Digests kept for one table (160 KB of an item's 400 KB); manifests beyond them are read again when it changes."""
 MOST_DISPLACED: Final = 100
 """Tables kept that had one name in one pass; an entry with more has the uuid "" too, which no table has."""
+UNANSWERED_PASSES: Final = 3
+"""After so many passes in which others had an answer, it is a table's own trouble that it has none."""
 LONGEST_TEXT: Final = 1_000
 LONGEST_LOCATION: Final = 4_096
 
@@ -37,7 +39,8 @@ class TableEntry:
     `displaced` are the uuids of tables that had this name before in the same pass, and may have another name by now:
     their areas are among these until the next pass. An `absent` one had no table under its name at the end of a pass,
     and is removed by the next one that finds none either. Of a `cloned` one another name had a table with the same uuid
-    when this name's was read again: some areas may be those of that clone by now.
+    when this name's was read again: some areas may be those of that clone by now. `unanswered` are the numbers of
+    passes in which the catalog or the storage gave no answer for it, and the catalog one for others.
     """
 
     identifier: TableIdentifier
@@ -53,6 +56,12 @@ class TableEntry:
     displaced: frozenset[str] = frozenset()
     absent: bool = False
     cloned: bool = False
+    unanswered: tuple[int, ...] = ()
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether the table had no answer, and others had one in too few passes for this to be its own trouble."""
+        return 0 < len(self.unanswered) < UNANSWERED_PASSES
 
     @property
     def is_complete(self) -> bool:
@@ -96,6 +105,7 @@ class CatalogPass:
     renamed to one of these names after its visit.
     A pass that `strayed` found a new name without a table of its own, and with `moved_again` names changed during its
     second visits: it does not count if both are so, like the last `uncounted` passes before it.
+    `problem` states why no pass has been completed since `problem_since`.
     """
 
     catalog: str
@@ -115,6 +125,8 @@ class CatalogPass:
     strayed: bool = False
     moved_again: bool = False
     uncounted: int = 0
+    problem: str | None = None
+    problem_since: datetime | None = None
 
     def is_owned(self, now: datetime) -> bool:
         return self.owned_until is not None and now < self.owned_until

@@ -25,6 +25,7 @@ from delegation.iceberg.reach import (
     read_manifest_lists,
     tolerated_entries,
 )
+from delegation.items import reason_of
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import areas_of, directory_of, fold
@@ -178,9 +179,9 @@ class _Problems:
         self.first = self.first or problem_of(error)
 
 
-def problem_of(error: DelegationError) -> str:
+def problem_of(error: Exception) -> str:
     """An error as entries record it, bounded; `recorded_problem` reads it."""
-    return f"{error.code}: {error}"[:LONGEST_TEXT]
+    return f"{error.code}: {error}"[:LONGEST_TEXT] if isinstance(error, DelegationError) else reason_of(error)
 
 
 class _Outside:

@@ -6,24 +6,31 @@ continued by another process. Purges that need the same catalog share the pass.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
+from delegation.errors import ErrorScope, shown
 from delegation.identifiers import TableIdentifier
+from delegation.items import IN_A_ROW, each_item, is_answer
+from delegation.polaris.errors import PolarisError
+from delegation.references.blocking.model import Blocking
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
-from delegation.references.model import LONGEST_PAUSE, CatalogPass, PassNeeded, TableEntry
+from delegation.references.model import LONGEST_PAUSE, UNANSWERED_PASSES, CatalogPass, PassNeeded, TableEntry
 from delegation.references.passes.held import OWNED_FOR, HeldPass
 from delegation.references.passes.names import PassNames
 from delegation.references.passes.sightings import Sightings
-from delegation.references.passes.sweep import Visits
+from delegation.references.passes.sweep import TableVisit, Visits
 from delegation.references.passes.turns import Position, Turn
+from delegation.references.reading import problem_of
 from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import CatalogListing, GenericTables
 from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor, with_displaced
+from delegation.storage.base import ObjectStoreError
 
 T = TypeVar("T")
 
@@ -31,6 +38,8 @@ _TABLES_A_RENEWAL: Final = 500
 """Between two looks whether the pass has to be kept, while the index is read or a namespace is listed."""
 LEAST_SECONDS: Final = 5.0
 """Of visits, before a process leaves a pass because its time is over."""
+_PROBES: Final = 3
+"""Tables that are asked for to tell bad ones from an outage."""
 MOST_LISTINGS: Final = 5
 """Of the catalog after the first in one pass: each but the last found tables that the ones before did not have."""
 
@@ -109,7 +118,7 @@ class Refresher:
             wait = max(state.began_at + state.duration - now, timedelta(0))
             if needed.after is not None and state.number <= needed.after:
                 wait += min(state.duration, LONGEST_PAUSE) + state.duration
-        return ReferencesNotKnown(state.catalog, state.checked, state.tables, wait)
+        return ReferencesNotKnown(state.catalog, state.checked, state.tables, wait, problem=state.problem)
 
     def _claimed(self, state: CatalogPass, now: datetime) -> CatalogPass:
         owned = replace(state, owner=self.owner, owned_until=now + OWNED_FOR)
@@ -127,9 +136,13 @@ class Refresher:
         with PassNames(state.catalog, continued=continued) as names:
             seen = Sightings(names, continued=continued, again=state.again)
             held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
+            one = _Pass(state.catalog, names, held, seen)
             try:
-                names.know(_kept(self.store.entries(state.catalog), held.renew))
-                return self._pass_over(_Pass(state.catalog, names, held, seen), state.position)
+                names.know(one.noted(_kept(self.store.entries(state.catalog), held.renew)))
+                return self._pass_over(one, state.position)
+            except (PolarisError, ObjectStoreError) as error:
+                held.failed(problem_of(error))
+                raise
             finally:
                 if not held.is_complete:
                     # The next process does not know what this one saw, and may meet them.
@@ -157,6 +170,8 @@ class Refresher:
             self._sweep(one, ((name, Turn.LATER if turn is Turn.EARLY else turn) for name, turn in turns))
             self._visit_new(one)
             self._visit_stale(one)
+        # Once more, long after the first time: a pass that any of them leaves without an answer does not count.
+        self._sweep(one, _later(sorted(one.doubted, key=str)), loaded_to=names.last_visited())
         if held.moved_again:
             self._remember(names)
         for identifier in names.without_table():
@@ -165,7 +180,8 @@ class Refresher:
             if entry is not None:
                 missed = held.moved_again and names.is_missed(identifier)
                 self._retire(entry, moved=missed or seen.may_have_moved(identifier))
-        return held.complete(names.tables())
+        why = one.why_incomplete()
+        return held.complete(names.tables()) if why is None else held.incomplete(why)
 
     def _retire(self, entry: TableEntry, *, moved: bool) -> None:
         """Mark the entry of a name without a table, or remove it if it was marked by an earlier pass.
@@ -179,7 +195,7 @@ class Refresher:
         displaced = entry.displaced | ({entry.table_uuid} if moved else frozenset())
         after = replace(entry, absent=True, displaced=displaced, etag=None)
         with suppress(PassLost):
-            self.store.put(after if displaced else replace(after, areas=(), problem=None))
+            self.store.put(after if displaced else replace(after, areas=(), problem=None, unanswered=()))
 
     def _visit_new(self, one: "_Pass") -> None:
         """Visit the tables that were not listed before, until a new listing has none.
@@ -223,17 +239,65 @@ class Refresher:
         visits = Visits(
             self._visitor(), one.names, one.seen, at_once=self.at_once, seconds=self.seconds, loaded_to=loaded_to
         )
-        with visits:
-            for identifier, turn in turns:
-                self.checkpoint()
-                if self.seconds() >= until:
-                    raise one.held.left()
-                one.held.renew()
-                visits.begin(identifier, turn)
-                while visits.are_full:
-                    one.held.visited(*visits.take())
-            while visits.under_way:
-                one.held.visited(*visits.take())
+        failed: list[tuple[TableVisit, Exception]] = []
+
+        def note_failed() -> None:
+            for visit, error in failed:
+                entry = visits.unanswered(visit, error, one.held.number)
+                one.doubt(entry)
+                one.held.visited(*visits.took(visit, entry))
+            failed.clear()
+
+        def others_answer() -> bool:
+            return self._answers(one, {visit.identifier for visit, _ in failed})
+
+        def checkpoint() -> None:
+            self.checkpoint()
+            if self.seconds() >= until:
+                if failed and others_answer():
+                    note_failed()
+                raise one.held.left()
+            one.held.renew()
+
+        with ThreadPoolExecutor(self.at_once, "visit") if self.at_once > 1 else nullcontext() as pool:
+            for outcome in each_item(
+                visits.begun(turns),
+                visits.load,
+                name="references.visits",
+                clock=self.clock,
+                shown=lambda visit: str(visit.identifier),
+                stops=ErrorScope.CATALOG,
+                probe=others_answer,
+                checkpoint=checkpoint,
+                pool=pool,
+                at_once=lambda: visits.width,
+                most_wasted=timedelta.max,
+            ):
+                if outcome.error is not None:
+                    failed.append((outcome.item, outcome.error))
+                if outcome.result is not None or len(failed) > IN_A_ROW:  # the probe was answered
+                    note_failed()
+                if outcome.result is not None:
+                    one.held.visited(*visits.took(outcome.item, *outcome.result))
+                    one.doubted.pop(outcome.item.identifier, None)
+        if failed and not others_answer():
+            raise failed[-1][1]
+        note_failed()
+
+    def _answers(self, one: "_Pass", but: Collection[TableIdentifier]) -> bool:
+        """Return whether the catalog answers for some other table, one that the index could read last."""
+        for identifier in one.names.readable(_PROBES + len(but)):
+            if identifier in but:
+                continue
+            self.pace()
+            entry = one.names.entry(identifier)
+            try:
+                self.catalog.load_if_changed(identifier, None if entry is None else entry.etag)
+            except PolarisError as error:
+                if not is_answer(error):
+                    continue
+            return True
+        return False
 
     def _list(self, one: "_Pass", generic: GenericTables | None = None) -> None:
         """List every table; of a namespace that may not be listed, those that are in the index.
@@ -253,12 +317,20 @@ class Refresher:
             generic=generic,
         )
 
-        def listed() -> Iterator[TableIdentifier]:
-            for namespace in listing.namespaces():
-                yield from _kept(listing.tables(namespace), renew)
-
-        one.names.take_listing(listed())
-        listing.record()
+        one.names.begin_listing()
+        for outcome in each_item(
+            listing.namespaces(),
+            lambda namespace: one.names.list_names(_kept(listing.tables(namespace), renew)),
+            name="references.namespaces",
+            clock=self.clock,
+            shown=".".join,
+            stops=ErrorScope.CATALOG,
+            most_wasted=timedelta.max,
+        ):
+            if outcome.error is not None:
+                listing.note(outcome.item, outcome.error)
+                one.names.list_names(listing.known_in(outcome.item))
+        one.unlisted = listing.record(one.held.number)
 
     def _visitor(self) -> Visitor:
         return Visitor(self.store, self.catalog, self.read, self.clock, self.pace)
@@ -274,7 +346,7 @@ class Refresher:
         return self.store.get(identifier) if isinstance(there, TableEntry) else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Pass:
     """A pass that this process has: its names, and what was seen of them."""
 
@@ -282,6 +354,33 @@ class _Pass:
     names: PassNames
     held: HeldPass
     seen: Sightings
+    doubted: dict[TableIdentifier, TableEntry] = field(default_factory=dict)
+    unlisted: list[Blocking] = field(default_factory=list)
+
+    def noted(self, entries: Iterable[TableEntry]) -> Iterator[TableEntry]:
+        """Yield entries, and note those that an earlier process of this pass left without an answer."""
+        for entry in entries:
+            if entry.unanswered[-1:] == (self.held.number,):
+                self.doubt(entry)
+            yield entry
+
+    def doubt(self, entry: TableEntry) -> None:
+        """Note a table that has no answer in this pass."""
+        self.doubted.pop(entry.identifier, None)
+        if entry.is_doubted:
+            self.doubted[entry.identifier] = entry
+
+    def why_incomplete(self) -> str | None:
+        """Return why the pass does not count, None if it does."""
+        found = [*map(Blocking.of, self.doubted.values()), *self.unlisted]
+        if not found:
+            return None
+        names = shown([str(one.subject) for one in found])
+        passes = max(len(one.unanswered) for one in found)
+        return (
+            f"{names} had no answer in this pass and others had, {passes} of {UNANSWERED_PASSES} times; then it counts "
+            f"as unreadable: {found[0].problem}"
+        )
 
 
 def _kept(items: Iterable[T], renew: Callable[[], None]) -> Iterator[T]:

@@ -165,6 +165,8 @@ class ReferenceStoreContract:
             strayed=True,
             moved_again=True,
             uncounted=2,
+            problem="X: no",
+            problem_since=NOW,
         )
         written = store.write_pass(empty, full)
         assert store.pass_of("cat") == written == replace(full, revision=1)
@@ -249,7 +251,8 @@ class ReferenceStoreContract:
         assert store.exemptions("cat") == [of_list]
 
     def test_held_purges_are_freed_when_nothing_blocks_them_any_more(self, store: ReferenceStore) -> None:
-        put(store, entry("t", "s3://b/t/", problem="X: no", problem_location="s3://b/t2.json", problem_since=NOW))
+        problem: dict[str, Any] = {"problem": "X: no", "problem_location": "s3://b/t2.json", "problem_since": NOW}
+        put(store, entry("t", "s3://b/t/", **problem, unanswered=(7, 8, 9)))
         store.put_unlisted(NARROW)
         of_table, of_list = HeldPurge("one", TABLE.subject), HeldPurge("two", NARROW.subject)
         for one in (of_table, of_list, of_table):

@@ -44,11 +44,13 @@ from delegation.upkeep.health import dynamodb
 from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, _health_item
 from delegation.upkeep.health.model import TableHealth
 from delegation.wiring.notifications.worker import _run
+from tests.kit.lakes.lake import Lake
 from tests.kit.tasks.builders import HOUR, MINUTE, failed, submitted
 from tests.kit.worlds.service import World
 from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
 from tests.unit.notifications.site import NotifyingProcesses
 from tests.unit.orchestration.test_admission import TASK_TYPES, NotedAdmission
+from tests.unit.references.test_refresh import Scene
 from tests.unit.tasks.test_worker_admission import AdmittingWorkers
 from tests.unit.tasks.work.test_maintenance import MaintainedTasks
 from tests.unit.upkeep.execution.test_bad_tables import BOTH, Archive, BothKinds
@@ -494,3 +496,47 @@ def lost_refs_that_cannot_be_forgotten(failing: Failing) -> Served:
     with planted(index, "remove_lost_refs", lambda lost: lost.identifier.name in found["b"], failing):
         keeper.check()
     return found["g"], (found["g"] | found["b"]) - {one.identifier.name for one in index.lost_refs("lake")}
+
+
+def listed_tables() -> tuple[Scene, dict[str, set[str]]]:
+    """Tables of one namespace, and a namespace for each of others."""
+    here, found = Scene(), {"g": set[str](), "b": set[str]()}
+    for number, kind in enumerate(ORDER):
+        found[kind].add(f"t{number}")
+        here.one.create(f"t{number}", location=f"s3://lake/{number}")
+    return here, found
+
+
+@world("references.visits")
+def tables_that_a_pass_cannot_load(failing: Failing) -> Served:
+    here, found = listed_tables()
+
+    def is_bad(identifier: TableIdentifier, *_args: Any, **_options: Any) -> bool:
+        return identifier.name in found["b"]
+
+    with (
+        planted(here.listing, "load_if_changed", is_bad, failing),
+        planted(here.listing, "load_table", is_bad, failing),
+    ):
+        state = here.refresher().ensure_fresh("cat", HOUR)
+    assert state.complete == state.number
+    return found["g"], {one.identifier.name for one in here.store.entries("cat") if one.problem is None}
+
+
+@world("references.namespaces")
+def namespaces_that_a_pass_cannot_list(failing: Failing) -> Served:
+    here, found = listed_tables()
+    lakes = here.listing.lakes
+    for name in sorted(found["g"] | found["b"]):
+        lakes["other", name] = Lake()
+        lakes["other", name].objects = lakes["other", name].io.objects = here.one.objects
+        lakes["other", name].create("t", location=f"s3://lake/other/{name}")
+    lakes["other",] = Lake()
+
+    def is_bad(_catalog: str, namespace: tuple[str, ...]) -> bool:
+        return namespace[-1] in found["b"]
+
+    with planted(here.listing, "list_tables", is_bad, failing):
+        state = here.refresher().ensure_fresh("cat", HOUR)
+    assert state.complete == state.number
+    return found["g"], {one.identifier.namespace[-1] for one in here.store.entries("cat")}

@@ -1,7 +1,7 @@
 """The names of a pass are kept in a file, in the order of positions, whatever they are called."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,6 +23,11 @@ NAME = st.builds(
 )
 
 
+def take_listing(names: PassNames, identifiers: Iterable[TableIdentifier]) -> None:
+    names.begin_listing()
+    names.list_names(identifiers)
+
+
 def known(name: str, **fields: object) -> TableEntry:
     return TableEntry(TableIdentifier("cat", ("ns",), name), "uuid", "s3://b/x.json", ("s3://b/x/",), **fields)
 
@@ -31,7 +36,7 @@ def known(name: str, **fields: object) -> TableEntry:
 def test_names_come_in_the_order_of_positions_and_after_any_of_them(listed, data):
     with PassNames("cat") as names:
         names.know(TableEntry(one, "uuid", "") for one in listed)
-        names.take_listing(listed)
+        take_listing(names, listed)
         ordered = sorted(listed, key=position_of)
         assert list(names.in_turn(None)) == [(one, Turn.IN_ORDER) for one in ordered]
         if listed:
@@ -64,7 +69,7 @@ def test_an_entry_comes_back_as_the_index_has_it():
 def test_few_names_without_an_entry_come_first_and_a_marked_entry_is_none():
     with PassNames("cat") as names:
         names.know([*(known(f"k{number:02}") for number in range(30)), known("z", absent=True)])
-        names.take_listing([known(name).identifier for name in ("z", "a", *(f"k{number:02}" for number in range(30)))])
+        take_listing(names, [known(name).identifier for name in ("z", "a", *(f"k{number:02}" for number in range(30)))])
         turns = list(names.in_turn(("ns", "", "k28")))
     assert [(one.name, turn) for one, turn in turns] == [
         ("a", Turn.EARLY),
@@ -92,7 +97,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def test_a_file_without_room_is_an_error_that_says_where_to_make_some(pages: Callable[[int], None]) -> None:
     pages(20)
     with PassNames("cat") as names, pytest.raises(ReferencesUnavailable, match="TMPDIR") as full:
-        names.take_listing(known(f"t{number:05}").identifier for number in range(5_000))
+        take_listing(names, (known(f"t{number:05}").identifier for number in range(5_000)))
     assert full.value.retryable
 
 

@@ -55,6 +55,15 @@ def nothing_blocks(subject: Subject) -> CommandError:
     )
 
 
+def never_read(subject: Subject) -> CommandError:
+    """Return the error: nothing is known of a table, so nothing would protect its files."""
+    return CommandError(
+        f"{name_of(subject)} was never read, so nothing is known of the files that it needs",
+        "Repair its metadata, or drop it from the catalog without purge; the next pass over the catalog sees that.",
+        code="NEVER_READ",
+    )
+
+
 @app.command("blocking")
 def blocking_command(
     ctx: typer.Context,
@@ -64,15 +73,18 @@ def blocking_command(
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List what cannot be read in a catalog, since when and why, which purges that holds back, and who exempted it."""
+    """List what cannot be read in a catalog, since when and why, which purges that holds back, and who exempted it.
+
+    It states also why passes over the catalog are not completed.
+    """
     open_output(ctx, as_json=as_json)
     store = Connection.of(ctx, stack).reference_store(index_table)
-    found = shown(store, catalog)
+    found, state = shown(store, catalog), store.pass_of(catalog)
     waiting = len(store.held(catalog))
     if as_json:
-        print_json(found_in([one.document() for one in found], catalog, waiting))
+        print_json(found_in([one.document() for one in found], catalog, waiting, state))
     else:
-        print_blocking(catalog, found, waiting, utc_now())
+        print_blocking(catalog, found, waiting, utc_now(), state)
 
 
 def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
@@ -125,6 +137,8 @@ def exempt_command(
     blocking = next((one for one in blocking_of(store, subject.catalog) if one.subject == subject), None)
     if blocking is None:
         raise nothing_blocks(subject)
+    if blocking.was_never_read:
+        raise never_read(subject)
     if not yes:
         confirm(subject)
     exemption = Exemption.of(blocking, why=why, by=connection.operator(tasks_table), now=utc_now())

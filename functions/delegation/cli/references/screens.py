@@ -12,6 +12,7 @@ from delegation.cli.screens.layout import Whole
 from delegation.cli.screens.watching import plain
 from delegation.errors import counted
 from delegation.references.blocking.model import Blocking, Exemption, Subject
+from delegation.references.model import UNANSWERED_PASSES, CatalogPass
 from delegation.timestamps import isoformat
 
 MOST_SHOWN = 50
@@ -37,7 +38,8 @@ class BlockingRow:
             "since": None if found.since is None else isoformat(found.since),
             "table_uuid": found.table_uuid or None,
             "metadata_location": found.metadata_location,
-            "holds_back": "overlapping" if found.narrow else "all",
+            "holds_back": "nothing" if found.is_doubted else "overlapping" if found.narrow else "all",
+            "passes_without_answer": len(found.unanswered) or None,
             "exemption": None if exemption is None else exemption_document(exemption),
         }
 
@@ -77,10 +79,14 @@ def exempt_words(subject: Subject) -> str:
     return f"delegation references exempt {quoted}{listed} --why …"
 
 
-def print_blocking(catalog: str, found: Sequence[BlockingRow], waiting: int, now: datetime) -> None:
-    """Print what cannot be read in a catalog, and how many purges wait for it."""
+def print_blocking(catalog: str, found: Sequence[BlockingRow], waiting: int, now: datetime, state: CatalogPass) -> None:
+    """Print why passes over a catalog do not complete, what cannot be read, and how many purges wait for it."""
     console = Console(highlight=False)
-    if not found:
+    if state.problem is not None and state.problem_since is not None:
+        since = f"{_time(state.problem_since)} ({_age(now - state.problem_since)})"
+        console.print(Whole(f"No pass over {plain(catalog)} has been completed since {since}:"), crop=False)
+        _line(console, plain(state.problem))
+    elif not found:
         console.print(Text(f"Everything in {plain(catalog)} could be read; no purge is held back."))
         return
     for one in found[:MOST_SHOWN]:
@@ -104,10 +110,15 @@ def _print(console: Console, one: BlockingRow, now: datetime) -> None:
     if exemption is not None:
         _line(console, f"exempt until {_time(exemption.until)} by {plain(exemption.by)}: {plain(exemption.why)}")
         return
+    if blocking.is_doubted:
+        passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes in which others had an answer"
+        _line(console, f"no answer in {passes}; no pass is completed until it has one, or counts as unreadable")
+        return
     narrow = blocking.narrow
     scope = "only purges of tables whose storage it overlaps" if narrow else "every purge that checks this catalog"
     _line(console, f"holds back {scope}")
-    _line(console, exempt_words(blocking.subject), style="dim")
+    words = "repair it, or drop it from the catalog: it was never read, so no exemption covers it"
+    _line(console, words if blocking.was_never_read else exempt_words(blocking.subject), style="dim")
 
 
 def _line(console: Console, text: str, *, style: str = "") -> None:
@@ -136,6 +147,12 @@ def print_exempted(exemption: Exemption, released: int | None) -> None:
     console.print(Text(text))
 
 
-def found_in(documents: Sequence[Mapping[str, Any]], catalog: str, waiting: int) -> dict[str, Any]:
+def found_in(documents: Sequence[Mapping[str, Any]], catalog: str, waiting: int, state: CatalogPass) -> dict[str, Any]:
     """Return the list as one JSON document."""
-    return {"catalog": catalog, "blocking": list(documents), "purges_waiting": waiting}
+    complete, since = state.complete_as_of, state.problem_since
+    last = {
+        "complete_as_of": None if complete is None else isoformat(complete),
+        "problem": state.problem,
+        "problem_since": None if since is None else isoformat(since),
+    }
+    return {"catalog": catalog, "blocking": list(documents), "purges_waiting": waiting, "pass": last}

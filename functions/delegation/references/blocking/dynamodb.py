@@ -32,11 +32,20 @@ class DynamoDbBlocking:
 
     def unlisted(self, catalog: str) -> list[Blocking]:
         items = self._query(f"unlisted:{catalog}", "")
-        return [Blocking(_subject(catalog, item), item["problem"], _time(item.get("since"))) for item in items]
+        return [
+            Blocking(
+                _subject(catalog, item),
+                item["problem"],
+                _time(item.get("since")),
+                unanswered=tuple(map(int, item.get("unanswered", ()))),
+            )
+            for item in items
+        ]
 
     def put_unlisted(self, blocking: Blocking) -> None:
         since = {} if blocking.since is None else {"since": isoformat(blocking.since)}
-        self._put("unlisted", blocking.subject, problem=blocking.problem, **since)
+        passes = {"unanswered": list(blocking.unanswered)} if blocking.unanswered else {}
+        self._put("unlisted", blocking.subject, problem=blocking.problem, **since, **passes)
 
     def remove_unlisted(self, subject: Subject) -> None:
         self._remove(f"unlisted:{subject.catalog}", _hash(subject))

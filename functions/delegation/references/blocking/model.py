@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.references.model import TableEntry
+from delegation.references.model import UNANSWERED_PASSES, TableEntry
 
 EXEMPT_FOR: Final = timedelta(days=30)
 LONGEST_REASON: Final = 500
@@ -45,6 +45,17 @@ class Blocking:
     table_uuid: str = ""
     metadata_location: str | None = None
     narrow: bool = False
+    unanswered: tuple[int, ...] = ()
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether it had no answer, and others had one in too few passes: it holds no purge, no pass completes."""
+        return 0 < len(self.unanswered) < UNANSWERED_PASSES
+
+    @property
+    def was_never_read(self) -> bool:
+        """Whether nothing is known of a table that the catalog does not answer for: no exemption covers it."""
+        return bool(self.unanswered) and self.subject.name is not None and not self.table_uuid
 
     @classmethod
     def of(cls, entry: TableEntry) -> "Blocking":
@@ -56,6 +67,7 @@ class Blocking:
             entry.table_uuid,
             entry.problem_location,
             narrow=entry.is_complete,
+            unanswered=entry.unanswered,
         )
 
 
@@ -95,7 +107,7 @@ class Exemption:
             blocking.table_uuid,
             blocking.metadata_location,
         )
-        return same and now < self.until
+        return same and now < self.until and not blocking.was_never_read
 
 
 UNKNOWN_AREA: Final = "file:///"
@@ -235,6 +247,6 @@ def freed(store: EntryStore, catalog: str, now: datetime) -> list[HeldPurge]:
     blocking = {
         one.subject
         for one in blocking_of(store, catalog)
-        if one.subject not in exemptions or not exemptions[one.subject].covers(one, now)
+        if not one.is_doubted and (one.subject not in exemptions or not exemptions[one.subject].covers(one, now))
     }
     return [one for one in held if one.subject not in blocking]

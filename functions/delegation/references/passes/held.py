@@ -8,7 +8,7 @@ from typing import Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
-from delegation.references.model import CatalogPass
+from delegation.references.model import LONGEST_TEXT, CatalogPass
 from delegation.references.passes.sightings import Sightings
 from delegation.references.passes.turns import Position, position_of
 from delegation.references.store import ReferenceStore
@@ -105,17 +105,35 @@ class HeldPass:
         state = self._state
         return ReferencesNotKnown(state.catalog, state.checked + self._unwritten, state.tables, timedelta(0))
 
+    @property
+    def number(self) -> int:
+        """The number of the pass."""
+        return self._state.number
+
+    def incomplete(self, why: str) -> CatalogPass:
+        """End a pass that does not count because something had no answer, and return the state."""
+        return self._uncounted(self._with_problem(self._state, why))
+
+    def failed(self, why: str) -> None:
+        """Note why no pass is complete, for who waits for one."""
+        self._state = self._with_problem(self._state, why)
+
+    def _with_problem(self, state: CatalogPass, why: str) -> CatalogPass:
+        return replace(state, problem=why[:LONGEST_TEXT], problem_since=state.problem_since or self._clock())
+
+    def _uncounted(self, state: CatalogPass) -> CatalogPass:
+        left = replace(
+            state, owner=None, owned_until=None, began_at=None, position=None, checked=0, again_to=None, again=False
+        )
+        written = self._store.write_pass(self._state, replace(left, strayed=False, moved_again=False))
+        self._complete = True
+        return written
+
     def complete(self, tables: int) -> CatalogPass:
         """End the pass and return the state, whose last complete pass is this one, unless this one does not count."""
         state = self._state
         if self._may_have_missed and state.uncounted < MOST_UNCOUNTED:
-            left = replace(
-                state, owner=None, owned_until=None, began_at=None, position=None, checked=0, again_to=None, again=False
-            )
-            left = replace(left, strayed=False, moved_again=False, uncounted=state.uncounted + 1)
-            written = self._store.write_pass(state, left)
-            self._complete = True
-            return written
+            return self._uncounted(replace(state, uncounted=state.uncounted + 1))
         done = CatalogPass(
             state.catalog,
             complete_as_of=state.began_at,

@@ -11,6 +11,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final, Self
 
 from delegation.identifiers import TableIdentifier
@@ -74,9 +75,12 @@ class PassNames:
         )
         self._each("INSERT OR REPLACE INTO name (key, entry, marked, began) VALUES (?, ?, ?, ?)", rows)
 
-    def take_listing(self, identifiers: Iterable[TableIdentifier]) -> None:
-        """Take over a new listing of the catalog."""
+    def begin_listing(self) -> None:
+        """Begin a new listing of the catalog, which has no name yet."""
         self._listing += 1
+
+    def list_names(self, identifiers: Iterable[TableIdentifier]) -> None:
+        """Add names to the present listing."""
         number = self._listing
         rows = ((_key(one), number, number) for one in identifiers)
         self._each(
@@ -146,6 +150,12 @@ class PassNames:
         """Yield the names in a namespace and below it that have an entry."""
         begins = _encoded(namespace)
         return self._where("entry IS NOT NULL AND key >= ? AND key < ?", begins, begins + _END)
+
+    def readable(self, most: int) -> list[TableIdentifier]:
+        """Return some listed names whose tables the index could read last."""
+        listed = self._where("entry IS NOT NULL AND NOT marked AND NOT gone AND listing = ?", self._listing)
+        found = (one for one in listed if (entry := self.entry(one)) is not None and entry.problem is None)
+        return list(islice(found, most))
 
     def without_table(self) -> Iterator[TableIdentifier]:
         """Yield the names that have an entry and, by the present listing or a load, no table."""
@@ -324,15 +334,15 @@ def _text(entry: TableEntry) -> bytes:
             sorted(entry.displaced),
             entry.absent,
             entry.cloned,
+            entry.unanswered,
         ]
     )
     return zlib.compress(text.encode("ascii"), level=1)
 
 
 def _entry(identifier: TableIdentifier, text: bytes) -> TableEntry:
-    uuid, location, areas, etag, problem, revision, problem_location, since, displaced, absent, cloned = json.loads(
-        zlib.decompress(text)
-    )
+    found = json.loads(zlib.decompress(text))
+    uuid, location, areas, etag, problem, revision, problem_location, since, displaced, absent, cloned, passes = found
     return TableEntry(
         identifier,
         uuid,
@@ -346,4 +356,5 @@ def _entry(identifier: TableIdentifier, text: bytes) -> TableEntry:
         displaced=frozenset(displaced),
         absent=absent,
         cloned=cloned,
+        unanswered=tuple(passes),
     )

@@ -1,10 +1,7 @@
 """Visiting many tables, several at a time, and noting where each was seen."""
 
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Self
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.model import TableEntry
@@ -16,13 +13,15 @@ from delegation.references.visiting.visits import Absence, Visitor
 
 
 @dataclass(frozen=True, slots=True)
-class _Visit:
-    """A visit under way; the names up to `before` had been begun earlier."""
+class TableVisit:
+    """A visit; the names up to `before` had been begun earlier. The rest is what `Visitor.visit` takes."""
 
     identifier: TableIdentifier
     turn: Turn
     before: Position
-    result: Callable[[], tuple[TableEntry | Absence, float]]
+    known: TableEntry | None
+    displacing: frozenset[str]
+    cloned: bool
 
 
 class Visits:
@@ -47,48 +46,41 @@ class Visits:
         self._seen = seen
         self._seconds = seconds
         self._width = AdaptiveWidth(WidthPolicy(most=at_once))
-        self._pool = ThreadPoolExecutor(at_once, "visit") if at_once > 1 else None
-        self._ahead: deque[_Visit] = deque()
         self._loaded_to = loaded_to
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-
     @property
-    def under_way(self) -> int:
-        return len(self._ahead)
+    def width(self) -> int:
+        """How many visits may be under way."""
+        return self._width.width
 
-    @property
-    def are_full(self) -> bool:
-        return len(self._ahead) >= self._width.width
+    def begun(self, turns: Iterable[tuple[TableIdentifier, Turn]]) -> Iterator[TableVisit]:
+        """Yield each visit when it is to begin."""
+        for identifier, turn in turns:
+            before = self._loaded_to
+            self._loaded_to = max(before, position_of(identifier))
+            known, displacing = self._names.entry(identifier), self._seen.displaced_at(identifier)
+            if displacing and known is not None:
+                displacing |= known.displaced
+            cloned = known is not None and self._names.has_clone(identifier, known.table_uuid)
+            yield TableVisit(identifier, turn, before, known, displacing, cloned)
 
-    def begin(self, identifier: TableIdentifier, turn: Turn) -> None:
-        """Begin a visit."""
-        before = self._loaded_to
-        self._loaded_to = max(before, position_of(identifier))
-        known, displacing = self._names.entry(identifier), self._seen.displaced_at(identifier)
-        if displacing and known is not None:
-            displacing |= known.displaced
-        cloned = known is not None and self._names.has_clone(identifier, known.table_uuid)
+    def load(self, visit: TableVisit) -> tuple[TableEntry | Absence, float]:
+        """Make a visit, maybe in another thread; return what is found, and how long that took."""
+        began = self._seconds()
+        found = self._visitor.visit(visit.identifier, visit.known, visit.displacing, cloned=visit.cloned)
+        return found, self._seconds() - began
 
-        def visit() -> tuple[TableEntry | Absence, float]:
-            began = self._seconds()
-            entry = self._visitor.visit(identifier, known, displacing, cloned=cloned)
-            return entry, self._seconds() - began
+    def unanswered(self, visit: TableVisit, error: Exception, number: int) -> TableEntry:
+        """Record a visit that had no answer; see `Visitor.unanswered`."""
+        return self._visitor.unanswered(visit.identifier, error, number, visit.displacing, cloned=visit.cloned)
 
-        result = visit if self._pool is None else self._pool.submit(visit).result
-        self._ahead.append(_Visit(identifier, turn, before, result))
-
-    def take(self) -> tuple[TableIdentifier, bool, bool]:
-        """Wait for the first visit; return its name, whether that moves the position, and whether there is a table."""
-        one = self._ahead.popleft()
+    def took(
+        self, one: TableVisit, entry: TableEntry | Absence, seconds: float | None = None
+    ) -> tuple[TableIdentifier, bool, bool]:
+        """Note what a visit found; return its name, whether that moves the position, and whether there is a table."""
         identifier, moves = one.identifier, one.turn is Turn.IN_ORDER
-        entry, seconds = one.result()
-        self._width.answered(seconds)
+        if seconds is not None:
+            self._width.answered(seconds)
         if one.turn is not Turn.LATER and self._seen.is_new(identifier):
             # Its table may have been renamed, while it was to be loaded, to any name that was begun before or beside.
             beside = one.before if self._loaded_to == position_of(identifier) else self._loaded_to

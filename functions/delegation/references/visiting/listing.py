@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Final, Protocol
 
+from delegation.errors import DelegationError, ErrorScope
 from delegation.identifiers import TableIdentifier
+from delegation.items import is_answer, scope_of
 from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisForbidden, PolarisUnexpectedAnswer
 from delegation.polaris.model import GenericTable
 from delegation.references.areas import fold
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
+from delegation.references.model import UNANSWERED_PASSES
 from delegation.references.reading import problem_of
 from delegation.references.store import ReferenceStore
 from delegation.storage.locations import AmbiguousPath, Root, UnsupportedLocation
@@ -55,7 +58,7 @@ class CatalogListing:
         self._catalog = catalog
         self._renew = renew
         self._pace = pace
-        self._refused: dict[Subject, str] = {}
+        self._refused: dict[Subject, Exception] = {}
         self._known_below = known_below
         self._generic = generic
         self._located: set[LocatedTable] = set()
@@ -67,8 +70,10 @@ class CatalogListing:
             children = list(self._lists.list_namespaces(self._catalog, parent))
         except NoSuchNamespace:
             return
-        except _REFUSED as error:
-            self._note(parent, error)
+        except PolarisError as error:
+            if not parent and is_unanswered(error):
+                raise
+            self.note(parent, error)
             depth = len(parent) + 1
             children = sorted(
                 {one.namespace[:depth] for one in self._known_below(parent) if len(one.namespace) >= depth}
@@ -78,17 +83,24 @@ class CatalogListing:
             yield from self.namespaces(namespace)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        """Yield the tables of one namespace; some twice if listing it is refused after a few pages."""
+        """Yield the tables of one namespace; some twice if listing it is refused after a few pages.
+
+        Raises the error of a catalog that does not answer, which `note` takes, and then `known_in` has its tables.
+        """
         self._ask()
         try:
             yield from self._lists.list_tables(self._catalog, namespace)
         except NoSuchNamespace:
             return
         except _REFUSED as error:
-            self._note(namespace, error)
-            yield from (one for one in self._known_below(namespace) if one.namespace == namespace)
+            self.note(namespace, error)
+            yield from self.known_in(namespace)
             return
         self._find_located(namespace)
+
+    def known_in(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
+        """Yield the tables of a namespace that are in the index."""
+        return (one for one in self._known_below(namespace) if one.namespace == namespace)
 
     def _find_located(self, namespace: tuple[str, ...]) -> None:
         if self._generic is None:
@@ -98,19 +110,29 @@ class CatalogListing:
         except NoSuchNamespace:
             return
         except _REFUSED as error:
-            self._note(namespace, error)
+            self.note(namespace, error)
 
-    def record(self) -> None:
-        """Record what this listing, which is complete, could not list; forget what it could."""
+    def record(self, number: int) -> list[Blocking]:
+        """Record what this listing, which is complete, could not list; forget what it could.
+
+        It is one of the pass `number`. Return those that had no answer in too few passes.
+        """
         before = {one.subject: one for one in self._store.unlisted(self._catalog)}
-        for subject, problem in self._refused.items():
-            since = before[subject].since if subject in before else self._clock()
-            self._store.put_unlisted(Blocking(subject, problem, since))
+        found = []
+        for subject, error in self._refused.items():
+            known = before.get(subject)
+            passes = () if known is None else known.unanswered
+            if is_unanswered(error) and (known is None or passes):
+                passes = tuple(dict.fromkeys((*passes, number)))[:UNANSWERED_PASSES]
+            since = self._clock() if known is None else known.since
+            found.append(Blocking(subject, problem_of(error), since, unanswered=passes))
+            self._store.put_unlisted(found[-1])
         for subject in before.keys() - self._refused.keys():
             self._store.remove_unlisted(subject)
             self._store.remove_exemption(subject)
         if self._generic is not None:
             self._record_located()
+        return [one for one in found if one.is_doubted]
 
     def _record_located(self) -> None:
         """Record where the tables of other formats are; those of a namespace that may not be listed stay recorded."""
@@ -128,8 +150,16 @@ class CatalogListing:
         self._renew()
         self._pace()
 
-    def _note(self, namespace: tuple[str, ...], error: PolarisError) -> None:
-        self._refused.setdefault(Subject(self._catalog, namespace), problem_of(error))
+    def note(self, namespace: tuple[str, ...], error: Exception) -> None:
+        """Note that a namespace cannot be listed; raise an error that is not its own."""
+        if scope_of(error) > ErrorScope.ITEM:
+            raise error
+        self._refused.setdefault(Subject(self._catalog, namespace), error)
+
+
+def is_unanswered(error: Exception) -> bool:
+    """Return whether an error states nothing of what was asked for: others may have an answer."""
+    return not is_answer(error) or not isinstance(error, DelegationError)
 
 
 def _located(tables: Iterable[GenericTable]) -> Iterator[LocatedTable]:

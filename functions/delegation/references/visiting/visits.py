@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, Protocol
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import DelegationError, ErrorScope, GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import (
@@ -21,7 +21,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.references.areas import fold
 from delegation.references.blocking.model import Subject
 from delegation.references.errors import PassLost
-from delegation.references.model import TableEntry
+from delegation.references.model import UNANSWERED_PASSES, TableEntry
 from delegation.references.reading import outline, problem_of
 from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStoreError
@@ -87,22 +87,51 @@ class Visitor:
         retryable errors of the catalog and of the stores.
         """
         try:
-            entry = self._changed(identifier, known)
+            found = self._changed(identifier, known)
         except _GONE:
             return Absence.GONE
         except TableMetadataMissing as error:
             # Polaris names the file; the table was purged, and is not dropped yet.
             same = known is not None and known.metadata_location and known.metadata_location in str(error)
             return Absence.EMPTIED if same else Absence.LOST
-        if isinstance(entry, _Changed):
-            after = with_displaced(entry.after, entry.before, displacing - {entry.after.table_uuid})
-            after = _with_clone(after, entry.before, cloned=cloned)
-            self.store.put(after)
-            if after.problem is None and known is not None and known.problem is not None:
-                # An exemption ends when the table can be read; what cannot be read later is another decision.
-                self.store.remove_exemption(Subject.of(identifier))
-            return replace(after, seen=frozenset(), revision=after.revision + 1)
-        return entry
+        return self._stored(found, displacing, cloned=cloned) if isinstance(found, _Changed) else found
+
+    def unanswered(
+        self,
+        identifier: TableIdentifier,
+        error: Exception,
+        number: int,
+        displacing: frozenset[str] = frozenset(),
+        *,
+        cloned: bool = False,
+    ) -> TableEntry:
+        """Record that a visit in the pass with this number had no answer, although others had one; return the entry.
+
+        Of a table that loads without credentials at least the present state is known.
+        """
+        stored = self.store.get(identifier)
+        base = stored or TableEntry(identifier, "", "")
+        entry = replace(base, problem=problem_of(error), problem_location=None)
+        if isinstance(error, DelegationError):
+            self.pace()
+            try:
+                entry = outline(self.catalog.load_table(identifier, vend=False), stored, problem_of(error))
+            except DelegationError as again:
+                if again.scope > ErrorScope.ITEM:
+                    raise
+        # What could not be read before needs no three passes: it protects no less.
+        is_new = base.problem is None or bool(base.unanswered)
+        passes = tuple(dict.fromkeys((*base.unanswered, number)))[:UNANSWERED_PASSES] if is_new else ()
+        return self._stored(self._following(stored, replace(entry, unanswered=passes)), displacing, cloned=cloned)
+
+    def _stored(self, found: "_Changed", displacing: frozenset[str], *, cloned: bool) -> TableEntry:
+        after = with_displaced(found.after, found.before, displacing - {found.after.table_uuid})
+        after = _with_clone(after, found.before, cloned=cloned)
+        self.store.put(after)
+        if after.problem is None and found.before is not None and found.before.problem is not None:
+            # An exemption ends when the table can be read; what cannot be read later is another decision.
+            self.store.remove_exemption(Subject.of(after.identifier))
+        return replace(after, seen=frozenset(), revision=after.revision + 1)
 
     def _changed(self, identifier: TableIdentifier, known: TableEntry | None) -> "TableEntry | _Changed":
         """Return the table's entry as it is to be stored, or the known one if that is as new."""
@@ -118,7 +147,7 @@ class Visitor:
                 stored = self.store.get(identifier)
                 return self._following(stored, self._not_loaded(identifier, stored, error))
             if known is not None and (table is None or _is_read(known, table)):
-                return known
+                return known if known.problem is None else self._answered(known)
             if table is None:
                 raise PolarisUnexpectedAnswer(f"Polaris did not send {identifier}, which was never loaded", status=304)
             stored = self.store.get(identifier)
@@ -136,6 +165,13 @@ class Visitor:
             raise PassLost(f"other processes keep writing the references of {identifier}")
         return changed
 
+    def _answered(self, known: TableEntry) -> "_Changed":
+        """Return the entry of a table that had no answer before, and is as it was read."""
+        stored = self.store.get(known.identifier)
+        if stored is None or stored.revision != known.revision:
+            raise PassLost(f"another process wrote the references of {known.identifier}")
+        return self._following(stored, replace(stored, problem=None, problem_location=None, unanswered=()))
+
     def _read(self, table: LoadedTable, stored: TableEntry | None) -> TableEntry:
         try:
             return self.read(table, stored)
@@ -152,7 +188,7 @@ class Visitor:
             except LASTING as again:
                 _raise_retryable(again)
         base = stored or TableEntry(identifier, "", "")
-        return replace(base, problem=problem_of(error), problem_location=None, etag=None)
+        return replace(base, problem=problem_of(error), problem_location=None, etag=None, unanswered=())
 
     def _following(self, stored: TableEntry | None, entry: TableEntry) -> "_Changed":
         """Return an entry as the next one after the stored one; a problem has lasted since it was met first."""
@@ -171,7 +207,9 @@ class _Changed:
 
 def _etag_of(known: TableEntry | None) -> str | None:
     """Return the ETag on whose condition a table is loaded; None where its entry has to be made anew."""
-    return known.etag if known is not None and _is_whole(known) else None
+    if known is None or known.displaced or known.absent:
+        return None
+    return known.etag if known.problem is None or known.unanswered else None
 
 
 def _is_whole(known: TableEntry) -> bool:
@@ -194,7 +232,8 @@ def with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: froz
     if entry.problem is not None or stored.problem is None:
         return both
     location, since = stored.problem_location, stored.problem_since
-    return replace(both, problem=stored.problem, problem_location=location, problem_since=since)
+    passes = stored.unanswered
+    return replace(both, problem=stored.problem, problem_location=location, problem_since=since, unanswered=passes)
 
 
 def _with_clone(entry: TableEntry, stored: TableEntry | None, *, cloned: bool) -> TableEntry:

@@ -12,7 +12,7 @@ from delegation.cli.references.commands import parse_subject
 from delegation.cli.references.screens import exempt_words, name_of
 from delegation.identifiers import TableIdentifier
 from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, Subject, blocking_of
-from delegation.references.model import TableEntry
+from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
@@ -159,3 +159,44 @@ def test_the_index_of_a_stack_is_found_by_its_keys():
         client.delete_table(TableName="delegation-references")
         with pytest.raises(CommandError, check=coded("INDEX_TABLE_UNKNOWN")):
             find_index_table(client)
+
+
+def unanswered(index, *passes: int, uuid: str = "u") -> None:
+    index.put(
+        TableEntry(
+            TableIdentifier("cat", ("ns",), "silent"),
+            uuid,
+            "",
+            problem="POLARIS_UNAVAILABLE: Polaris answered 503 ServiceFailureException",
+            problem_since=utc_now() - timedelta(hours=3),
+            unanswered=passes,
+        )
+    )
+
+
+def test_why_no_pass_is_completed_is_printed(run, index, stack, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    unanswered(index, 7)
+    problem = "cat.ns.silent had no answer in this pass and others had, 1 of 3 times"
+    state = CatalogPass("cat", number=7, problem=problem, problem_since=utc_now() - timedelta(hours=3))
+    index.write_pass(index.pass_of("cat"), state)
+    text = run("references", "blocking", "cat", "--stack", str(stack)).stdout
+    assert "No pass over cat has been completed since " in text
+    assert problem in text
+    assert "no answer in 1 of 3 passes in which others had an answer" in text
+    done = json.loads(run("references", "blocking", "cat", "--stack", str(stack), "--json").stdout)
+    assert done["pass"]["problem"] == problem
+    [found] = [one for one in done["blocking"] if one["what"] == "cat.ns.silent"]
+    assert (found["holds_back"], found["passes_without_answer"]) == ("nothing", 1)
+
+
+def test_a_table_without_an_answer_is_exempted_unless_it_was_never_read(run, index, store, stack):
+    unanswered(index, 7, 8, 9)
+    words = ("references", "exempt", "cat.ns.silent", "--why", "it is a test", "--yes", "--stack", str(stack), "--json")
+    assert json.loads(run(*words).stdout)["exemption"]["what"] == "cat.ns.silent"
+    index.remove(index.get(TableIdentifier("cat", ("ns",), "silent")))
+    unanswered(index, 7, 8, 9, uuid="")
+    done = run(*words)
+    assert done.exit_code == 1
+    assert json.loads(done.stderr)["error_code"] == "NEVER_READ"
+    assert "no exemption covers it" in run("references", "blocking", "cat", "--stack", str(stack)).stdout

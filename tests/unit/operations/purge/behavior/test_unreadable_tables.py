@@ -12,8 +12,8 @@ from delegation.operations.purge.behavior.indexed.other_tables import OtherTable
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.names import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden
-from delegation.polaris.model import GenericTable
+from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import Exemption, blocking_of
 from delegation.tasks.life.model import Status, Task
@@ -448,3 +448,76 @@ def test_a_purge_is_held_unless_a_caller_has_the_answer_that_nothing_was_deleted
     kind: str, synchronous: bool, began: datetime | None, held: bool
 ) -> None:
     assert may_be_held(submitted(task_type=kind, synchronous=synchronous, effects_began_ts=began)) is held
+
+
+def unanswered(world: IndexedWorld, name: str) -> None:
+    """Have the catalog answer 503 for a table of the other namespace."""
+    world.listing.broken[name] = PolarisUnavailable("Polaris answered 503 ServiceFailureException", status=503)
+
+
+def test_a_table_that_the_catalog_answers_with_5xx_holds_purges_until_a_person_exempts_it(world: IndexedWorld) -> None:
+    """Its areas are known, but its state may be another one by now."""
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    needed = set(world.reached("clone"))
+    busy_table(world.lake, "before")
+    world.purge("before")
+    world.other.table("clone").append(rows(1))
+    unanswered(world, "clone")
+    busy_table(world.lake, "elsewhere")
+    world.clock.advance(timedelta(hours=1))
+    task = world.purge("elsewhere")
+    assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
+    assert "503" in task.result_summary
+    assert task.unexcused_attempts == 0
+    exempt_all(world)
+    refresh(world)
+    assert continued(world, task).status is Status.SUCCESS
+    assert world.purge("t").status is not Status.SUCCESS, "it needs the very files"
+    assert needed <= set(world.lake.uris())
+
+
+def test_a_table_with_5xx_that_is_as_it_was_read_holds_back_only_purges_that_overlap_it(world: IndexedWorld) -> None:
+    """It loads without credentials, so its state is known to be the one that was read to its end."""
+    world.other.pointers["clone"] = world.lake.pointers["t"]
+    busy_table(world.lake, "before")
+    world.purge("before")
+    real = world.listing.load_if_changed
+
+    def load_if_changed(identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
+        if identifier.name == "clone":
+            raise PolarisUnavailable("Polaris answered 503", status=503)
+        return real(identifier, etag)
+
+    world.listing.load_if_changed = load_if_changed  # type: ignore[method-assign]
+    busy_table(world.lake, "elsewhere")
+    world.clock.advance(timedelta(hours=1))
+    assert world.purge("elsewhere").status is Status.SUCCESS
+    needed = set(world.reached("clone"))
+    world.purge("t")
+    assert needed <= set(world.lake.uris())
+
+
+def test_a_table_that_was_never_read_is_passed_by_in_no_way(world: IndexedWorld) -> None:
+    world.other.create("new", location="s3://elsewhere/new")
+    unanswered(world, "new")
+    task = world.purge("t")
+    assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
+    exempt_all(world)
+    refresh(world)
+    assert continued(world, task).status is Status.RETRY_SCHEDULED
+    del world.other.pointers["new"]
+    world.listing.broken["new"] = NoSuchTable("no table", status=404)
+    refresh(world)
+    assert continued(world, task).status is Status.SUCCESS
+
+
+def test_a_glitch_of_an_unrelated_table_holds_no_purge(world: IndexedWorld) -> None:
+    """One pass had no answer for it; the pass that serves the purge is complete, and knows its areas."""
+    world.other.create("quiet", location="s3://elsewhere/quiet")
+    busy_table(world.lake, "before")
+    world.purge("before")
+    entry = world.index.get(TableIdentifier("cat", ("other",), "quiet"))
+    assert entry is not None
+    world.index.put(replace(entry, problem="POLARIS_UNAVAILABLE: 503", problem_since=world.clock(), unanswered=(2,)))
+    world.become(replace(world.behavior, reference_settings=ReferenceSettings(max_age=timedelta(hours=1))))
+    assert world.purge("t").status is Status.SUCCESS
