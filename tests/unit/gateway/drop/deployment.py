@@ -44,6 +44,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.timestamps import utc_now
 from delegation.wiring.types import TYPES
+from infra.local.catalog.principals.privileges import Privilege
 from tests.kit.lakes.lake import FAST
 from tests.kit.tasks.builders import Clock
 from tests.kit.tasks.services import task_service
@@ -184,6 +185,14 @@ class Deployment(ABC):
     @abstractmethod
     def purged_files(self, identifier: TableIdentifier) -> ObjectStore:
         """A table's files as a purge deletes them."""
+
+    @abstractmethod
+    def confine(self, *in_tombstones: Privilege) -> None:
+        """Leave the service its grants in the tables' namespace, and some in that of the tombstones."""
+
+    @abstractmethod
+    def permit(self) -> None:
+        """Grant the service what it needs in the namespace of tombstones."""
 
     def close(self) -> None:
         """Free what the deployment holds."""

@@ -131,6 +131,19 @@ class DropWorld(Deployment):
     def purged_files(self, identifier: TableIdentifier) -> MemoryObjectStore:
         return self.objects()
 
+    def confine(self, *in_tombstones: Privilege, who: str = "service") -> None:
+        """See Deployment.confine; also for callers."""
+        access, state = self.catalog.access, self.catalog.state
+        for privilege in PRINCIPALS[who] - {P.NAMESPACE_LIST}:
+            access.revoke(who, privilege)
+            access.grant(who, privilege, state.path(("ns",))[-1])
+        for privilege in in_tombstones:
+            access.grant(who, privilege, state.path(HIDDEN)[-1])
+
+    def permit(self) -> None:
+        for privilege in (P.TABLE_WRITE_DATA, P.TABLE_DROP):
+            self.catalog.access.grant("service", privilege, self.catalog.state.path(HIDDEN)[-1])
+
     def _token(self, name: str) -> str:
         form = {"grant_type": "client_credentials", "client_id": name, "client_secret": name}
         answer = self.http.post(

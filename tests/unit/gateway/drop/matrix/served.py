@@ -23,6 +23,7 @@ from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.s3 import S3ObjectStore
 from delegation.timestamps import utc_now
+from infra.local.catalog.principals.privileges import Privilege
 from tests.contract.polaris.world import TLS, Polaris, PolarisView
 from tests.kit.lakes.lake import Lake, rows
 from tests.unit.gateway.drop.deployment import CatalogPlace, Counted, Deployment
@@ -43,6 +44,7 @@ class Served:
     s3: "S3Client"
     base: str
     credentials: dict[str, tuple[str, str]]
+    view: PolarisView
     _token: tuple[float, str] | None = field(default=None, repr=False)
 
     def token(self) -> str:
@@ -62,15 +64,16 @@ def served(polaris: Polaris) -> Iterator[Served]:
     """Make the principals in a server, and remove them afterwards."""
     world = PolarisView(polaris)
     try:
-        for name in ("ann", "service"):
-            grants = ({"type": "catalog", "privilege": privilege.name} for privilege in PRINCIPALS[name])
+        held = {name: PRINCIPALS[name] for name in ("ann", "service")} | {"confined": {Privilege.NAMESPACE_LIST}}
+        for name, privileges in held.items():
+            grants = ({"type": "catalog", "privilege": privilege.name} for privilege in privileges)
             world.principal(*grants, suffix=f"_{name}")
-        made = {name: _credential(world, f"{world.name}_{name}") for name in ("ann", "service")}
+        made = {name: _credential(world, f"{world.name}_{name}") for name in held}
         catalog = world.manage("GET", f"catalogs/{polaris.warehouse}").raise_for_status().json()
         endpoint = polaris.s3_endpoint or os.environ.get("POLARIS_S3_ENDPOINT")
         s3 = boto3.client("s3", endpoint_url=endpoint, region_name=os.environ.get("AWS_REGION", "us-east-1"))
         with contextlib.closing(s3):
-            yield Served(polaris, s3, catalog["properties"]["default-base-location"].rstrip("/"), made)
+            yield Served(polaris, s3, catalog["properties"]["default-base-location"].rstrip("/"), made, world)
     finally:
         world.close()
 
@@ -102,6 +105,20 @@ class ServedWorld(Deployment):
         for uri in self.data():
             self._server.s3.delete_object(Bucket=self._bucket, Key=uri.removeprefix(f"s3://{self._bucket}/"))
         super().close()
+
+    def confine(self, *in_tombstones: Privilege) -> None:
+        client_id, secret = self._server.credentials["confined"]
+        self._service = ClientCredentials(client_id, SecretStr(secret))
+        self._grant(self.site.namespace, *PRINCIPALS["service"])
+        self._grant(self.site.hidden, *in_tombstones)
+
+    def permit(self) -> None:
+        self._grant(self.site.hidden, Privilege.TABLE_WRITE_DATA, Privilege.TABLE_DROP)
+
+    def _grant(self, namespace: str, *privileges: Privilege) -> None:
+        for privilege in privileges:
+            grant = {"type": "namespace", "namespace": [namespace], "privilege": privilege.name}
+            self._server.view.grant(grant, suffix="_confined")
 
     def table(self, name: str = "orders") -> str:
         lake = Lake()
