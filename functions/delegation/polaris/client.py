@@ -94,6 +94,11 @@ class PolarisClient:
         for entry in self.requests.pages(path, {}, "identifiers"):
             yield _listed(TABLE, catalog, namespace, entry)
 
+    def check_listing(self, catalog: str, namespace: tuple[str, ...]) -> None:
+        """Raise NoSuchNamespace or PolarisForbidden unless the tables of a namespace may be listed."""
+        path = self.requests.catalog(catalog).tables_path(namespace)
+        next(self.requests.pages(path, {}, "identifiers", size=1), None)
+
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         """Yield the namespaces one level below `parent`, by default the catalog's; pages are fetched on demand.
 

@@ -82,13 +82,18 @@ class CatalogRequests:
         return known
 
     def pages(
-        self, path: str, params: dict[str, str], field: str, before: Callable[[], None] = lambda: None
+        self,
+        path: str,
+        params: dict[str, str],
+        field: str,
+        before: Callable[[], None] = lambda: None,
+        size: int = PAGE_SIZE,
     ) -> Iterator[Any]:
         """Yield the entries of a listing; the empty token requests pages, which a server need not support."""
         token = ""
         while True:
             before()
-            body = self.get(path, {**params, "pageToken": token, "pageSize": str(PAGE_SIZE)})
+            body = self.get(path, {**params, "pageToken": token, "pageSize": str(size)})
             entries, following = body.get(field), body.get("next-page-token")
             if not isinstance(entries, list) or following == token:
                 raise PolarisUnexpectedAnswer(f"Polaris returned an unusable page of {field}", status=200)

@@ -97,6 +97,8 @@ def _steps(one: TombstoneRecord) -> list[str]:
             return follow
         case "RESTORING":
             return [restore]
+        case "PENDING" if one.trouble:
+            return [restore]
         case _:
             return []
 

@@ -227,14 +227,31 @@ def kept_as_tombstone(table: str, tombstone_id: str, reason: str) -> DropError:
     )
 
 
-def service_not_permitted(table: str, error: DelegationError) -> DropError:
-    """Return the error: the service's own principal cannot do its part of a drop."""
+def service_may_not_list(table: TableIdentifier, namespace: str, error: DelegationError) -> DropError:
+    """Return the error: the service's own principal cannot do its part of a drop; nothing was renamed."""
+    catalog, place = printable(table.catalog), printable(namespace)
+    return DropError(
+        f"{printable(str(table))} was not dropped: the service's principal may not list the namespace {place} "
+        f"({error.code}: {printable(str(error), 500)}). `delegation polaris setup {catalog} --tombstones {place}` "
+        f"grants it what it needs there, `delegation doctor --tombstones {catalog}.{place}` checks it",
+        code="SERVICE_NOT_PERMITTED",
+    )
+
+
+def service_not_permitted(table: str, error: DelegationError, tombstone_id: str | None = None) -> DropError:
+    """Return the error: the service's own principal cannot do its part of a drop, which may have begun."""
+    kept = f"; until then `delegation tombstones restore {tombstone_id}` gives the table its name back, where the "
     return DropError(
         f"the drop of {printable(table)} cannot be finished ({error.code}: {printable(str(error), 500)}). "
-        "`delegation doctor` checks what the service's principal needs; the drop continues once that is granted",
+        "`delegation doctor` checks what the service's principal needs; the drop continues once that is granted"
+        + ("" if tombstone_id is None else f"{kept}service may rename it"),
         code="SERVICE_NOT_PERMITTED",
-        status=500,
     )
+
+
+def not_readable(error: DelegationError) -> str:
+    """Return why a table gets its name back that the service cannot load after the rename."""
+    return f"the service cannot load it in the namespace of tombstones ({error.code}: {error})"
 
 
 def tombstone_refused(message: str) -> GuardRefused:

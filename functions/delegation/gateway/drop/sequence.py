@@ -1,8 +1,8 @@
 """The sequence of a drop with purge, from the caller's DELETE to its answer.
 
-load as the caller → guards → prove the privilege → put the record → rename as the caller → load the destination as the
-service → record the table that was really moved → submit its purge → 204, or wait for the purge. Whatever ends the
-process between two of them: the record states what is left to do.
+load as the caller → guards → prove the privilege → list the namespace of tombstones as the service → put the record →
+rename as the caller → load the destination as the service → record the table that was really moved → submit its purge →
+204, or wait for the purge. Whatever ends the process between two of them: the record states what is left to do.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +18,16 @@ from delegation.gateway.drop.caller.checks import check_purgeable, prove_privile
 from delegation.gateway.drop.caller.key import DropKey
 from delegation.gateway.drop.errors import (
     DropUnsupported,
+    NameTaken,
     RenamedBack,
+    RestoreRefused,
     drop_interrupted,
     drop_not_confirmed,
     foreign_realm,
     kept_as_tombstone,
+    not_readable,
+    service_may_not_list,
+    service_not_permitted,
     table_replaced,
     tombstone_grant_missing,
     tombstone_namespace_missing,
@@ -177,14 +182,47 @@ class _Drop:
         check_purgeable(table, self._steps.options)
         if not self._is_trusted:
             prove_privilege(table, self._drops.files(table))
+        self._check_service()
         self._drops.begin()
         record = self._put(table)
         self._hold()
         renamed = self._catalog.rename(self._identifier, record.destination)
-        moved = self._steps.at_destination(record)
+        moved = self._moved(record)
         if moved is None:
             return self._not_renamed(record, renamed)
         return self._confirmed(record, moved)
+
+    def _check_service(self) -> None:
+        """Check before the rename that the service may do its part after it."""
+        try:
+            self._steps.check_tombstones(self._identifier.catalog)
+        except NoSuchNamespace:
+            raise self._namespace_missing() from None
+        except PolarisError as error:
+            if error.retryable:
+                raise
+            raise service_may_not_list(self._identifier, self._tombstone_namespace, error) from error
+
+    def _moved(self, record: Tombstone) -> LoadedTable | None:
+        """Load the table at its destination as the service; one that it cannot load gets its name back.
+
+        Where the service may not rename either, the caller does, who may have done it just now.
+        """
+        try:
+            return self._steps.at_destination(record)
+        except PolarisError as unread:
+            if unread.retryable:
+                raise
+            error, reason = unread, not_readable(unread)
+        tombstones = self._steps.tombstones
+        try:
+            tombstones.rename_unread(record, self._identifier, error, reason)
+        except (RestoreRefused, NameTaken):
+            answer = self._catalog.rename(record.destination, self._identifier)
+            if answer is None or not answer.is_success:
+                raise service_not_permitted(str(self._identifier), error, record.tombstone_id) from error
+            tombstones.changed(record, lambda now, one: records.restored_unread(one, self._identifier, now, reason))
+        raise RenamedBack(str(self._identifier), reason) from error
 
     def _hold(self) -> None:
         """Keep the request's key, if it has one: what follows may take longer than it is held."""
@@ -211,7 +249,12 @@ class _Drop:
         return record
 
     def _confirmed(self, record: Tombstone, moved: LoadedTable) -> CatalogAnswer:
-        return self._concluded(self._steps.confirmed(record, moved), moved)
+        confirmed = self._steps.confirmed(record, moved)
+        if confirmed.state is TombstoneState.RESTORED:
+            raise RenamedBack(str(self._identifier), confirmed.problem or RESTORED_SINCE)
+        if confirmed.state is TombstoneState.RESTORING:
+            raise self._steps.renamed_back(confirmed, confirmed.problem or RESTORED_SINCE)
+        return self._concluded(confirmed, moved)
 
     def _concluded(self, record: Tombstone, moved: LoadedTable | None = None) -> CatalogAnswer:
         """Submit the purge, and answer at once or after it; a grace period is not waited for."""
@@ -261,15 +304,21 @@ class _Drop:
 
     def _unsupported(self, refused: PolarisError) -> DropUnsupported:
         """Return why the catalog did not rename the table."""
-        namespace = ".".join(self._settings.tombstone_namespace)
         if isinstance(refused, NoSuchNamespace):
-            return tombstone_namespace_missing(self._identifier.catalog, namespace)
+            return self._namespace_missing()
         if isinstance(refused, PolarisForbidden):
-            return tombstone_grant_missing(self._identifier, namespace, str(refused))
+            return tombstone_grant_missing(self._identifier, self._tombstone_namespace, str(refused))
         return DropUnsupported(
             f"{self._identifier} was not dropped: the catalog does not rename it, as a static facade of an external "
             f"catalog for example ({refused}); drop it in the catalog that owns it, or without purge"
         )
+
+    @property
+    def _tombstone_namespace(self) -> str:
+        return ".".join(self._settings.tombstone_namespace)
+
+    def _namespace_missing(self) -> DropUnsupported:
+        return tombstone_namespace_missing(self._identifier.catalog, self._tombstone_namespace)
 
     def _not_loaded(self, answer: CatalogAnswer) -> CatalogAnswer:
         """Answer for a table that the caller cannot load; most answers are the catalog's own."""
@@ -378,7 +427,7 @@ class _Drop:
             raise self._steps.renamed_back(record, record.problem or "its purge was refused, or taken back")
         if record.state not in _GONE:
             return self._repeated(record)
-        moved = self._steps.at_destination(record)
+        moved = self._moved(record)
         return None if moved is None else self._confirmed(record, moved)
 
     def _repeated(self, record: Tombstone) -> CatalogAnswer:

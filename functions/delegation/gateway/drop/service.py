@@ -17,13 +17,14 @@ from delegation.gateway.drop.moves import TombstoneCatalog, is_there, renamed_ba
 from delegation.gateway.drop.names import RESTORE_TO, RESTORED
 from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, TombstoneStore
 from delegation.gateway.drop.submission import dispatched, submit
-from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
+from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,
     PolarisUnavailable,
+    TableAlreadyExists,
 )
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Caller, Status, Task
@@ -32,6 +33,8 @@ from delegation.tasks.work.service import TaskService
 _RACES: Final = 5
 _FAILING: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, TombstoneState.PURGED})
 _RESTORABLE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.FAILED, TombstoneState.RESTORING})
+_UNCONFIRMED: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
+"""Whether the table is at its destination is only known from the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,8 @@ class Tombstones:
         """Rename a tombstone back to its former name, or to another one of the same catalog; return it RESTORED.
 
         Its purge is taken first, by a conditional write: either no attempt at it ever begins, or nothing is restored. A
-        repeat finishes what was begun. `because` is the service's own reason, which the record keeps. Raises
-        RestoreRefused and NameTaken.
+        repeat finishes what was begun. `because` is the service's own reason, which the record keeps. A rename that was
+        never confirmed counts if the table is at its destination. Raises RestoreRefused and NameTaken.
         """
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:
@@ -85,7 +88,28 @@ class Tombstones:
             raise RestoreRefused(f"a table of the catalog {record.catalog} cannot be restored to {target}")
         if record.state is TombstoneState.RESTORED and target == record.restore_identifier:
             return record
-        return self._renamed_back(self._to_be_restored(record, target, because))
+        record = self._to_be_restored(record, target, because)
+        return record if record.state is TombstoneState.RESTORED else self._renamed_back(record)
+
+    def rename_unread(
+        self, record: Tombstone, target: TableIdentifier, unread: PolarisError, because: str | None
+    ) -> Tombstone:
+        """Rename a table that cannot be loaded at its destination to `target`, by name alone; return it RESTORED.
+
+        `unread` is the catalog's answer to the load. Raises RestoreRefused, NameTaken and PolarisUnavailable.
+        """
+        try:
+            self.catalog.rename_table(record.destination, target)
+        except PolarisUnavailable:
+            raise
+        except TableAlreadyExists as error:
+            raise NameTaken(record.tombstone_id, str(target)) from error
+        except PolarisError as error:
+            raise RestoreRefused(
+                f"the table of the tombstone {record.tombstone_id} can neither be read at {record.destination} "
+                f"({unread.code}: {unread}) nor be renamed to {target}: {error}"
+            ) from error
+        return self.changed(record, lambda now, one: records.restored_unread(one, target, now, because))
 
     def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed.
@@ -181,6 +205,8 @@ class Tombstones:
             task = self.task(record)
             try:
                 record = self.settled(record, task)
+                if record.state in _UNCONFIRMED:
+                    return self._found(record, target, because)
                 if record.state not in _RESTORABLE:
                     raise RestoreRefused(_why_not(record))
                 self._take(record, task, target)
@@ -194,6 +220,19 @@ class Tombstones:
                     raise tombstone_not_found(record.tombstone_id) from conflict
                 record = conflict.stored
         raise RestoreRefused(f"the tombstone {record.tombstone_id} kept changing; repeat the restore")
+
+    def _found(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
+        """Return the record of a table that is at its destination to be restored, or RESTORED if it cannot be read."""
+        try:
+            found = self.catalog.load_table(record.destination, vend=False)
+        except (NoSuchTable, NoSuchNamespace):
+            raise RestoreRefused(_why_not(record)) from None
+        except PolarisUnavailable:
+            raise
+        except PolarisError as unread:
+            return self.rename_unread(record, target, unread, because)
+        moved = MovedTable.model_validate(found)
+        return self.changed(record, lambda now, one: records.restoring(one, target, now, because, moved))
 
     def _take(self, record: Tombstone, task: Task | None, target: TableIdentifier) -> None:
         """End the purge as FAILURE if no attempt at it has begun; raise RestoreRefused otherwise.

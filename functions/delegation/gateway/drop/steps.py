@@ -14,6 +14,7 @@ from delegation.gateway.drop.errors import (
     RenamedBack,
     RestoreRefused,
     kept_as_tombstone,
+    not_readable,
     still_purging,
 )
 from delegation.gateway.drop.service import Tombstones, restore_target
@@ -22,7 +23,13 @@ from delegation.gateway.drop.store import TombstoneConflict, TombstoneStore
 from delegation.gateway.drop.submission import submit, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
 from delegation.operations.purge.options import PurgeOptions
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
+from delegation.polaris.errors import (
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisError,
+    PolarisUnavailable,
+    TableMetadataMissing,
+)
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.submission.handles import Waiting, wait
@@ -46,11 +53,18 @@ class DropSteps:
         """The records."""
         return self.tombstones.store
 
+    def check_tombstones(self, catalog: str) -> None:
+        """Raise the catalog's error unless the service may list the namespace of tombstones.
+
+        Asked for each drop: by an answer from before, a table would be hidden that the service cannot purge any more.
+        """
+        self.tombstones.catalog.check_listing(catalog, self.settings.tombstone_namespace)
+
     def at_destination(self, record: Tombstone) -> LoadedTable | None:
         """Load the table at a tombstone's destination as the service; None if nothing is there."""
         try:
             return self.tombstones.catalog.load_table(record.destination, vend=False)
-        except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
+        except (NoSuchTable, NoSuchNamespace):
             return None
 
     def confirmed(self, record: Tombstone, moved: LoadedTable) -> Tombstone:
@@ -87,7 +101,10 @@ class DropSteps:
             return OTHER_TABLE
         if task is not None:
             return None
-        found = moved or self.at_destination(record)
+        try:
+            found = moved or self.at_destination(record)
+        except TableMetadataMissing:
+            found = None
         if found is None or found.table_uuid != record.table_uuid:
             return None  # the purge finds it gone, or a stranger in its place, and fails
         try:
@@ -141,13 +158,20 @@ class DropSteps:
                 return self._checked(record, None)
 
     def _pending(self, record: Tombstone) -> Tombstone:
-        moved = self.at_destination(record)
+        try:
+            moved = self.at_destination(record)
+        except PolarisUnavailable:
+            raise
+        except PolarisError as unread:
+            return self.tombstones.rename_unread(record, record.identifier, unread, not_readable(unread))
         now = self.tombstones.clock()
         if moved is None and now < record.created_at + GIVE_UP_AFTER:
             return self._checked(record, record.created_at + GIVE_UP_AFTER)
         if moved is None:
             return self.tombstones.changed(record, lambda now, one: records.cleared(one, now, "it was not renamed"))
-        return self._waiting(self.confirmed(record, moved), moved)
+        confirmed = self.confirmed(record, moved)
+        is_ours = confirmed.state is TombstoneState.RENAMED  # or another process restores it
+        return self._waiting(confirmed, moved) if is_ours else self.settle(confirmed)
 
     def _waiting(self, record: Tombstone, moved: LoadedTable | None = None) -> Tombstone:
         """Submit a purge that was not, note its failure, or finish a restore that took it."""

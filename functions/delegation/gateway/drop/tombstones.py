@@ -6,6 +6,8 @@ PENDING ──► RENAMED ──► PURGING ──► PURGED ──► DROPPED
    ▼           ▼  │        ▼
  CLEARED   RESTORING ◄── FAILED            RESTORING ──► RESTORED, and back to FAILED if the name is taken
 ```
+A table that is at the destination of a record which is PENDING or CLEARED can be restored too; one that cannot be read
+there is renamed back by name, and its record is RESTORED at once.
 A person's retry of the task moves FAILED to PURGING again; a drop of the entry that cannot succeed moves PURGED
 to FAILED. DROPPED, RESTORED and CLEARED are final, and so is every record that is dismissed: its files stay.
 """
@@ -65,14 +67,14 @@ class TombstoneState(StrEnum):
 
 _S = TombstoneState
 ARROWS: Final[Mapping[TombstoneState, frozenset[TombstoneState]]] = {
-    _S.PENDING: frozenset({_S.RENAMED, _S.CLEARED}),
+    _S.PENDING: frozenset({_S.RENAMED, _S.CLEARED, _S.RESTORING, _S.RESTORED}),
     _S.RENAMED: frozenset({_S.PURGING, _S.RESTORING, _S.FAILED}),
     _S.PURGING: frozenset({_S.PURGING, _S.PURGED, _S.FAILED}),
     _S.PURGED: frozenset({_S.DROPPED, _S.FAILED}),
     _S.RESTORING: frozenset({_S.RESTORED, _S.FAILED}),
     _S.FAILED: frozenset({_S.PURGING, _S.RESTORING, _S.FAILED}),
     # A table that a rename without an answer moved after all is found at its destination.
-    _S.CLEARED: frozenset({_S.RENAMED}),
+    _S.CLEARED: frozenset({_S.RENAMED, _S.RESTORING, _S.RESTORED}),
     _S.DROPPED: frozenset(),
     _S.RESTORED: frozenset(),
 }
@@ -264,19 +266,29 @@ def dropped(record: Tombstone, now: datetime) -> Tombstone:
     return _changed(record, _S.DROPPED, now)
 
 
-def restoring(record: Tombstone, target: TableIdentifier, now: datetime, reason: str | None = None) -> Tombstone:
+def restoring(
+    record: Tombstone,
+    target: TableIdentifier,
+    now: datetime,
+    reason: str | None = None,
+    moved: MovedTable | None = None,
+) -> Tombstone:
     """Return the record of a table that is to be renamed back to `target`, because of `reason` if nobody asked for it.
 
-    An earlier problem, as a name that was taken, is over.
+    An earlier problem, as a name that was taken, is over. `moved` is the table of a rename that was not confirmed.
     """
-    problem = None if reason is None else _short(reason)
-    place = {"restore_namespace": target.namespace, "restore_name": target.name}
-    return _changed(record, _S.RESTORING, now, problem=problem, **place)
+    found = {} if moved is None else moved.model_dump()
+    return _changed(record, _S.RESTORING, now, problem=_optional(reason), **_place(target), **found)
 
 
 def restored(record: Tombstone, now: datetime, note: str | None = None) -> Tombstone:
     """Return the record of a table that has a name again; its problem is why it was renamed back, if nobody asked."""
     return _changed(record, _S.RESTORED, now, problem=record.problem if note is None else _short(note))
+
+
+def restored_unread(record: Tombstone, target: TableIdentifier, now: datetime, reason: str | None) -> Tombstone:
+    """Return the record of a table that was renamed back without knowing which one it is."""
+    return _changed(record, _S.RESTORED, now, problem=_optional(reason), **_place(target))
 
 
 def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
@@ -333,6 +345,14 @@ def _written(record: Tombstone, now: datetime, **fields: Any) -> Tombstone:
     return Tombstone.model_validate(
         {**values, "updated_at": now, "version": record.version + 1, "nonce": new_nonce(), **fields}
     )
+
+
+def _place(target: TableIdentifier) -> dict[str, Any]:
+    return {"restore_namespace": target.namespace, "restore_name": target.name}
+
+
+def _optional(problem: str | None) -> str | None:
+    return None if problem is None else _short(problem)
 
 
 def _short(problem: str) -> str:

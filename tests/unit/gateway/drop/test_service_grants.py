@@ -1,5 +1,6 @@
 """A service that may not do its part: nothing is renamed, or the table gets its name back, or can be given it."""
 
+import contextlib
 import json
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ from delegation.gateway.drop.steps import GIVE_UP_AFTER
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.identifiers import TableIdentifier
+from delegation.storage.memory import Faults, Killed
 from infra.local.catalog.principals.privileges import Privilege
 from tests.unit.gateway.drop.test_keys import RENAME, with_keys
 from tests.unit.gateway.drop.test_owners import Owner
@@ -21,7 +23,6 @@ LISTS = Privilege.TABLE_LIST
 AGAIN = TableIdentifier("lake", ("ns",), "orders_again")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_a_service_without_grants_in_the_tombstone_namespace_has_nothing_renamed(world):
     here = world()
     here.confine()
@@ -36,7 +37,6 @@ def test_a_service_without_grants_in_the_tombstone_namespace_has_nothing_renamed
     assert here.drop().status == 204
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_the_key_of_a_drop_that_was_not_begun_drops_once_the_service_is_permitted(world):
     here = world()
     with_keys(here, MemoryReservationStore())
@@ -49,7 +49,6 @@ def test_the_key_of_a_drop_that_was_not_begun_drops_once_the_service_is_permitte
     assert here.drop(key="one").status == 204
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_a_table_that_the_service_cannot_load_after_the_rename_gets_its_name_back(world):
     here = world()
     here.confine(LISTS)
@@ -63,7 +62,6 @@ def test_a_table_that_the_service_cannot_load_after_the_rename_gets_its_name_bac
     assert here.uuid() == uuid
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_where_nobody_may_rename_it_back_it_is_restored_as_soon_as_the_service_may(world):
     here = world(trusted_roles="stewards")
     here.confine(LISTS)
@@ -100,7 +98,6 @@ def test_a_drop_that_no_grant_let_finish_is_finished_when_there_is_one(world):
     assert (here.uuid(), here.hidden(), here.data()) == (None, [], set())
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 @pytest.mark.parametrize("target", [None, AGAIN])
 def test_a_rename_without_a_recorded_end_is_restored_at_once(world, target):
     here = world(grace="7d")
@@ -110,6 +107,22 @@ def test_a_rename_without_a_recorded_end_is_restored_at_once(world, target):
     assert (restored.state, restored.restore_identifier) == (S.RESTORED, target or ORDERS)
     here.settle()
     assert (here.uuid((target or ORDERS).name), here.hidden()) == (uuid, [])
+
+
+@pytest.mark.parametrize("kill_at", range(1, 7))
+def test_a_restore_that_is_killed_is_finished_by_the_recurring_task(world, kill_at):
+    here = world(grace="7d")
+    tombstone, uuid = left_behind(here).tombstone_id, here.record().expected_uuid
+    here.restart(Faults(kill_at=kill_at, after=True))
+    with contextlib.suppress(Killed):
+        here.tombstones.restore(tombstone)
+    here.restart()
+    here.clock.advance(timedelta(hours=1))
+    here.upkeep()
+    record = here.records.get(tombstone)
+    assert (record.state, here.uuid()) in {(S.RESTORED, uuid), (S.RENAMED, None)}
+    assert here.tombstones.restore(tombstone).state is S.RESTORED
+    assert (here.uuid(), here.hidden()) == (uuid, [])
 
 
 def test_a_rename_that_was_not_performed_is_not_restored(world):
@@ -127,7 +140,6 @@ def test_a_rename_that_was_not_performed_is_not_restored(world):
     assert (here.uuid(), here.record().state) == (uuid, S.CLEARED)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_a_rename_that_came_after_the_record_was_cleared_is_restored(world):
     here = world()
     uuid = here.table()
@@ -143,7 +155,6 @@ def test_a_rename_that_came_after_the_record_was_cleared_is_restored(world):
     assert (here.uuid(), here.hidden()) == (uuid, [])
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_a_table_whose_metadata_file_went_after_the_rename_gets_its_name_back(world):
     here = world()
     tombstone = left_behind(here).tombstone_id
@@ -159,7 +170,6 @@ def test_a_table_whose_metadata_file_went_after_the_rename_gets_its_name_back(wo
     assert here.uuid() == record.expected_uuid
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_another_name_is_chosen_where_the_former_one_is_taken(world):
     here = world()
     tombstone = left_behind(here).tombstone_id
@@ -175,7 +185,6 @@ def test_another_name_is_chosen_where_the_former_one_is_taken(world):
     assert (here.uuid(), here.uuid("orders_again"), here.hidden()) == (other, uuid, [])
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_a_caller_gives_no_other_name_to_a_table_that_is_not_known_to_be_its_own(world):
     here = world()
 
@@ -193,7 +202,6 @@ def test_a_caller_gives_no_other_name_to_a_table_that_is_not_known_to_be_its_own
     assert (here.uuid(), here.uuid("mine"), here.hidden()) == (here.other, None, [])
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_a_drop_makes_four_requests_of_the_catalog_and_the_first_of_a_process_two_more(world):
     here = world()
     base = "/api/catalog/v1/lake/namespaces"
@@ -223,7 +231,6 @@ def restored_before_the_write(here):
     here.records.replace = replace
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_a_caller_is_told_that_the_table_was_restored_before_the_rename_was_recorded(world):
     here = world()
     uuid = here.table()
@@ -234,7 +241,6 @@ def test_a_caller_is_told_that_the_table_was_restored_before_the_rename_was_reco
     assert (here.uuid(), here.hidden(), here.record().state, here.drop_tasks()) == (uuid, [], S.RESTORED, [])
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line 3")
 def test_the_recurring_task_leaves_a_table_that_is_restored_meanwhile(world):
     here = world()
     left_behind(here)

@@ -10,6 +10,7 @@ namespaces of its own in a server; their names begin with `conf_`, and they are 
 
 import argparse
 import contextlib
+import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -45,7 +46,7 @@ def play(on: str, part: int, parts: int) -> int:
     with worlds(on) as world:
         for case in cases(part, parts, world=world):
             found = violations(case, world)
-            done[case.recreated] += 1
+            done[f"{case.permitted}, {case.recreated}"] += 1
             if found:
                 wrong += 1
                 print(case, *found, sep="\n    ", flush=True)  # noqa: T201
@@ -63,6 +64,7 @@ def main() -> int:
         "--on", choices=ON, help="one catalog: in this process, the stand-in over HTTP, or POLARIS_URL's"
     )
     given = options.parse_args()
+    logging.disable(logging.WARNING)
     part, _, parts = given.part.partition("/")
     chosen = [given.on] if given.on else [_MEMORY, *([_POLARIS] if real() is not None else [])]
     if chosen == [_MEMORY] and not given.on:

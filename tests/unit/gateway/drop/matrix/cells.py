@@ -27,6 +27,7 @@ from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
+from infra.local.catalog.principals.privileges import Privilege
 from tests.kit.tasks.builders import nonce
 from tests.unit.gateway.drop.deployment import Answered, Counted, Deployment
 from tests.unit.gateway.drop.world import DropWorld
@@ -63,6 +64,14 @@ class Recreated(StrEnum):
     AGAIN = "recreated before the repeat"
 
 
+class Permitted(StrEnum):
+    """What the service may do in the namespace of tombstones."""
+
+    ALL = "the service may do its part"
+    NOTHING = "the service has no grant"
+    TO_LIST = "the service may list, not load or rename"
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One cell of the matrix."""
@@ -73,6 +82,7 @@ class Case:
     recreated: Recreated
     is_repeated: bool = True
     """Whether the caller repeats its request, or leaves all to the recurring task."""
+    permitted: Permitted = Permitted.ALL
 
 
 class OneFault(Faults):
@@ -132,7 +142,7 @@ class Matrix:
     def run(self) -> list[str]:
         """Play the case; return what is wrong, nothing if all is right."""
         here = self.here
-        self.own = here.table()
+        self._begin()
         self.files[self.own] = here.data()
         self._restart(OneFault(self.case.fault, self.case.call))
         here.requests.lose = self._fate
@@ -147,15 +157,23 @@ class Matrix:
             here.clock.advance(_BETWEEN)
             self._send()
         here.settle()
+        if self.case.permitted is Permitted.TO_LIST and here.hidden():
+            here.permit()  # what nobody could finish or rename back is finished once the service may
+            here.settle()
         return self._wrong()
 
     def calls(self) -> list[str]:
         """Return the names of the calls of the case without its fault."""
-        self.own = self.here.table()
+        self._begin()
         self._restart(OneFault())
         self.here.requests.lose = self._fate
         self._send()
         return self.here.faults.names
+
+    def _begin(self) -> None:
+        self.own = self.here.table()
+        if self.case.permitted is not Permitted.ALL:
+            self.here.confine(*([Privilege.TABLE_LIST] if self.case.permitted is Permitted.TO_LIST else []))
 
     def _restart(self, faults: OneFault) -> None:
         here = self.here
@@ -209,8 +227,14 @@ class Matrix:
         other_is_safe = self.other is None or (named == self.other and self.files[self.other] <= here.data())
         other_was_dropped = self.asked_for_other and last.status == 204 and named is None
         own_is_gone = named != self.own and not here.hidden()
+        is_refused = self.case.permitted is Permitted.NOTHING
+        # Nobody renames a table back whose name is taken, and the service cannot purge it.
+        is_stuck = self.case.permitted is Permitted.TO_LIST and self.case.recreated is Recreated.AGAIN
+        may_be_final = last.status in {204, 404, 409} and not is_refused
+        final = may_be_final or ((is_refused or is_stuck) and last.code == "SERVICE_NOT_PERMITTED")
         checks = {
-            "the last answer is not final": last.status in {204, 404, 409} or not self.case.is_repeated,
+            "the last answer is not final": final or not self.case.is_repeated,
+            "refused before the rename, and renamed": not is_refused or (named == self.own and not records),
             "another user's table lost its name or files": other_is_safe or other_was_dropped,
             "a table is hidden": not here.hidden(),
             "204, and the table is still there": last.status != 204 or own_is_gone,
@@ -235,12 +259,14 @@ def cases(
 ) -> Iterator[Case]:
     """Return every parts-th cell; what a fault does not apply to is left out."""
     number = itertools.count()
-    for keyed, recreated in itertools.product(of, Recreated):
+    for permitted, keyed, recreated in itertools.product(Permitted, of, Recreated):
+        if permitted is Permitted.NOTHING and recreated is not Recreated.NO:
+            continue  # the name is never free, and nothing is renamed
         with contextlib.closing(world()) as here:
-            names = Matrix(Case(Fault.KILLED_BEFORE, 0, keyed, recreated), here).calls()
+            names = Matrix(Case(Fault.KILLED_BEFORE, 0, keyed, recreated, permitted=permitted), here).calls()
         for (call, name), fault, is_repeated in itertools.product(enumerate(names, 1), Fault, (True, False)):
             if next(number) % parts == part - 1 and applies(fault, name):
-                yield Case(fault, call, keyed, recreated, is_repeated)
+                yield Case(fault, call, keyed, recreated, is_repeated, permitted)
 
 
 def applies(fault: Fault, name: str) -> bool:
