@@ -231,7 +231,7 @@ def restored_before_the_write(here):
     here.records.replace = replace
 
 
-def test_a_caller_is_told_that_the_table_was_restored_before_the_rename_was_recorded(world):
+def test_a_drop_whose_table_was_restored_before_the_rename_was_recorded_is_refused(world):
     here = world()
     uuid = here.table()
     restored_before_the_write(here)
