@@ -29,12 +29,6 @@ class BucketNotFound(ObjectStoreError):
     code = "BUCKET_NOT_FOUND"
 
 
-class ListingInvalid(ObjectStoreError):
-    """A store answered a listing with another document, or with one that does not advance; nothing is known of more."""
-
-    code = "STORE_LISTING_INVALID"
-
-
 class FileTooLarge(ObjectStoreError):
     """The object is larger than the caller's limit."""
 

@@ -12,7 +12,6 @@ from botocore.parsers import ResponseParserError
 
 from delegation.storage.base import (
     BucketNotFound,
-    ListingInvalid,
     ObjectNotFound,
     ObjectStoreDenied,
     ObjectStoreError,
@@ -90,22 +89,23 @@ def is_unsupported(error: BaseException | None, *more: int) -> bool:
 
 
 def check_listing(client: "S3Client", uri: str, answer: Mapping[str, Any]) -> None:
-    """Raise ListingInvalid for an answer that is no listing."""
+    """Raise ObjectStoreError (STORE_LISTING_INVALID) for an answer that is no listing."""
     if FOREIGN in answer:
         raise listing_invalid(client, uri, "is not in S3's form")
 
 
 def check_keys(client: "S3Client", uri: str, keys: Sequence[str], prefix: str, after: str) -> None:
-    """Raise ListingInvalid unless the keys are in order, above `after` and below the prefix."""
+    """Raise ObjectStoreError unless the keys are in order, above `after` and below the prefix."""
     if keys and not all(map(lt, chain((after,), keys), keys)):
         raise listing_invalid(client, uri, f"does not advance in order after {after!r}")
     if keys and not (keys[0].startswith(prefix) and keys[-1].startswith(prefix)):
         raise listing_invalid(client, uri, "has keys of another prefix")
 
 
-def listing_invalid(client: "S3Client", uri: str, problem: str) -> ListingInvalid:
+def listing_invalid(client: "S3Client", uri: str, problem: str) -> ObjectStoreError:
     where = client.meta.endpoint_url
-    return ListingInvalid(f"the listing of {uri} by the object store {where} {problem}; check the endpoint")
+    text = f"the listing of {uri} by the object store {where} {problem}; check the endpoint"
+    return ObjectStoreError(text, code="STORE_LISTING_INVALID")
 
 
 def is_bare_404(error: ClientError) -> bool:

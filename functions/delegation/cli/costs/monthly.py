@@ -16,7 +16,7 @@ HOURS: Final = 730
 """Hours of a month, as AWS' pricing calculator counts them."""
 MINUTES: Final = HOURS * 60
 ZONES: Final = 2
-ALARMS: Final = 27
+ALARMS: Final = 28
 """Those of every deployment. The probe has one more, notifications three, the gateway two, a secret's rotation one."""
 FRONT_ALARMS: Final = 3
 """Those of the load balancer of the private profile."""

@@ -31,7 +31,6 @@ from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.needs import protection_of
 from delegation.upkeep.health.model import TableHealth
 
 MOST_SHOWN: Final = 20
@@ -121,7 +120,7 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
 
 def _states(health: TableHealth) -> tuple[str, ...]:
     """Return what holds a table back, in the order in which such lines are printed; "" for what does not."""
-    name, protection = plain(str(health.identifier)), protection_of(health)
+    name, protection = plain(str(health.identifier)), health.protection
     plans = [one.waiting for one in health.runs.values() if one.waiting]
     reasons = "; ".join(plain(one.error) for _, one in sorted(health.asides.items()))
     return (

@@ -13,7 +13,6 @@ from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import SetAside
 from delegation.references.lost import LostRefs
 from delegation.timestamps import isoformat, utc_now
-from delegation.upkeep.execution.needs import protection_of
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.past import PastRun
 from delegation.upkeep.health.store import HealthStore
@@ -87,7 +86,7 @@ class HealthRow:
                 "at_most": None if self.saves_most is None else round(self.saves_most, 4),
             },
             "problem": health.problem,
-            "protected": protection_of(health),
+            "protected": health.protection,
             "set_aside": [_aside_document(key, one) for key, one in sorted(health.asides.items())],
             "runs": [_run_document(one) for one in health.runs.values()],
         }

@@ -8,7 +8,6 @@ from delegation.cli.screens.layout import LabelledLines, Rows, Whole
 from delegation.cli.screens.watching import plain, size_text
 from delegation.errors import counted
 from delegation.timestamps import isoformat
-from delegation.upkeep.execution.needs import protection_of
 from delegation.upkeep.health.model import TableHealth
 
 
@@ -33,7 +32,7 @@ def print_health(health: TableHealth, costs: str) -> None:
     ]
     if health.problem is not None:
         lines.append(("Problem", plain(health.problem)))
-    protection = protection_of(health)
+    protection = health.protection
     if protection is not None:
         lines.append(("Protected", f"{protection}: no policy expires its snapshots"))
     for key, aside in sorted(health.asides.items()):

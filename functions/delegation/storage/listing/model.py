@@ -19,18 +19,6 @@ _MOST_BEHIND: Final = 60
 """Seconds between the clocks of one store's servers: one may have written an object that another lists."""
 
 
-class ClockUnknown(ObjectStoreError):
-    """A listing does not state when it was made, so the age of its objects by the store's clock is not known."""
-
-    code = "STORE_CLOCK_UNKNOWN"
-
-
-class ClockOff(ObjectStoreError):
-    """A listing states a time that cannot be that of its store, so the age of its objects is not known."""
-
-    code = "STORE_CLOCK_OFF"
-
-
 class ListedObject(NamedTuple):
     """An object as it was listed: its size in bytes, its ETag as the store writes it, and when it was written.
 
@@ -69,20 +57,25 @@ class ListedFolder:
 
 
 def check_clock(bucket: str, listed: ListedPage | ListedFolder, now: datetime) -> None:
-    """Raise ClockOff for a listing more than an hour from `now`, or older than an object that it has."""
+    """Raise ObjectStoreError (STORE_CLOCK_OFF) for a listing that cannot be of its time.
+
+    It is more than an hour from `now`, or older than an object that it has.
+    """
     there = datetime.fromtimestamp(listed.at, UTC)
     what = f"the store of s3://{bucket}/ dates a listing {there:%Y-%m-%dT%H:%M:%SZ}"
     if abs(there - now) > _MOST_APART:
-        raise ClockOff(
+        raise ObjectStoreError(
             f"{what}, more than an hour from the service's clock, {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}, so no age "
-            "of a file there is known; correct the clock that is wrong"
+            "of a file there is known; correct the clock that is wrong",
+            code="STORE_CLOCK_OFF",
         )
     newest = max(listed.objects, key=lambda one: one.modified, default=None)
     if newest is not None and newest.modified > listed.at + _MOST_BEHIND:
         written = datetime.fromtimestamp(newest.modified, UTC)
-        raise ClockOff(
+        raise ObjectStoreError(
             f"{what}, before it wrote {printable(newest.key)}, {written:%Y-%m-%dT%H:%M:%SZ}, so no age of a file there "
-            "is known; correct the clocks of the store's servers, or write that object again"
+            "is known; correct the clocks of the store's servers, or write that object again",
+            code="STORE_CLOCK_OFF",
         )
 
 
@@ -109,7 +102,8 @@ class ListableStore(ObjectStore, Protocol):
     def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
         """Return the next page of the objects whose keys begin with a prefix and are above `after` in order.
 
-        Keys are ordered by code point. Raises ClockUnknown, BucketNotFound or another store error.
+        Keys are ordered by code point. Raises BucketNotFound or another store error
+        (STORE_CLOCK_UNKNOWN).
         """
         ...
 

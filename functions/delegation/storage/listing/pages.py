@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from delegation.storage.base import ObjectStoreError
 from delegation.storage.listing.answers import READ, ListingAnswer
-from delegation.storage.listing.model import PAGE, ClockUnknown, ListedFolder, ListedObject, ListedPage
+from delegation.storage.listing.model import PAGE, ListedFolder, ListedObject, ListedPage
 from delegation.storage.locations import uri_of
 from delegation.storage.s3_errors import check_keys, check_listing, listing_invalid
 
@@ -77,11 +78,13 @@ def seconds(moment: datetime) -> int:
 
 
 def _date(answer: Any) -> int:
-    """Return when the store answered; raise ClockUnknown."""
+    """Return when the store answered; raise ObjectStoreError (STORE_CLOCK_UNKNOWN)."""
     text = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         there = parsedate_to_datetime(text)
         # A zone of -0000 is UTC, and is parsed to a time without one.
         return int((there if there.tzinfo else there.replace(tzinfo=UTC)).timestamp())
     except ValueError as error:
-        raise ClockUnknown(f"a listing has no valid Date header ({text[:40]!r}); check the endpoint") from error
+        raise ObjectStoreError(
+            f"a listing has no valid Date header ({text[:40]!r}); check the endpoint", code="STORE_CLOCK_UNKNOWN"
+        ) from error

@@ -27,8 +27,6 @@ _READ_MICROS: Final = 1
 _FILES_PER_MICRO: Final = 100
 _FIRST_PAUSE: Final = timedelta(hours=1)
 _LONGEST_PAUSE: Final = timedelta(days=7)
-_PROTECTED: Final = frozenset({"GC_DISABLED", "TABLE_PROTECTED", "UNSUPPORTED"})
-"""Codes of guards that no waiting changes: the owner of the table decided so, or its manifests are encrypted."""
 _TYPICAL_FILE: Final = 32 * 1024 * 1024
 """Bytes of a file of a table whose current snapshot has none to estimate by."""
 
@@ -104,15 +102,9 @@ def longest_waiting(healths: Iterable[TableHealth]) -> TableHealth | None:
     waiting = [
         one
         for one in healths
-        if one.expirable and one.since is not None and not _runs(one) and can_be_decided(one) and not protection_of(one)
+        if one.expirable and one.since is not None and not _runs(one) and can_be_decided(one) and not one.protection
     ]
     return min(waiting, key=lambda one: (one.since, str(one.identifier)), default=None)
-
-
-def protection_of(health: TableHealth) -> str | None:
-    """Return the code of the guard that refused the last run of a table, None if it may be kept."""
-    run = health.runs.get(TASK_TYPE)
-    return run.outcome if run is not None and run.failures and run.outcome in _PROTECTED else None
 
 
 def _runs(health: TableHealth) -> bool:

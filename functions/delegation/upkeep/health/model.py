@@ -9,11 +9,14 @@ from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.items import SetAside
+from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.upkeep.health.past import LONGEST_PAST, PastRun, newest_of_each_type, rows_of_past
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
 
 LONGEST_PROBLEM: Final = 1_000
 LONGEST_LOCATION: Final = 4_096
+_PROTECTED: Final = frozenset({"GC_DISABLED", "TABLE_PROTECTED", "UNSUPPORTED"})
+"""Codes of guards that no waiting changes: the owner of the table decided so, or its manifests are encrypted."""
 MOST_KINDS: Final = 16
 """Kinds of maintenance whose last runs are kept."""
 
@@ -113,6 +116,12 @@ class TableHealth:
     asides: Mapping[str, SetAside] = field(default_factory=dict)
     sweep_since: datetime | None = None
     revision: int = 0
+
+    @property
+    def protection(self) -> str | None:
+        """The code of the guard that refused the table's last expiry, None if it may be kept."""
+        run = self.runs.get(TASK_TYPE)
+        return run.outcome if run is not None and run.failures and run.outcome in _PROTECTED else None
 
     def set_aside(self, key: str, aside: SetAside | None) -> "TableHealth":
         """Return the health with what fails for the table now; with None that is forgotten."""

@@ -123,7 +123,10 @@ class PartLister:
         return pool.submit(self.store.page, self.how.eligible.root.bucket, prefix, after=after)
 
     def _take(self, part: "_Part", page: ListedPage, most_pages: int | None) -> bool:
-        """Store what a page has; return whether the part is done, or its pages are used up. Raises ClockOff."""
+        """Store what a page has; return whether the part is done, or its pages are used up.
+
+        Raises what `check_clock` raises.
+        """
         check_clock(self.how.eligible.root.bucket, page, self.clock())
         stored = part.writer.extend(self.how.candidates(self.how.eligible.some(page.objects, page.at)))
         stored |= part.signs.extend(signs_among(self.how.eligible.root, page.objects))
