@@ -10,10 +10,10 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.errors import traceback_of
+from delegation.items import each_item
 from delegation.metrics import DISPATCH_ERRORS, MetricLines
 from delegation.orchestration.admission import Inbox
 from delegation.orchestration.dispatch import named_in
-from delegation.tasks.errors import TaskError
 from delegation.wiring import dispatcher as wiring
 
 logger: Final = Logger()
@@ -50,13 +50,9 @@ def say_admitted(task_id: str, n: int, correlation_id: str | None) -> None:
 
 def admit() -> None:
     """Admit tasks after a batch that asked for it; after an error the sweeper's next message does it."""
-    try:
-        admitted = inbox().admit()
-    except TaskError as error:
-        logger.warning("no task was admitted", extra={"action": "admit", "error_code": error.code})
-        return
-    if admitted:
-        logger.info("admitted", extra={"action": "admit", "tasks": admitted})
+    for one in each_item(("admission",), lambda _name: inbox().admit(), name="dispatcher.admission", in_a_row=None):
+        if one.result:
+            logger.info("admitted", extra={"action": "admit", "tasks": one.result})
 
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> Mapping[str, Any]:

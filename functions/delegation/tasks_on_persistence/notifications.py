@@ -13,7 +13,14 @@ from delegation.persistence.objects.store import of_model
 from delegation.persistence.objects.types import ObjectType
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.life.notifications.receivers import Receiver
-from delegation.tasks.stores.notifications import notification_item, notification_of, receiver_item, receiver_of
+from delegation.tasks.stores.notifications import (
+    notification_item,
+    notification_of,
+    readable,
+    readable_receivers,
+    receiver_item,
+    receiver_of,
+)
 from delegation.tasks_on_persistence.failures import translated
 from delegation.timestamps import isoformat
 
@@ -80,7 +87,7 @@ class PersistenceNotificationStore:
         with translated():
             refs = [ref for _, ref in self._index().items(prefix=IndexKey.of(_RECEIVER))]
             found = self._store.fetch_many(refs)
-        return [receiver_of(of_model(one, StoredNotification).value.item) for one in found if one is not None]
+        return readable_receivers(of_model(one, StoredNotification).value.item for one in found if one is not None)
 
     def receiver(self, channel: str) -> Receiver | None:
         """See NotificationStore.receiver."""
@@ -128,7 +135,7 @@ class PersistenceNotificationStore:
         with translated():
             refs = [ref for _, ref in islice(self._index().items(end=end, prefix=prefix), limit)]
             found = self._store.fetch_many(refs)
-        return [notification_of(of_model(one, StoredNotification).value.item) for one in found if one is not None]
+        return readable(of_model(one, StoredNotification).value.item for one in found if one is not None)
 
 
 def _key(task_id: str, notification_id: str) -> IndexKey:

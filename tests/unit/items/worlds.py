@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from delegation.dynamodb import to_item
 from delegation.gateway.drop.tombstones import TombstoneState, pending
-from delegation.handlers import sweeper
+from delegation.handlers import dispatcher, sweeper
 from delegation.idempotency.record import Record, State
 from delegation.idempotency.store import RecordWrite
 from delegation.idempotency.upkeep import RecordUpkeep
@@ -35,6 +35,8 @@ from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.notifications.owed import NotificationState
 from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications.receivers import Receiver
+from delegation.tasks.stores import notifications as stored
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.upkeep.execution.kinds import run_kinds
@@ -320,6 +322,42 @@ def events_that_a_worker_cannot_deliver(failing: Failing) -> Served:
     with planted(owed.site.bus, "put", owed.is_bad, failing):
         deliver_due(owed.site.notifier)
     return owed.served()
+
+
+@world("notifications.records")
+def stored_notifications_that_cannot_be_read(failing: Failing) -> Served:
+    owed = OwedEvents()
+    items = [stored.notification_item(one) for one in owed.site.left(NotificationState.OWED)]
+    bad = {one["task_id"] for one in items if one["task_id"].removesuffix(stored.PARTITION) in owed.found["b"]}
+    with planted(stored, "notification_of", lambda item: item["task_id"] in bad, failing):
+        return owed.found["g"], {one.task_id for one in stored.readable(items)}
+
+
+@world("notifications.receivers")
+def records_of_receivers_that_cannot_be_read(failing: Failing) -> Served:
+    found: dict[str, set[str]] = {"g": set(), "b": set()}
+    items = []
+    for number, kind in enumerate(ORDER):
+        found[kind].add(f"callback-{number}")
+        items.append(stored.receiver_item(Receiver(f"callback-{number}", NOW, NOW)))
+    with planted(stored, "receiver_of", lambda item: item["channel"] in found["b"], failing):
+        return found["g"], {one.channel for one in stored.readable_receivers(items)}
+
+
+@world("dispatcher.admission")
+def an_admission_that_fails_after_a_batch(failing: Failing) -> Served:
+    """SQS would deliver all messages of the batch again."""
+    taken: set[str] = set()
+
+    def admit() -> int:
+        raise failing()
+
+    inbox = SimpleNamespace(take=lambda body: taken.add(body) or "started", admit=admit)
+    records = [{"messageId": body, "body": body, "eventSource": "aws:sqs"} for body in ("one", "two")]
+    with patch.object(dispatcher, "inbox", lambda: inbox):
+        answer = dispatcher.handler({"Records": records}, SimpleNamespace())  # type: ignore[arg-type]
+    assert answer["batchItemFailures"] == []
+    return {"one", "two"}, taken
 
 
 @world("notifications.turns")

@@ -95,7 +95,7 @@ class DynamoDbNotificationStore:
             ExpressionAttributeValues=to_item({":id": stored.RECEIVERS + stored.PARTITION}),
             ConsistentRead=True,
         )
-        return sorted(map(stored.receiver_of, found), key=lambda receiver: receiver.channel)
+        return sorted(stored.readable_receivers(found), key=lambda receiver: receiver.channel)
 
     def receiver(self, channel: str) -> "Receiver | None":
         """See NotificationStore.receiver: one GetItem."""

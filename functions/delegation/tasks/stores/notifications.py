@@ -2,10 +2,11 @@
 
 import hashlib
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from delegation.items import each_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
@@ -82,6 +83,22 @@ def every(store: NotificationStore, state: NotificationState, until: datetime, *
     for receiver in store.receivers():
         found += store.notifications(state, until, limit=limit, parked=receiver.channel)
     return found[:limit]
+
+
+def readable(items: Iterable[Mapping[str, Any]]) -> list[Notification]:
+    """Return stored notifications; one of another format or a damaged one hides no other."""
+    found = each_item(items, notification_of, name="notifications.records", shown=_key_of)
+    return [one.result for one in found if one.result is not None]
+
+
+def readable_receivers(items: Iterable[Mapping[str, Any]]) -> list["Receiver"]:
+    """Return stored records of receivers; one of another format or a damaged one hides no other."""
+    found = each_item(items, receiver_of, name="notifications.receivers", shown=_key_of)
+    return [one.result for one in found if one.result is not None]
+
+
+def _key_of(item: Mapping[str, Any]) -> str:
+    return str(item.get("channel") or item.get("task_id"))
 
 
 def receiver_key(channel: str) -> dict[str, Any]:
