@@ -1,0 +1,73 @@
+"""A removal lists the marks of its plan once for each attempt, however many chunks there are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from delegation.operations.orphans import phases
+from delegation.operations.orphans.phases import OrphanRun
+from delegation.storage.base import ObjectStoreUnavailable
+from delegation.storage.memory import MemoryPlanStore
+from tests.kit.stories.orphans import SweptTables
+from tests.kit.stories.tables import StoryTable
+from tests.unit.operations.orphans.engines.sparkless import SparklessOrphans
+
+CHUNKS = 60
+
+
+class Counted(MemoryPlanStore):
+    """Counts the keys that it lists."""
+
+    listed = 0
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        for key in super().keys(prefix):
+            self.listed += 1
+            yield key
+
+
+def littered() -> tuple[SweptTables, StoryTable, Counted]:
+    """Return a table with three orphan files for each chunk."""
+    world = SweptTables()
+    world.plans = plans = Counted()
+    table = world.table()
+    for number in range(3 * CHUNKS):
+        world.orphan(f"s3://lake/wh/t/data/{number:04}.parquet")
+    world.lake.pass_days(4)
+    return world, table, plans
+
+
+@pytest.mark.xfail(strict=True, reason="issue 46, line 12")
+@pytest.mark.parametrize("engine", ["inline", "executors"])
+def test_marks_are_listed_once_for_each_attempt(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if engine == "executors":
+        monkeypatch.setattr(OrphanRun.__init__, "__defaults__", (SparklessOrphans(),))
+    world, table, plans = littered()
+    result = world.sweep(table)
+    assert result.files_deleted == 3 * CHUNKS
+    assert plans.listed < 12 * CHUNKS
+
+
+@pytest.mark.xfail(strict=True, reason="issue 46, line 12")
+def test_an_attempt_that_resumes_lists_what_the_one_before_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, table, plans = littered()
+    turns: list[int] = []
+    delete = phases.OrphanRun._delete
+
+    def stops(run: OrphanRun, chunks: Any) -> None:
+        turns.append(len(chunks))
+        if len(turns) == CHUNKS // 2:
+            raise ObjectStoreUnavailable("stopped")
+        delete(run, chunks)
+
+    monkeypatch.setattr(phases.OrphanRun, "_delete", stops)
+    with pytest.raises(ObjectStoreUnavailable):
+        phases.remove_orphan_files(world.context(table))
+    plans.listed = 0
+    done = len(turns) - 1
+    result = phases.remove_orphan_files(world.context(table))
+    assert result.files_deleted == 3 * CHUNKS
+    assert len(turns) == 1 + CHUNKS
+    assert done == CHUNKS // 2 - 1
+    assert plans.listed < 12 * CHUNKS
