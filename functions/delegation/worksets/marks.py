@@ -8,7 +8,10 @@ stated it of none.
 
 import gzip
 import json
+import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from delegation.storage.base import PlanStore
@@ -20,6 +23,7 @@ _VOID = "VOID-"
 _ABSENT: Final = "ABSENT-"
 _VERSIONED = "VERSIONED"
 _ADOPTED = "taken"
+_OF_CHUNKS: Final = re.compile(r"[^/]+/\d+/[^/]+/(?:done|failed|changed|untagged|quarantined|looked)/")
 
 
 class Absent(NamedTuple):
@@ -146,6 +150,53 @@ class Marks:
         """Store the paths that were not deleted, as (path, code), in `failed/{chunk}`, for operators."""
         lines = "".join(json.dumps({"path": path, "code": code}, ensure_ascii=False) + "\n" for path, code in failures)
         self._store.put(f"{self._plan_id}/failed/{chunk.name}", gzip.compress(lines.encode(), mtime=0))
+
+
+class MarksListedOnce:
+    """A PlanStore that lists the marks and figures of chunks once, and remembers what is put through it.
+
+    For one attempt: what processes beside it mark is known to it after `learn`.
+    """
+
+    def __init__(self, store: PlanStore) -> None:
+        self.store = store
+        self._known: dict[str, list[str]] = {}
+
+    def put(self, key: str, data: bytes) -> None:
+        self.store.put(key, data)
+        self._add(key)
+
+    def get(self, key: str) -> bytes:
+        return self.store.get(key)
+
+    def where(self, key: str) -> str:
+        return self.store.where(key)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """See PlanStore.keys."""
+        folder = _OF_CHUNKS.match(prefix)
+        if folder is None:
+            return self.store.keys(prefix)
+        if folder[0] not in self._known:
+            self._known[folder[0]] = list(self.store.keys(folder[0]))
+        known = self._known[folder[0]]
+        return takewhile(lambda key: key.startswith(prefix), known[bisect_left(known, prefix) :])
+
+    def learn(self, plan_id: str, chunks: Sequence[Chunk], voided: int = 0) -> None:
+        """List what other processes put about some chunks."""
+        done = f"{plan_id}/done/{voided}/" if voided else f"{plan_id}/done/"
+        for folder in [one for one in self._known if one.startswith(f"{plan_id}/")]:
+            starts = (done, f"{done}{_ABSENT}") if folder.endswith("/done/") else (folder,)
+            for key in (key for chunk in chunks for one in starts for key in self.store.keys(f"{one}{chunk.name}")):
+                self._add(key)
+
+    def _add(self, key: str) -> None:
+        folder = _OF_CHUNKS.match(key)
+        known = None if folder is None else self._known.get(folder[0])
+        if known is not None:
+            at = bisect_left(known, key)
+            if known[at : at + 1] != [key]:
+                known.insert(at, key)
 
 
 def failure_lists(store: PlanStore, plan_id: str) -> Iterator[str]:

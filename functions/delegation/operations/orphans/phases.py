@@ -47,7 +47,7 @@ from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import Finding, merge_findings, store_index
-from delegation.worksets.marks import Deleted, Marks, record_adopted_plan
+from delegation.worksets.marks import Deleted, Marks, MarksListedOnce, record_adopted_plan
 
 _DIGEST = 20
 _COMPARES = "compares what is listed with what is needed"
@@ -57,7 +57,8 @@ class OrphanRun:
     """One attempt at removing the orphan files of a table; used once."""
 
     def __init__(self, ctx: OrphanContext, engine: OrphanEngine = INLINE) -> None:
-        self._ctx = ctx
+        self._marks = MarksListedOnce(ctx.plans)
+        self._ctx = replace(ctx, plans=self._marks)
         self._engine = engine
         self._started = ctx.now()
         self._index: OrphanIndex | None = None
@@ -388,7 +389,14 @@ class OrphanRun:
             ctx.attempt.progress(files_deleted=files, files_failed=failed, bytes_deleted=size)
 
         def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
-            self._deletes_with.delete(ctx, work, add)
+            if self._deletes_with is INLINE:
+                INLINE.delete(ctx, work, add)
+                return
+            # Executors put marks beside this process, and it looks at them.
+            try:
+                self._deletes_with.delete(replace(ctx, plans=self._marks.store), work, add)
+            finally:
+                self._marks.learn(index.plan_id, [one.chunk for one in work])
 
         delete_or_raise([Work(index, chunk) for chunk in chunks], Deleted(), delete, report)
         if unmarked := {chunk.name for chunk in chunks} & {chunk.name for chunk in self._left()}:

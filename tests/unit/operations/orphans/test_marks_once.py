@@ -38,7 +38,6 @@ def littered() -> tuple[SweptTables, StoryTable, Counted]:
     return world, table, plans
 
 
-@pytest.mark.xfail(strict=True, reason="issue 46, line 12")
 @pytest.mark.parametrize("engine", ["inline", "executors"])
 def test_marks_are_listed_once_for_each_attempt(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if engine == "executors":
@@ -49,7 +48,6 @@ def test_marks_are_listed_once_for_each_attempt(engine: str, monkeypatch: pytest
     assert plans.listed < 12 * CHUNKS
 
 
-@pytest.mark.xfail(strict=True, reason="issue 46, line 12")
 def test_an_attempt_that_resumes_lists_what_the_one_before_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     world, table, plans = littered()
     turns: list[int] = []
