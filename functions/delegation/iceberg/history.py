@@ -11,11 +11,12 @@ names is none of the table's: files there are kept and reported.
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from delegation.errors import DelegationError
+from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.files import RANK, FileType, TableFile
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, FormerMetadata, ParsedMetadata, parse_former_metadata
 from delegation.iceberg.paths import Spelling
@@ -23,6 +24,8 @@ from delegation.iceberg.reach import STRICT, Fetcher, Tolerance
 
 _NAME: Final = re.compile(r"(?:v(\d+)|(\d+)-[^/]+?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
+MOST_FOR_STATISTICS: Final = 200
+"""Former metadata files of a log that are read for the statistics that they name; Iceberg keeps 100 by default."""
 _MOST_KNOWN: Final = 2_000
 _LONGEST_KNOWN: Final = 1_000
 """How many files, with how long a log, are kept for other tables that have them too."""
@@ -32,13 +35,15 @@ _LONGEST_KNOWN: Final = 1_000
 class History:
     """The former metadata files, those of them that are of another table (`foreign`), and former locations.
 
-    `files` have the size of those that were read (`reads`), 0 for the others.
+    `files` have the size of those that were read (`reads`), 0 for the others. `statistics` are those that files which
+    were read name, each with its snapshot; the table may have replaced them.
     """
 
     files: list[TableFile] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)
     locations: list[str] = field(default_factory=list)
     reads: int = 0
+    statistics: list[tuple[int | None, TableFile]] = field(default_factory=list)
 
 
 class MetadataVersion(NamedTuple):
@@ -63,13 +68,15 @@ def read_history(
     *,
     enough: Callable[[], bool] = lambda: False,
     known: dict[str, FormerMetadata] | None = None,
+    statistics: bool = False,
 ) -> History:
     """Follow the metadata log back to its oldest file; no file is read twice, so cycles end.
 
     Files may be missing, and files that the credentials do not cover are not read. A file that cannot be read is
     returned without what it names, if `tolerance` accepts it. The locations of a file with another table's uuid are
     ignored: they must not extend what may be deleted. `enough` may end it between two logs. What is `known` of files
-    is not read again, and others are added to it: clones share most of them.
+    is not read again, and others are added to it: clones share most of them. With `statistics`, and if any
+    file names some, the newest MOST_FOR_STATISTICS of each log are read: only they name statistics that were replaced.
     """
     reader = _FormerReader(metadata.table_uuid, fetcher, tolerance, {} if known is None else known)
     spelling = tolerance.spelling
@@ -81,10 +88,33 @@ def read_history(
         log, newer = logs.popleft()
         run = _unseen(log, seen, spelling)
         named.extend(run)
-        logs.extend(_read_run([path for path in run if covers(path)], newer, reader))
+        readable = [path for path in run if covers(path)]
+        logs.extend(_read_run(readable, newer, reader))
+        has_some = metadata.statistics or metadata.partition_statistics
+        if statistics and (has_some or any(one.statistics or one.partition_statistics for one in reader.own.values())):
+            reader.read(readable[-MOST_FOR_STATISTICS:])
     rank = RANK[FileType.FORMER_METADATA]
     files = [TableFile(path, rank, reader.sizes.get(path, 0)) for path in named]
-    return History(files, reader.foreign, list(reader.locations), len(reader.sizes))
+    replaced = _statistics(reader.own.values(), spelling, covers) if statistics else []
+    return History(files, reader.foreign, list(reader.locations), len(reader.sizes), replaced)
+
+
+def _statistics(
+    read: Iterable[FormerMetadata], spelling: Spelling, covers: Callable[[str], bool]
+) -> list[tuple[int | None, TableFile]]:
+    """Return the statistics that files name, each once; a path that is odd or not covered stops nothing."""
+    found: dict[tuple[int | None, TableFile], None] = {}
+    for one in read:
+        for kind, some in (
+            (FileType.STATISTICS, one.statistics),
+            (FileType.PARTITION_STATISTICS, one.partition_statistics),
+        ):
+            for each in some:
+                with suppress(GuardRefused):
+                    path = spelling.one(each.path)
+                    if covers(path):
+                        found[each.snapshot_id, TableFile(path, RANK[kind], each.size)] = None
+    return list(found)
 
 
 def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[str]:

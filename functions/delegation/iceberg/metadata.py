@@ -7,6 +7,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,11 +129,13 @@ def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool
 
 @dataclass(frozen=True, slots=True)
 class FormerMetadata:
-    """What a former metadata file names: its table, the table's locations, and the metadata files before it."""
+    """What a former metadata file names: its table, its locations, the metadata files before it, and statistics."""
 
     table_uuid: str | None
     locations: tuple[str, ...]
     former: tuple[str, ...]
+    statistics: tuple[SizedFile, ...] = ()
+    partition_statistics: tuple[SizedFile, ...] = ()
 
 
 def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
@@ -143,7 +146,19 @@ def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
         table_uuid=None if table_uuid is None else fields.text("table-uuid").lower(),
         locations=_locations(fields.text("location"), fields.properties()),
         former=tuple(one.text("metadata-file") for one in fields.objects("metadata-log")),
+        statistics=_readable(fields, "statistics"),
+        partition_statistics=_readable(fields, "partition-statistics"),
     )
+
+
+def _readable(fields: "_Fields", name: str) -> tuple[SizedFile, ...]:
+    """Return the statistics that are well-formed: no reader of the table needs those of a former file."""
+    found: list[SizedFile] = []
+    with suppress(CorruptMetadata):
+        for one in fields.objects(name):
+            with suppress(CorruptMetadata):
+                found.append(_sized(one))
+    return tuple(found)
 
 
 def _locations(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:

@@ -90,6 +90,7 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
     outdated = outdated_metadata(metadata, history)
     part = metadata.of_snapshots(lambda snapshot_id: snapshot_id in gone.snapshot_ids)
     going = only_named_by(ctx, part, kept, covered)
+    replaced = [one for snapshot_id, one in history.statistics if snapshot_id in gone.snapshot_ids]
     return ExpirySurvey(
         metadata=metadata,
         guard=guard,
@@ -97,7 +98,7 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
         kept=kept,
         going=going,
         outdated=frozenset(one.path for one in outdated),
-        small=[*going.small, *outdated],
+        small=[*going.small, *outdated, *replaced],
     )
 
 

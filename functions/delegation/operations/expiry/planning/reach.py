@@ -142,7 +142,7 @@ def only_named_by(ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, 
 def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | None) -> History:
     """Return the former metadata files and locations; what cannot be read of them is left out of the locations."""
     tolerance = Tolerance(lambda _path, _error: None, ANY_SPELLING)
-    return read_history(metadata, fetcher_of(ctx), reads(metadata, covered), tolerance)
+    return read_history(metadata, fetcher_of(ctx), reads(metadata, covered), tolerance, statistics=True)
 
 
 def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableFile]:

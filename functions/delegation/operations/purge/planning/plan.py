@@ -130,7 +130,8 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     spelling = Spelling(paths.kept_spellings(ctx.options))
     former: dict[str, DelegationError] = {}
     once = ReadOnce()
-    history = read_history(metadata, fetcher, readable, Tolerance(former.__setitem__, spelling), known=once.former)
+    lenient = Tolerance(former.__setitem__, spelling)
+    history = read_history(metadata, fetcher, readable, lenient, known=once.former, statistics=True)
     former_roots = [*(root for index in earlier for root in index.roots), *(lost.roots if lost else ())]
     roots = paths.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
     own, foreign = paths.own_root(metadata, ctx.options), ctx.settings.delete.foreign
@@ -153,7 +154,11 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         table=table,
         metadata=metadata,
         guard=guard,
-        small=[*small_files(metadata, history, reached, spelling), *(lost.files(ctx.plans) if lost else ())],
+        small=[
+            *small_files(metadata, history, reached, spelling),
+            *(one for _, one in history.statistics),
+            *(lost.files(ctx.plans) if lost else ()),
+        ],
         foreign=frozenset(history.foreign),
         manifests=reached.manifests,
         known=known,
