@@ -108,7 +108,7 @@ crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its ca
 oracle: need-java $(STAMP) ## Purge every table that Spark wrote, in each way, and compare with what Iceberg reaches; prints totals as they go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.operations.purge.oracle.whole $(ARGS)
 
-hostile: need-java $(STAMP) ## Purge from a store that is wrong in every way, then from a sound one; prints totals as they go, and a table; ARGS="--size small" for some
+hostile: need-java $(STAMP) ## Purge, expire and remove orphan files in a store that is wrong in every way, then in a sound one; prints totals as they go, and a table; ARGS="--size small" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)
 
 histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1, or MUTATION=visits|displaced|later without one safeguard; prints totals as they go

@@ -63,6 +63,11 @@ class Resources:
         return S3Settings(endpoint=self.url, region="us-east-1", path_style=True)
 
 
+def read_seconds(name: str) -> float:
+    """Return how long an answer is waited for in a way of this name."""
+    return _ENDLESS_READ if name in ENDLESS else _READ
+
+
 def inline(ctx: PurgeContext, _resources: Resources) -> PurgeResult:
     return purge_table(ctx)
 
@@ -116,7 +121,7 @@ class Run:
             if self._size == RESUMED:
                 self._interrupt(store)
             store.set(way)
-            self._wrong(store, row, _ENDLESS_READ if name in ENDLESS else _READ)
+            self._wrong(store, row, read_seconds(name))
             store.set(None)
             self._sound(store, row)
         others = self._others - set(self._lake.uris())

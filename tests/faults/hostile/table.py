@@ -1,11 +1,13 @@
 """Purge tables from a store that is wrong in every way, then from a sound one, and print what came of it.
 
     PYTHONPATH=functions:. python -m tests.faults.hostile.table [--engine inline|spark] [--size NAME] [--way NAME]
+        [--operation purge|expiry|removal]
 
-Each engine purges a small, a large and a resumed table in each way, Spark all of them in one session. One table has a
-row for each way, and totals for each engine and size. The exit status is 1 unless every run happened, no run is PURGED
-with a file left or deletes an object that is not the table's, and every purge from the store that is sound again leaves
-nothing.
+Each engine purges a small, a large and a resumed table in each way, Spark all of them in one session. Expiries and
+removals of orphan files run inline, on one size, in all ways but those in which the store confirms deletes that it does
+not make: nothing can show them these. One table has a row for each way, and totals for each engine and size. The exit
+status is 1 unless every run happened, no run is PURGED with a file left or deletes an object that is not the table's or
+that it needs, and every run with the store that is sound again leaves nothing.
 """
 
 import argparse
@@ -17,7 +19,8 @@ from dataclasses import dataclass
 from unittest import mock
 
 from tests.faults.hostile.runs import AWS, SIZES, Purge, Resources, Row, Run, Worlds, inline
-from tests.faults.hostile.ways import WAYS
+from tests.faults.hostile.stories import STORIES, StoryRun
+from tests.faults.hostile.ways import LIARS, WAYS
 from tests.kit.printing import print_now
 
 ENGINES = ("inline", "spark")
@@ -39,6 +42,15 @@ def play(names: Sequence[str], sizes: Sequence[str], engine: str, purge: Purge) 
     for number, name in enumerate(names, 1):
         cells += [Cell(engine, size, Run(worlds, size, purge).play(name, WAYS[name])) for size in sizes]
         print_now(so_far(cells, f"{engine}: {number} of {len(names)} ways, last {name}"))
+    return cells
+
+
+def play_stories(names: Sequence[str], operations: Sequence[str]) -> list[Cell]:
+    """Expire, and remove orphan files, in each way in which a store can be found to be wrong."""
+    cells: list[Cell] = []
+    for number, name in enumerate(names, 1):
+        cells += [Cell("inline", one, StoryRun(one).play(name, WAYS[name])) for one in operations if name not in LIARS]
+        print_now(so_far(cells, f"{', '.join(operations)}: {number} of {len(names)} ways, last {name}"))
     return cells
 
 
@@ -107,16 +119,23 @@ def main(print_line: Callable[[str], object] = lambda line: sys.stdout.write(f"{
     parser = argparse.ArgumentParser(description="Purge from a store that is wrong in every way.")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="one engine only")
     parser.add_argument("--size", choices=SIZES, action="append", help="one size only; may be repeated")
+    operations = ("purge", *STORIES)
+    parser.add_argument("--operation", choices=operations, action="append", help="one operation only; may be repeated")
     parser.add_argument("--way", choices=WAYS, action="append", help="one way only; may be repeated")
     options = parser.parse_args()
     names, sizes, engines = options.way or list(WAYS), options.size or SIZES, options.engine or ENGINES
-    cells: list[Cell] = []
+    asked = options.operation or operations
+    stories = [one for one in STORIES if one in asked] if "inline" in engines else []
+    sizes, cells = sizes if "purge" in asked else (), list[Cell]()
     with mock.patch.dict(os.environ, AWS):
-        if "inline" in engines:
+        if "inline" in engines and sizes:
             cells += play(names, sizes, "inline", inline)
-        if "spark" in engines:
+        if "spark" in engines and sizes:
             cells += play_spark(names, sizes)
+        told = play_stories(names, stories) if stories else []
     found = failures(cells, names=names, engines=engines, sizes=sizes)
+    found += failures(told, names=[one for one in names if one not in LIARS], engines=("inline",), sizes=stories)
+    cells += told
     for line in (*lines(cells), *found):
         print_line(line)
     runs = sum(one.row.runs for one in cells)

@@ -4,8 +4,9 @@ import pytest
 
 from tests.faults.hostile import runs, table
 from tests.faults.hostile.runs import SIZES, Row, Run, Worlds, inline
+from tests.faults.hostile.stories import STORIES, StoryRun
 from tests.faults.hostile.table import ENGINES, Cell, failures, lines, play_spark
-from tests.faults.hostile.ways import KEY_BY_KEY, PARTICULAR, WAYS
+from tests.faults.hostile.ways import KEY_BY_KEY, LIARS, PARTICULAR, WAYS
 
 SAMPLE = [
     ("NoSuchBucket once", "small"),
@@ -26,6 +27,9 @@ SAMPLE = [
     ("3 GB in a 200", "small"),
     ("reads: a date that is none", "small"),
 ]
+
+
+OF_STORIES = ["lists: the first page again", "lists: a prefix above", "lists: an empty 200", "reads: an empty object"]
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +61,13 @@ REFUSING = {name: way for name, way in KEY_BY_KEY.items() if "key by key" not in
 def test_a_store_that_is_only_particular_is_purged_at_once(worlds: Worlds, name: str, size: str) -> None:
     row = Run(worlds, size, inline).play(name, WAYS[name])
     assert (row.purged, row.problems) == (2, [])
+
+
+@pytest.mark.parametrize("operation", STORIES)
+@pytest.mark.parametrize("name", ["405 MethodNotAllowed", "InternalError for absent keys", *OF_STORIES])
+def test_no_expiry_and_no_removal_deletes_what_is_needed(operation: str, name: str) -> None:
+    row = StoryRun(operation).play(name, WAYS[name])
+    assert problems([Cell("inline", operation, row)], [name], "inline", (operation,)) == []
 
 
 @pytest.mark.long
@@ -99,11 +110,13 @@ def test_make_hostile_asks_for_every_way_size_and_engine(monkeypatch: pytest.Mon
     asked: list[tuple[int, tuple[str, ...]]] = []
     monkeypatch.setattr(table, "play", nothing)
     monkeypatch.setattr(table, "play_spark", nothing)
+    monkeypatch.setattr(table, "play_stories", lambda names, operations: asked.append((len(names), operations)) or [])
     monkeypatch.setattr("sys.argv", ["table"])
     printed: list[str] = []
     assert table.main(printed.append) == 1
-    assert asked == [(len(WAYS), SIZES)] * 2
-    assert sum("0 of 2 runs happened" in line for line in printed) == len(WAYS) * 6
+    assert asked == [(len(WAYS), SIZES)] * 2 + [(len(WAYS), ["expiry", "removal"])]
+    stories = 2 * (len(WAYS) - len(LIARS))
+    assert sum("0 of 2 runs happened" in line for line in printed) == len(WAYS) * 6 + stories
 
 
 def test_there_are_at_least_sixty_ways() -> None:
