@@ -51,7 +51,7 @@ class StoryRun:
             self._attempt(row, f"{name}, {self._operation}", store, read_seconds(name), is_sound=False)
             store.set(None)
             if self._operation == REMOVAL:
-                # A plan that was made of lies is nobody's to continue.
+                # A plan that was made of lies is not continued.
                 self._world.head = PlanHead()
             self._attempt(row, f"{name}, {self._operation}, sound again", store, read_seconds(""), is_sound=True)
         lost = sorted(self._needed - lake.uris() | {path for paths in lake.readable().values() for path in paths})

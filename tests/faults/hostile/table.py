@@ -132,10 +132,10 @@ def main(print_line: Callable[[str], object] = lambda line: sys.stdout.write(f"{
             cells += play(names, sizes, "inline", inline)
         if "spark" in engines and sizes:
             cells += play_spark(names, sizes)
-        told = play_stories(names, stories) if stories else []
+        of_stories = play_stories(names, stories) if stories else []
     found = failures(cells, names=names, engines=engines, sizes=sizes)
-    found += failures(told, names=[one for one in names if one not in LIARS], engines=("inline",), sizes=stories)
-    cells += told
+    found += failures(of_stories, names=[one for one in names if one not in LIARS], engines=("inline",), sizes=stories)
+    cells += of_stories
     for line in (*lines(cells), *found):
         print_line(line)
     runs = sum(one.row.runs for one in cells)

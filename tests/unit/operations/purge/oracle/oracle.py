@@ -97,7 +97,17 @@ class Purge:
 
     def expected(self) -> set[str]:
         """Return what only this table reaches, whether it exists or not."""
-        return self.table.reached() - self.kept()
+        return (self.table.reached() | self.replaced()) - self.kept()
+
+    def replaced(self) -> set[str]:
+        """Return the statistics that former metadata files alone name, which Iceberg's actions leave behind."""
+        objects, found = everything(), set[str]()
+        for one in metadata_of(self.scenario, self.table).get("metadata-log", ()):
+            bucket, _, key = plain(one["metadata-file"]).removeprefix("s3://").partition("/")
+            data = objects.get((bucket, key), b"")
+            document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data) if data else {}
+            found |= {plain(each["statistics-path"]) for each in document.get("statistics") or ()}
+        return found - self.table.reached()
 
     def uncovered(self) -> set[str]:
         """Return the expected files that are neither at the current location nor at a current write path."""
@@ -117,6 +127,7 @@ class Purge:
         """Return how many files of each type the plan should have."""
         kept = self.kept()
         found = {kind: len({plain(path) for path in paths} - kept) for kind, paths in self.table.kinds.items()}
+        found["statistics"] = found.get("statistics", 0) + len(self.replaced() - kept)
         return {kind: count for kind, count in found.items() if count}
 
     def _sharing(self) -> list[FixtureTable]:

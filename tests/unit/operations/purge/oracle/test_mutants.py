@@ -57,6 +57,7 @@ def inline_manifests_ignored(patch: Patch) -> None:
 
 
 def statistics_skipped(patch: Patch) -> None:
+    patch.setattr(history, "_statistics", lambda *_: [])  # former metadata names them, too
     _metadata(patch, lambda _found, _source: {"statistics": ()})
 
 
@@ -87,6 +88,10 @@ def _former(patch: Patch, **fields: Any) -> None:
     patch.setattr(history, "parse_former_metadata", lambda path, data: dataclasses.replace(parse(path, data), **fields))
 
 
+def replaced_statistics_skipped(patch: Patch) -> None:
+    patch.setattr(history, "_statistics", lambda *_: [])
+
+
 def neighbours_not_checked(patch: Patch) -> None:
     patch.setattr(planning, "neighbours_of", lambda *_given: ([], []))
 
@@ -113,6 +118,7 @@ MUTANTS = [
     (inline_manifests_ignored, "inline_manifests", "inline"),
     (statistics_skipped, "statistics", "v1"),
     (partition_statistics_skipped, "statistics", "v2"),
+    (replaced_statistics_skipped, "statistics", "v3"),
     (log_not_followed_back, "metadata", "short_log"),
     (former_locations_skipped, "moved", "v2"),
     (former_locations_skipped, "relocated", "both_once"),
