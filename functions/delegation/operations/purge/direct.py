@@ -30,7 +30,7 @@ from delegation.operations.purge.options import PurgeOptions
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
+from delegation.storage.base import ObjectNotFound, ObjectStore, ObjectStoreError, PlanStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.file_system import FileObjectStore, FilePlanStore
@@ -282,7 +282,7 @@ class DirectRun:
     def _warn_of_newer(self, path: str, table_uuid: str, store: ObjectStore) -> None:
         try:
             newest = newer_metadata(path, table_uuid, store, self.resources.names)
-        except (OSError, ClientError, BotoCoreError):
+        except (OSError, ClientError, BotoCoreError, ObjectStoreError):
             return  # a directory that may not be listed states nothing
         if newest is not None:
             self.warn(
