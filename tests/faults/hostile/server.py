@@ -101,7 +101,6 @@ class HostileStore:
         self._lock = threading.Lock()
         self._server = _Server(self)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self.page = 1_000
         self.set(None)
 
     def __enter__(self) -> "HostileStore":
@@ -115,7 +114,7 @@ class HostileStore:
     def set(self, way: Way | None) -> None:
         """Be wrong in this way from now on, or sound with None; counts begin again."""
         with self._lock:
-            self._way = way
+            self._way, self.page = way, 1_000
             self._calls: Counter[str] = Counter()
             self.wrong = 0
             self.sent = 0
@@ -159,8 +158,9 @@ class HostileStore:
 def listed(store: HostileStore, bucket: str, found: Sequence[str], folders: Iterable[str] = ()) -> Reply:
     """Return a page of a listing: at most `store.page` of the keys, and the prefixes."""
     inside = "<EncodingType>url</EncodingType>"
-    inside += f"<IsTruncated>{'true' if len(found) > store.page else 'false'}</IsTruncated>"
-    for key in found[: store.page]:
+    most = store.page if bucket == BUCKET else len(found)
+    inside += f"<IsTruncated>{'true' if len(found) > most else 'false'}</IsTruncated>"
+    for key in found[:most]:
         data = store.objects.get((bucket, key), b"")
         written = datetime.fromtimestamp(store.modified.get((bucket, key), 0), UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
         inside += (

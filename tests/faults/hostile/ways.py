@@ -347,7 +347,16 @@ PARTICULAR: dict[str, Way] = {
     "conditions: 501": no_conditions(error("NotImplemented", 501)),
 }
 
+FOLDERS: dict[str, Way] = {
+    "lists: the asked prefix": to_folders("{}"),
+    "lists: a prefix above": to_folders("wh/"),
+    "lists: a prefix outside": to_folders("wh/sibling/"),
+    "lists: a prefix twice": to_folders("{}data/", "{}data/"),
+    "lists: a prefix that has no end": to_folders("{}x/"),
+}
+
 LISTINGS: dict[str, Way] = {
+    **FOLDERS,
     "lists: the first page again": listing(again_from_the_start),
     "lists: the last key again": listing(once_more),
     "lists: an empty page and more": listing(
@@ -362,11 +371,6 @@ LISTINGS: dict[str, Way] = {
     "lists: keys of another prefix": listing(
         lambda call, store: listed(store, call.bucket, ["wh/sibling/data/x", "x0"])
     ),
-    "lists: the asked prefix": to_folders("{}"),
-    "lists: a prefix above": to_folders("wh/"),
-    "lists: a prefix outside": to_folders("wh/sibling/"),
-    "lists: a prefix twice": to_folders("{}data/", "{}data/"),
-    "lists: a prefix that has no end": to_folders("{}x/"),
     "lists: an empty 200": listing(lambda _call, _store: Reply()),
     "lists: a page in a 200": listing(lambda _call, _store: page(200)),
     "lists: XML of a proxy": listing(lambda _call, _store: Reply(body=b"<html><body>ok</body></html>")),
@@ -406,5 +410,5 @@ WAYS: dict[str, Way] = {
 # Ways in which an answer never ends; a client waits for as long as its settings say.
 ENDLESS = frozenset({*LATE, *HUGE, "key by key: silent", "key by key: 3 GB", "reads: silent", "reads: 3 GB in a 500"})
 
-# Ways of which a client that does what they demand notices nothing.
-MET = frozenset({"MD5 demanded"})
+# Ways of which a client that does what they demand notices nothing, and those of listings that no purge makes.
+MET = frozenset({"MD5 demanded", *FOLDERS})
