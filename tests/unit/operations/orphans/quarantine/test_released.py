@@ -113,6 +113,84 @@ def test_a_file_of_an_earlier_quarantine_is_known_after_later_ones() -> None:
     assert not world.missing()
 
 
+def recreated(world: Lagoon) -> StoryTable:
+    """Drop the table with its files, make another one at its location, and return that."""
+    for path in world.unlist("t") - world.live():
+        del world.lake.objects["lake", path.removeprefix("s3://lake/")]
+    return world.table()
+
+
+def quarantines(world: Lagoon, table: StoryTable, number: int, *, days: float = 4) -> None:
+    """Tag a file of its own in each of so many sweeps."""
+    for at in range(number):
+        world.orphan(f"s3://lake/wh/t/data/later-{at}.parquet")
+        world.lake.pass_days(days)
+        assert world.sweep(table).files_quarantined >= 1
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line B7")
+@pytest.mark.parametrize("more", [{"dry_run": True}, {}, {"quarantine": False}])
+@pytest.mark.parametrize("later", [0, 21])
+def test_a_file_that_a_table_of_another_uuid_takes_loses_the_tag(more: dict[str, Any], later: int) -> None:
+    """Tagged; dropped and made again at the location; perhaps many quarantines; taken by add_files; looked at."""
+    world, table, _ = tagged()
+    former = table.document["table-uuid"]
+    again = recreated(world)
+    assert again.document["table-uuid"] != former
+    again.append(paths=[TAKEN])
+    quarantines(world, again, later)
+    result = world.sweep(again, **more)
+    assert TAKEN not in world.tagged()
+    if not later:
+        assert released(result) == [(1, (TAKEN,))]
+    world.lifecycle()
+    assert not world.missing()
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line B7")
+def test_a_file_that_newer_quarantines_do_not_have_loses_the_tag() -> None:
+    """The table asks for a longer age since, so that the tagged file is in none of its 25 later plans."""
+    world, table, _ = tagged()
+    table.set(**{"delegation.orphan-files.older-than": "900d"})
+    for at in range(25):
+        path = world.orphan(f"s3://lake/wh/t/data/old-{at}.parquet")
+        world.lake.modified["lake", path.removeprefix("s3://lake/")] = 1
+        assert world.sweep(table).files_quarantined >= 1
+    table.append(paths=[TAKEN])
+    assert released(world.sweep(table)) == [(1, (TAKEN,))]
+    world.lifecycle()
+    assert not world.missing()
+
+
+@pytest.mark.xfail(strict=True, reason="issue 45, line B7")
+@pytest.mark.parametrize(
+    ("then", "now"), [("s3://lake/wh/t/sub", "s3://lake/wh/t"), ("s3://lake/wh/t", "s3://lake/wh/t/data")]
+)
+def test_a_file_that_a_table_above_or_below_the_former_location_takes_loses_the_tag(then: str, now: str) -> None:
+    world = Lagoon()
+    former = moved(world.table(), then)
+    taken = world.orphan("s3://lake/wh/t/data/sub/e.parquet" if now.endswith("data") else f"{then}/data/e.parquet")
+    world.lake.pass_days(4)
+    world.role = f"{then}/"
+    world.sweep(former)
+    assert taken in world.tagged()
+    for path in world.unlist("t"):
+        del world.lake.objects["lake", path.removeprefix("s3://lake/")]
+    table = moved(world.table(), now)
+    table.append(paths=[taken])
+    world.role = f"{now}/"
+    assert released(world.sweep(table)) == [(1, (taken,))]
+    assert taken not in world.lifecycle()
+    assert not world.missing()
+
+
+def moved(table: StoryTable, folder: str) -> StoryTable:
+    """Move a table, whose later files are there."""
+    table.folder = folder
+    table.apply({"action": "set-location", "location": folder})
+    return table
+
+
 def test_a_file_that_was_written_again_since_has_no_tag_to_lose() -> None:
     world, table, _ = tagged()
     world.lake.pass_days(1)
