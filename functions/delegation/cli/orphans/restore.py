@@ -19,12 +19,12 @@ from delegation.cli.output import JsonOutput, Output, open_output, print_json
 from delegation.cli.screens.layout import LabelledLines, Whole
 from delegation.cli.screens.watching import plain, size_text
 from delegation.client.errors import NotFound
-from delegation.errors import counted, printable
+from delegation.errors import GuardRefused, counted, printable
 from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, has_records
 from delegation.storage.base import ObjectNotFound, ObjectStoreDenied, PlanStore
 from delegation.storage.listing.tags import TAG_RIGHTS
 from delegation.storage.listing.versions import RIGHTS, VersionedStore
-from delegation.storage.locations import split
+from delegation.storage.locations import Root, split
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -49,7 +49,8 @@ ReceiptArgument = Annotated[
     typer.Argument(
         metavar="RECEIPT",
         show_default=False,
-        help="The id of the removal's plan or of its task, or the receipt's key or s3:// address.",
+        help="The id of the removal's plan or of its task, or the receipt's key or s3:// address; or a location, as "
+        "s3://lake/orders/, of whose files every quarantine's tag is taken.",
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")]
@@ -98,7 +99,7 @@ def nothing_to_restore(reason: str) -> CommandError:
 class PastRemoval:
     """What a receipt states about a removal: its plans, the location, and how many files it deleted or found absent.
 
-    One that is a quarantine tagged its files instead.
+    One that is a quarantine tagged its files instead. With `by_location` it is all quarantines of a location.
     """
 
     plan_ids: tuple[str, ...]
@@ -107,6 +108,7 @@ class PastRemoval:
     files_absent: int
     is_versioned: bool
     is_quarantine: bool = False
+    by_location: bool = False
 
     @classmethod
     def of(cls, document: Mapping[str, Any], what: str) -> "PastRemoval":
@@ -138,7 +140,8 @@ def restore_command(
 
     Only delete markers that this removal wrote are removed, and only where
     they hide the very object that was deleted. Of a removal that tagged files
-    instead (quarantine), the tag is taken away. Repeat the command to resume.
+    instead (quarantine), the tag is taken away; named by a location, that of
+    all of them there, of whatever table. Repeat the command to resume.
     Exit status: 0 all files are back, 4 some are not, 130 interrupted, 1 any
     other error.
     """
@@ -175,7 +178,14 @@ def _untag(
 
     if not (yes or dry_run):
         confirm_change(f"This takes the tag of the quarantine from files at {removal.location} that no table needs")
-    run = UntagRun(S3Tags(lambda: client), plans, removal.plan_ids, removal.location, dry_run=dry_run)
+    run = UntagRun(
+        S3Tags(lambda: client),
+        plans,
+        removal.plan_ids,
+        removal.location,
+        dry_run=dry_run,
+        by_location=removal.by_location,
+    )
     found = _restored(output, run, removal, "to take away tags", TAG_RIGHTS)
     _show(output, removal, found, dry_run=dry_run)
     raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
@@ -184,9 +194,29 @@ def _untag(
 def _bucket_of(receipt: str, plan_bucket: str | None, connection: Connection) -> str | None:
     """Return the bucket of plans that the command or the settings name; raises BadParameter for no receipt."""
     found = _PLAN.fullmatch(receipt)
-    if found is None and not _TASK.fullmatch(receipt):
-        raise typer.BadParameter("must be a plan's or a task's id, or a receipt's key", param_hint="RECEIPT")
+    if found is None and not _TASK.fullmatch(receipt) and _location_of(receipt) is None:
+        raise typer.BadParameter(
+            "must be a plan's or a task's id, a receipt's key, or a location", param_hint="RECEIPT"
+        )
     return (found["bucket"] if found else None) or plan_bucket or connection.settings.get("plan_bucket")
+
+
+def _location_of(text: str) -> str | None:
+    """Return the location that a text names in place of a receipt, as a URI that ends in a slash."""
+    try:
+        return Root.of(text).uri if "://" in text and not _PLAN.fullmatch(text) else None
+    except GuardRefused:
+        return None
+
+
+def _tagged_here(plans: PlanStore, location: str) -> PastRemoval:
+    """Return all quarantines of a location; raises CommandError (NOT_RESTORABLE) if there are none."""
+    from delegation.operations.orphans.quarantine.released import tagged_at  # noqa: PLC0415 - few restores need it
+
+    found = tuple(one.id for one in tagged_at(plans, location).values())
+    if not found:
+        raise nothing_to_restore(f"no removal tagged files at {printable(location)}; name a receipt for deleted ones")
+    return PastRemoval(found, location, 0, 0, is_versioned=False, is_quarantine=True, by_location=True)
 
 
 def _versions(client: "S3Client") -> VersionedStore:
@@ -207,7 +237,9 @@ def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
 def _opened(connection: Connection, receipt: str, bucket: str | None) -> tuple[PlanStore, PastRemoval]:
     """Return the plans and the receipt; raises CommandError and the errors of the store."""
     plans = plans_of(connection, bucket)
-    found = _PLAN.fullmatch(receipt)
+    found, location = _PLAN.fullmatch(receipt), _location_of(receipt)
+    if location is not None:
+        return plans, _tagged_here(plans, location)
     if found is None:
         try:
             document: Any = connection.client().receipt(receipt).model_dump(mode="json")

@@ -21,6 +21,7 @@ from delegation.keeping.table_properties import unknown_findings
 from delegation.operations.orphans.approval import Approval, Wait, new_findings, waits_for
 from delegation.operations.orphans.context import ForeignKept, OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import OrphansDeleted, swept
+from delegation.operations.orphans.eligible import Eligible, hidden_partitions
 from delegation.operations.orphans.engines.asking import AskedNote
 from delegation.operations.orphans.engines.deletes import INLINE, OrphanEngine
 from delegation.operations.orphans.errors import (
@@ -33,7 +34,13 @@ from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.foreign import foreign_findings, signs_now, stored_signs, to_include
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
-from delegation.operations.orphans.quarantine.released import merged_released, release_needed, remember_tagged
+from delegation.operations.orphans.quarantine.released import (
+    leave_out,
+    merged_released,
+    release_needed,
+    remember_tagged,
+    superseded,
+)
 from delegation.operations.orphans.receipt import store_receipt
 from delegation.operations.orphans.spelling import Equal
 from delegation.polaris.model import LoadedTable
@@ -65,6 +72,7 @@ class OrphanRun:
         self._segment: PlanSegment | None = None
         self._deleting = False
         self._remembered = set[str]()
+        self._superseded: tuple[str, tuple[str, ...]] = "", ()
         # Besides those that the plan names: files that were taken since it was made.
         self._released: tuple[Finding, ...] = ()
         self._approval: Approval | None = None
@@ -171,13 +179,16 @@ class OrphanRun:
             keep.add_table(table)
             keep.add_claims()
             keep.add_foreign(table, listing, stored_signs(ctx, listing.signs or ()), self._heads)
-            released = release_needed(ctx, listing.table_uuid, keep)
+            released = release_needed(ctx, listing, keep)
             index = make_plan(ctx, table, listing, keep)
             without = keep.manifests
         unknown = unknown_findings(metadata_of(table).properties)
         update = {"findings": (*index.findings, *released, *unknown), "deleted_before": self._deleted_before()}
         index = index.model_copy(update=update)
         index = index.model_copy(update={"waits": self._waits(index)})
+        if index.quarantine:
+            eligible = Eligible(Root.of(index.roots[0]), listing.age, hidden_partitions(table.metadata))
+            self._superseded = index.plan_id, superseded(ctx, listing, index, eligible)
         segment = store_index(ctx.plans, index)
         self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
         if self._current().plan_id == index.plan_id:
@@ -365,7 +376,9 @@ class OrphanRun:
                 self._deleting = True
             if ctx.options.quarantine and self._current().plan_id not in self._remembered:
                 assert self._segment is not None  # noqa: S101 - _open sets it
-                remember_tagged(ctx, self._current(), self._segment)
+                remember_tagged(ctx.plans, self._current(), self._segment)
+                if self._superseded[0] == self._current().plan_id:
+                    leave_out(ctx.plans, self._superseded[1])
                 self._remembered.add(self._current().plan_id)
             self._delete(left[: self._deletes_with.chunks_at_once(ctx.settings)])
         return ""
@@ -421,7 +434,7 @@ class OrphanRun:
             keep.add_table(table, known)
             if signs is not None:
                 keep.add_foreign(table, index, signs, self._heads)
-            self._released += release_needed(ctx, index.table_uuid, keep)
+            self._released += release_needed(ctx, index, keep)
             assert self._segment is not None  # noqa: S101 - _open sets it
             fresh = reduced(ctx, index, self._segment, keep)
             if fresh is not None:

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from delegation.cli.connection import Connection
 from delegation.operations.orphans.index import Candidate, CandidateWriter, OrphanIndex
 from delegation.operations.orphans.markers import record_markers
+from delegation.operations.orphans.quarantine.released import remember_tagged
 from delegation.storage.credentials import S3Settings
 from delegation.storage.listing.tags_s3 import S3Tags
 from delegation.storage.s3 import S3ObjectStore
@@ -216,7 +217,7 @@ def quarantined(bay: Bay) -> None:
         listed_at=0,
         age=0,
     )
-    store_index(bay.plans, index)
+    remember_tagged(bay.plans, index, store_index(bay.plans, index))
     bay.receipt(
         location="s3://plain/orders/", files_deleted=0, bytes_freed=0, quarantine="delegation-quarantine=orphan"
     )
@@ -237,6 +238,29 @@ def test_of_a_quarantine_it_takes_the_tags_away_and_says_so(run, bay, stack):
     assert "Took the tag from 3 files" in result.stdout
     again = json.loads(run("orphans", "restore", PLAN, "--json", "--stack", str(stack)).stdout)
     assert (again["quarantine"], again["present"]["files"], again["files_without_record"]) == (True, 3, 0)
+
+
+def test_by_location_it_takes_the_tags_of_all_quarantines_away_without_a_receipt(run, bay, stack):
+    quarantined(bay)
+    for place in ("s3://plain/orders/data", "s3://plain/"):
+        looked = run("orphans", "restore", place, "--dry-run", "--json", "--stack", str(stack))
+        assert (looked.exit_code, json.loads(looked.stdout)["restored"]["files"]) == (0, 3), looked.stderr
+    result = run("orphans", "restore", "s3a://plain/orders/data/a.parquet", "--yes", "--stack", str(stack))
+    assert result.exit_code == 0, result.stderr
+    result = run("orphans", "restore", "s3a://plain/orders", "--yes", "--stack", str(stack))
+    assert (result.exit_code, tagged_keys(bay)) == (0, []), result.stderr
+    assert "Took the tag from 3 files" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "status"),
+    [("s3://plain/others", "NOT_RESTORABLE", 1), ("s3://plain/a/../b", "MISUSE", 2), ("ftp://x/y", "MISUSE", 2)],
+)
+def test_a_location_without_a_quarantine_or_that_is_none_is_refused(run, bay, stack, place, code, status):
+    quarantined(bay)
+    result = run("orphans", "restore", place, "--yes", "--json", "--stack", str(stack))
+    assert (result.exit_code, json.loads(result.stderr)["error_code"]) == (status, code)
+    assert tagged_keys(bay) == list(NAMES)
 
 
 def test_of_a_quarantine_what_the_rule_deleted_meanwhile_is_named(run, bay, stack):

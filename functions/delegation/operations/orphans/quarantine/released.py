@@ -1,91 +1,167 @@
 """Taking the tag from files that were tagged before and are needed now, before a lifecycle rule deletes them.
 
-`orphans/{table}/tagged/{time}-{digest}.json` names a plan, before the first of its files is tagged. Every later look at
-the table compares the files of the newest of these plans with what is needed. A file that stays an orphan is in each
-newer plan again, so that older plans have nothing more to state.
+`orphans/tagged/{place}at-{time}-{digest}.json` names a plan, before the first of its files is tagged. Every later look
+at that place, or at one above or below it, compares the files of these plans with what is needed, of whatever table
+they were. Of many plans of a table those are left out that have nothing more to state: each of their files is in a
+newer plan, has no tag any more, or is gone. `{record}.done` states that.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from contextlib import suppress
+from itertools import chain, islice
 from typing import Final
 
 from delegation.errors import counted
 from delegation.operations.orphans.context import OrphanContext
+from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.errors import OperatorRoleRequired
-from delegation.operations.orphans.index import Candidate, OrphanIndex, load_plan
+from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
 from delegation.operations.orphans.planning.keep import KeepSet
+from delegation.storage.base import PlanStore
 from delegation.storage.listing.tags import TagFound
-from delegation.storage.locations import split
+from delegation.storage.locations import Root, split
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import SAMPLE, Finding
 
 RELEASED: Final = "QUARANTINE_RELEASED"
 """The code of a finding: files that were tagged before are needed now, and lost the tag."""
-_PLANS: Final = 20
-"""The newest plans whose files are compared."""
+_FEW: Final = 20
+"""So many plans are compared at each look, without a search for those that may be left out."""
+_MOST_FILES: Final = 300_000
+"""Files of plans that are searched at once: they are in memory."""
+_MOST_LOOKS: Final = 1_000
+"""Files that are looked at in the store for it."""
+_DONE: Final = ".done"
 _DIGEST: Final = 20
+_COMPONENT: Final = 10
+_AT: Final = "at-"
+"""No component begins so: they are hexadecimal."""
 _BATCH: Final = 256
 _AT_A_TIME: Final = 16
 
 
-def remember_tagged(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment) -> None:
+def remember_tagged(plans: PlanStore, index: OrphanIndex, segment: PlanSegment) -> None:
     """Record that files of a plan are about to be tagged."""
     digest = hashlib.sha256(segment.id.encode()).hexdigest()[:_DIGEST]
-    key = f"{_place(index.table_uuid)}{index.listed_at:012d}-{digest}.json"
+    key = f"{_places(index.roots[0])[-1]}{_AT}{index.listed_at:012d}-{digest}.json"
     record = {"format": 1, "plan": segment.id, "sha256": segment.sha256}
-    ctx.plans.put(key, (json.dumps(record) + "\n").encode())
+    plans.put(key, (json.dumps(record) + "\n").encode())
 
 
-def release_needed(ctx: OrphanContext, table_uuid: str, keep: KeepSet) -> tuple[Finding, ...]:
+def release_needed(ctx: OrphanContext, index: OrphanIndex, keep: KeepSet) -> tuple[Finding, ...]:
     """Take the tag from files of earlier plans that are needed now, or may be; return a finding if there were any.
+
+    The files are at the location that `index` is of.
 
     Raises OperatorRoleRequired if no role may do it any more, and the errors of the stores: a file that keeps the tag
     is lost.
     """
-    plans = list(_tagged_plans(ctx, table_uuid))
+    here = index.roots[0]
+    plans = [one for _, one in _tagged(ctx, index)]
     if not plans:
         return ()
     found, sample = 0, list[str]()
     # The chunks of a plan expire some moments before its index.
-    needed = keep.needed_among([(index.plan_id, index.chunks) for index in plans])
-    locations = sorted({index.roots[0] for index in plans}, key=len, reverse=True)
+    needed = keep.needed_among([(one.plan_id, one.chunks) for one in plans])
+    files = (one for one in needed if one.path.startswith(here))
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="untag") as pool:
-        while batch := list(islice(needed, _BATCH)):
+        while batch := list(dict.fromkeys(islice(files, _BATCH))):
             ctx.attempt.checkpoint()
-            tagged = pool.map(lambda one: _released(ctx, one, locations), batch)
+            tagged = pool.map(lambda one: _released(ctx, one, here), batch)
             paths = [one.path for one, was_tagged in zip(batch, tagged, strict=True) if was_tagged]
             found += len(paths)
             sample = [*sample, *paths][:SAMPLE]
     return (Finding(code=RELEASED, count=found, sample=tuple(sample)),) if found else ()
 
 
-def _tagged_plans(ctx: OrphanContext, table_uuid: str) -> Iterator[OrphanIndex]:
-    """Yield the newest plans of which files were tagged; those that expired have been followed by newer ones."""
-    for key in sorted(ctx.plans.keys(_place(table_uuid)), reverse=True)[:_PLANS]:
-        try:
-            record = json.loads(ctx.plans.get(key))
-            yield load_plan(ctx.plans, PlanSegment(record["plan"], record["sha256"]))
-        except PlanLost:
-            continue
+def superseded(ctx: OrphanContext, listing: OrphanIndex, index: OrphanIndex, eligible: Eligible) -> tuple[str, ...]:
+    """Return which records of the table here have nothing more to state once that of the plan `index` is written.
+
+    The plan is made of the listing, after what is needed lost the tag; `eligible` is what was listed.
+    """
+    here = index.roots[0]
+    if len(tagged_at(ctx.plans, here)) <= _FEW:
+        return ()
+    found = [one for one in _tagged(ctx, index) if (one[1].table_uuid, one[1].roots) == (index.table_uuid, (here,))]
+    files: dict[str, set[Candidate]] = {}
+    for key, one in found:
+        if one.files_planned + sum(map(len, files.values())) <= _MOST_FILES:
+            with suppress(PlanLost):
+                files[key] = set(chain.from_iterable(candidates_of(ctx.plans, [(one.plan_id, one.chunks)])))
+    left, listed = set[Candidate]().union(*files.values()), set[Candidate]()
+    for some in candidates_of(ctx.plans, [(index.plan_id, index.chunks)]) if left else ():
+        left.difference_update(some)
+    for some in candidates_of(ctx.plans, [(one.plan_id, one.chunks) for one in listing.parts]) if left else ():
+        listed |= left.intersection(some)
+    foreign = ctx.settings.delete.foreign
+    unsure = {
+        one
+        for one in left
+        if one in listed or foreign.contain(one.path) or not eligible.admits(one.listed(), listing.listed_at)
+    }
+    tagged = unsure if len(unsure) > _MOST_LOOKS else {one for one in unsure if _is_tagged(ctx, one, here)}
+    return tuple(key for key, some in files.items() if tagged.isdisjoint(some))
 
 
-def _released(ctx: OrphanContext, one: Candidate, locations: Iterable[str]) -> bool:
+def leave_out(plans: PlanStore, records: Iterable[str]) -> None:
+    """Note that these records have nothing more to state."""
+    for key in records:
+        plans.put(f"{key}{_DONE}", b"")
+
+
+def tagged_at(plans: PlanStore, location: str) -> dict[str, PlanSegment]:
+    """Return the plans by which files at a location may be tagged, by their records, the oldest first."""
+    *above, here = _places(location)
+    if next(iter(plans.keys((*above, here)[0])), None) is None:
+        return {}
+    return _recorded(plans, [*plans.keys(here), *(key for place in above for key in plans.keys(f"{place}{_AT}"))])
+
+
+def _tagged(ctx: OrphanContext, index: OrphanIndex) -> Iterator[tuple[str, OrphanIndex]]:
+    """Yield the records at the location of an index with their plans, without those that expired."""
+    # Where a record of a table was at first.
+    former = _recorded(ctx.plans, list(ctx.plans.keys(f"orphans/{index.table_uuid.lower()}/tagged/")))
+    for key, segment in (tagged_at(ctx.plans, index.roots[0]) | former).items():
+        with suppress(PlanLost):
+            yield key, load_plan(ctx.plans, segment)
+
+
+def _recorded(plans: PlanStore, keys: Sequence[str]) -> dict[str, PlanSegment]:
+    done = {key.removesuffix(_DONE) for key in keys if key.endswith(_DONE)}
+    found: dict[str, PlanSegment] = {}
+    for key in sorted(keys, key=lambda one: one.rpartition("/")[2]):
+        if key not in done and not key.endswith(_DONE):
+            record = json.loads(plans.get(key))
+            found[key] = PlanSegment(record["plan"], record["sha256"])
+    return found
+
+
+def _released(ctx: OrphanContext, one: Candidate, here: str) -> bool:
     bucket = split(one.path)[0]
-    location = next(place for place in locations if one.path.startswith(place))
     try:
-        store = ctx.tags(bucket, location)
+        store = ctx.tags(bucket, here)
     except OperatorRoleRequired as error:
         what = f"to take the tag of a quarantine from {one.path}, which is needed now,"
         raise OperatorRoleRequired(what, bucket) from error
     return store.untag(bucket, one.listed()) is TagFound.TAGGED
 
 
-def _place(table_uuid: str) -> str:
-    return f"orphans/{table_uuid.lower()}/tagged/"
+def _is_tagged(ctx: OrphanContext, one: Candidate, here: str) -> bool:
+    bucket = split(one.path)[0]
+    return ctx.tags(bucket, here).untag(bucket, one.listed(), dry_run=True) is TagFound.TAGGED
+
+
+def _places(location: str) -> list[str]:
+    """Return the places of a location and of those above it, its bucket first: a component may have any character."""
+    root, found, place = Root.of(location), list[str](), "orphans/tagged/"
+    for part in (root.bucket, *filter(None, root.prefix.split("/"))):
+        place += f"{hashlib.sha256(part.encode()).hexdigest()[:_COMPONENT]}/"
+        found.append(place)
+    return found
 
 
 def merged_released(findings: Sequence[Finding], more: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -18,7 +18,7 @@ from delegation.storage.base import BatchResult, KeyFailure, PlanStore
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.listing.tags import GONE, TagFound, TagStore
 from delegation.storage.locations import Root, split
-from delegation.worksets.errors import PlanTampered
+from delegation.worksets.errors import PlanLost, PlanTampered
 from delegation.worksets.index import load_index_as, segment_of
 
 _AT_A_TIME: Final = 8
@@ -52,8 +52,9 @@ def tag_batch(store: TagStore, bucket: str, listed: Sequence[ListedObject]) -> B
 class UntagRun:
     """Takes the tag away from the files of a removal's plans at `location`; `store` has an operator's credentials.
 
-    `checkpoint` is called before each batch, and may raise RunStopped. A call after an interruption looks at every file
-    again.
+    With `by_location` the plans are of any removals: what they have elsewhere is left alone, and those that expired are
+    left out. `checkpoint` is called before each batch, and may raise RunStopped. A call after an interruption looks at
+    every file again.
     """
 
     store: TagStore
@@ -61,6 +62,7 @@ class UntagRun:
     plan_ids: Sequence[str]
     location: str
     dry_run: bool = False
+    by_location: bool = False
     checkpoint: Callable[[], None] = lambda: None
 
     def run(self) -> Restoration:
@@ -79,10 +81,17 @@ class UntagRun:
         root = Root.of(self.location)
         streams = []
         for plan_id in self.plan_ids:
-            index = load_index_as(OrphanIndex, self.plans, segment_of(self.plans, plan_id))
+            try:
+                index = load_index_as(OrphanIndex, self.plans, segment_of(self.plans, plan_id))
+            except PlanLost:
+                if not self.by_location:
+                    raise
+                continue
             streams.append(chain.from_iterable(candidates_of(self.plans, [(plan_id, index.chunks)])))
         for path, same in groupby(merge(*streams, key=attrgetter("path")), key=attrgetter("path")):
             if not path.startswith(root.uri):
+                if self.by_location:
+                    continue
                 raise PlanTampered(self.plan_ids[-1], f"it has files outside {root.uri}")
             yield next(same)
 

@@ -11,7 +11,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.names import TASK_TYPE
+from delegation.operations.orphans.behavior.names import POLICY, TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.place import Place
@@ -20,8 +20,10 @@ from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
+from delegation.wire.requests import TableState
 from tests.effort import apart
-from tests.kit.lakes.lake import busy_table, filled, rows
+from tests.kit.lakes.lake import LakeSource, busy_table, filled, rows
+from tests.kit.worlds.service import REALM
 from tests.kit.worlds.sweeping import AT_ONCE, SweepingWorld
 from tests.unit.operations.orphans.inventory.reports import COLUMNS, manifest_text, md5_of, packed, row
 
@@ -104,6 +106,41 @@ def test_orphan_files_are_tagged_with_the_operators_role_and_kept() -> None:
     assert (details.files_quarantined, details.files_deleted) == (len(found), 0)
     receipt = world.receipt(task)
     assert (receipt["quarantine"], receipt["files_quarantined"]) == ("delegation-quarantine=orphan", len(found))
+
+
+def test_the_removal_of_an_upkeep_pass_takes_the_tag_that_a_former_table_left() -> None:
+    """Tagged; the table dropped and made again at its location; taken by add_files; then a policy's own task."""
+    arn = "arn:aws:iam::123456789012:role/lake"
+    world = filled(SweepingWorld({**AT_ONCE, "delegation.orphan-files.roles": f"lake={arn}"}), "t")
+    world.deploy(orphans=replace(world.orphans, tags=lambda _role, _location, _table: world.objects))
+    [part, *_] = [one for one in world.lake.below("s3://lake/wh/t/data/") if "/part=" in one]
+    taken = world.plant("data/taken.parquet").pop()
+    world.lake.objects["lake", "wh/t/data/taken.parquet"] = world.lake.objects["lake", part.removeprefix("s3://lake/")]
+    first = world.ask(quarantine="tag")
+    assert OrphanDetails.of(first).files_quarantined, first.result_summary
+    tagged = {f"s3://lake/{one.key}" for (_, one), held in world.objects.tags.items() if held}
+    assert taken in tagged
+
+    former = world.lake.metadata("t")["table-uuid"]
+    del world.lake.pointers["t"]
+    busy_table(world.lake, "t")
+    assert world.lake.metadata("t")["table-uuid"] != former
+    world.lake.table("t").add_files([taken], check_duplicate_files=False)
+    removal = TableOrphans(
+        realm=REALM,
+        identifier=TableIdentifier("cat", ("ns",), "t"),
+        table=TableState.of(LakeSource(world.lake, "t", Faults()).load()),
+        properties={POLICY: "cat.gov.sweep"},
+    )
+    made = world.tasks.submission.first(
+        task_id=removal.task_id, task_type=removal.task_type, payload=removal.to_payload()
+    )
+    world.tasks.dispatching.dispatch(world.tasks.submission.create(made)[0].task_id)
+    world.drive()
+    task = world.tasks.reads.get(removal.task_id)
+    assert "took the tag from 1 file that tables need again" in str(task.result_summary)
+    left = {f"s3://lake/{one.key}" for (_, one), held in world.objects.tags.items() if held}
+    assert taken not in left
 
 
 def test_without_a_role_for_the_bucket_a_quarantine_that_was_accepted_ends_and_changes_nothing() -> None:

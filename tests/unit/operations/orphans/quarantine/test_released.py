@@ -17,12 +17,13 @@ from delegation.operations.orphans.behavior.outcome import success
 from delegation.operations.orphans.context import OrphanResult
 from delegation.operations.orphans.errors import OperatorRoleRequired, no_role
 from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.quarantine.released import RELEASED
+from delegation.operations.orphans.quarantine.released import RELEASED, tagged_at
+from delegation.operations.orphans.quarantine.tagging import UntagRun
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead
 from tests.kit.stories.tables import StoryTable
 from tests.paths import ROOT
-from tests.unit.operations.orphans.quarantine.world import Lagoon
+from tests.unit.operations.orphans.quarantine.world import Lagoon, restored_files
 from tests.unit.operations.orphans.test_orders import before_deleting
 
 TAKEN = "s3://lake/wh/t/data/e.parquet"
@@ -128,7 +129,6 @@ def quarantines(world: Lagoon, table: StoryTable, number: int, *, days: float = 
         assert world.sweep(table).files_quarantined >= 1
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line B7")
 @pytest.mark.parametrize("more", [{"dry_run": True}, {}, {"quarantine": False}])
 @pytest.mark.parametrize("later", [0, 21])
 def test_a_file_that_a_table_of_another_uuid_takes_loses_the_tag(more: dict[str, Any], later: int) -> None:
@@ -147,7 +147,6 @@ def test_a_file_that_a_table_of_another_uuid_takes_loses_the_tag(more: dict[str,
     assert not world.missing()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line B7")
 def test_a_file_that_newer_quarantines_do_not_have_loses_the_tag() -> None:
     """The table asks for a longer age since, so that the tagged file is in none of its 25 later plans."""
     world, table, _ = tagged()
@@ -162,7 +161,6 @@ def test_a_file_that_newer_quarantines_do_not_have_loses_the_tag() -> None:
     assert not world.missing()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 45, line B7")
 @pytest.mark.parametrize(
     ("then", "now"), [("s3://lake/wh/t/sub", "s3://lake/wh/t"), ("s3://lake/wh/t", "s3://lake/wh/t/data")]
 )
@@ -189,6 +187,50 @@ def moved(table: StoryTable, folder: str) -> StoryTable:
     table.folder = folder
     table.apply({"action": "set-location", "location": folder})
     return table
+
+
+def test_the_tag_is_restored_by_location_whatever_table_it_was() -> None:
+    world, _, planted = tagged()
+    again = recreated(world)
+    quarantines(world, again, 1)
+    assert len(world.tagged()) == 6
+    world.context(again)
+    plans = [one.id for one in tagged_at(world.plans, "s3://lake/wh").values()]
+    assert len(plans) == 2
+    below = "s3://lake/wh/t/data/p=1"
+    run = UntagRun(world.store, world.plans, plans, below, by_location=True)
+    assert restored_files(run.run()) == {"restored": 1}
+    assert world.tagged() & planted == {one for one in planted if not one.startswith(below)}
+    found = UntagRun(world.store, world.plans, plans, "s3://lake/wh/t", by_location=True).run()
+    assert (restored_files(found), world.tagged()) == ({"restored": 5, "present": 1}, set())
+
+
+def test_quarantines_whose_files_are_gone_are_read_no_more() -> None:
+    world, table, _ = tagged()
+    world.lifecycle()
+    for at in range(60):
+        quarantines(world, table, 1)
+        world.lifecycle()
+        open_plans = len(tagged_at(world.plans, "s3://lake/wh/t"))
+        assert open_plans <= 22, at
+    assert not world.missing()
+
+
+def test_a_quarantine_with_a_file_that_still_has_the_tag_is_never_left_out() -> None:
+    """Neither the age, nor hidden names, nor a place of others hides a file that is taken much later."""
+    world, table, planted = tagged()
+    table.set(**{"delegation.orphan-files.older-than": "900d"})
+    for at in range(30):
+        path = world.orphan(f"s3://lake/wh/t/data/old-{at}.parquet")
+        world.lake.modified["lake", path.removeprefix("s3://lake/")] = 1
+        world.sweep(table)
+        for gone in world.tagged() - planted:
+            del world.lake.objects["lake", gone.removeprefix("s3://lake/")]
+    assert len(tagged_at(world.plans, "s3://lake/wh/t")) < 25
+    table.append(paths=[TAKEN])
+    assert released(world.sweep(table)) == [(1, (TAKEN,))]
+    world.lifecycle()
+    assert not world.missing()
 
 
 def test_a_file_that_was_written_again_since_has_no_tag_to_lose() -> None:
