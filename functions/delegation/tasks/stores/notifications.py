@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from delegation.items import each_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
@@ -87,12 +86,16 @@ def every(store: NotificationStore, state: NotificationState, until: datetime, *
 
 def readable(items: Iterable[Mapping[str, Any]]) -> list[Notification]:
     """Return stored notifications; one of another format or a damaged one hides no other."""
+    from delegation.items import each_item  # noqa: PLC0415 - most processes read none
+
     found = each_item(items, notification_of, name="notifications.records", shown=_key_of)
     return [one.result for one in found if one.result is not None]
 
 
 def readable_receivers(items: Iterable[Mapping[str, Any]]) -> list["Receiver"]:
     """Return stored records of receivers; one of another format or a damaged one hides no other."""
+    from delegation.items import each_item  # noqa: PLC0415
+
     found = each_item(items, receiver_of, name="notifications.receivers", shown=_key_of)
     return [one.result for one in found if one.result is not None]
 

@@ -29,6 +29,7 @@ ASIDE_FOR: Final = timedelta(minutes=30)
 MOST_FAILED_STARTS: Final = 100
 """Runs that do not start in one pass, before the others are left to the next one."""
 _GOLDEN: Final = 0.6180339887498949
+_KEPT: Final = UpkeepError("a task that a caller asked for keeps the table, or it is gone", code="UPKEEP_RUN_KEPT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +252,16 @@ def _started(
     left = dict.fromkeys(need for look in looks.values() for need in look.needs if need.table not in tables.unsettled)
     terms = first.settings.terms_of({need.policy for need in left})
     waiting: Counter[str] = Counter()
+    asides = _NeedAsides(tables)
+    kept: dict[UpkeepNeed, SetAside | None] = {}
     started = tried = 0
+
+    def start(need: UpkeepNeed) -> bool:
+        before, aside = tables[need.table], asides.of(need)
+        has_started = looks[need.task_type].start(need)
+        if not has_started and tables[need.table] is before:
+            kept[need] = aside
+        return has_started
 
     def chosen() -> Iterator[UpkeepNeed]:
         nonlocal tried
@@ -273,17 +283,21 @@ def _started(
 
     for one in each_item(
         chosen(),
-        lambda need: looks[need.task_type].start(need),
+        start,
         name="upkeep.starts",
         clock=first.clock,
         shown=lambda need: str(need.table),
         stops=ErrorScope.CATALOG,
-        asides=_NeedAsides(tables),
+        asides=asides,
         first_pause=ASIDE_FOR,
         probe=lambda: first.probe(catalog),
         checkpoint=first.checkpoint,
     ):
         started += one.result is True
+        if one.item in kept:
+            now = first.clock()
+            aside = SetAside.after(kept.pop(one.item), _KEPT, now, ASIDE_FOR, again=True)
+            asides.put(one.item, replace(aside, since=now))  # it did not fail, so that no alarm names it
     return started, dict(waiting)
 
 

@@ -3,6 +3,7 @@
 import random
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -14,18 +15,19 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
-from delegation.polaris.errors import PolarisUnavailable
+from delegation.polaris.errors import NoSuchTable, PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import PolicyTarget
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.upkeep.execution.kinds import MOST_FAILED_STARTS
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.types import PolicyType
 from delegation.wiring.upkeep.policies import _AllPolicies
-from tests.unit.upkeep.execution.catalogs import WEEK, named
+from tests.unit.upkeep.execution.catalogs import NOW, WEEK, named
 from tests.unit.upkeep.execution.test_sweeps import Coast
 
 OLD = [30.0, 20.0, 1.0]
@@ -72,17 +74,22 @@ class Archive(Coast):
             raise self.broken[identifier.name]
         return super().load_table(identifier, vend=vend, snapshots=snapshots)
 
-    def failed_after_its_commit(self, name: str) -> None:
-        """An expiry that a caller asked for, which a person has to finish."""
+    def asked_by_a_caller(self, name: str) -> str:
+        """Submit an expiry that a caller asked for, and return its id."""
         wanted = TableExpiry.model_validate(
             {"realm": "R", "identifier": named(name), "table": self.loaded(name), "properties": {"retain-last": "9"}}
         )
         first = self.tasks.submission.first(task_id=wanted.task_id, task_type=TASK_TYPE, payload=wanted.to_payload())
         self.tasks.submission.create(first)
-        held = self.tasks.leases.acquire(wanted.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=1), now))
-        self.tasks.leases.start(wanted.task_id, held.attempt_count, effects=True)
+        return wanted.task_id
+
+    def failed_after_its_commit(self, name: str) -> None:
+        """An expiry that a caller asked for, which a person has to finish."""
+        task_id = self.asked_by_a_caller(name)
+        held = self.tasks.leases.acquire(task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=1), now))
+        self.tasks.leases.start(task_id, held.attempt_count, effects=True)
         no = AttemptError("STORAGE_ACCESS_DENIED", "no", ErrorClass.PERMANENT)
-        self.tasks.leases.end_attempt(wanted.task_id, held.attempt_count, no)
+        self.tasks.leases.end_attempt(task_id, held.attempt_count, no)
 
     def under_way(self) -> list[tuple[str, str]]:
         found = self.healths.healths("lake")
@@ -124,6 +131,23 @@ def test_tables_that_do_not_load_stop_no_other(bad: int) -> None:
     assert all(world.loads[name] < 20 for name in names)
     world.broken.clear()
     assert world.days(8) >= set(names), "one that can be loaded again is served"
+
+
+@pytest.mark.parametrize("why", ["gone", "under way"])
+def test_tables_that_others_keep_from_a_run_take_no_place_however_many_they_are(why: str) -> None:
+    names = [f"bad{number:03d}" for number in range(MOST_FAILED_STARTS + 20)]
+    world = Archive(*names, *GOOD)
+    for name in names:
+        world.write(name, [60.0, 50.0, *OLD])
+        if why == "gone":
+            del world.documents[name]
+        else:
+            wanted = world.asked_by_a_caller(name)
+            world.tasks.leases.acquire(wanted, "worker", lambda now: Lease.lasting(timedelta(days=30), now))
+    world.loads.clear()
+    assert world.days(1, passes=96) >= set(GOOD)
+    assert all(world.loads[name] <= 8 for name in names)
+    assert all(not aside.is_overdue(world.now) for name in names for aside in world.health(name).asides.values())
 
 
 @pytest.mark.parametrize("bad", [1, 16, 30])
@@ -227,3 +251,48 @@ def test_a_table_that_may_not_be_kept_is_no_wait_and_hides_no_other(why: str) ->
     world.later(hours=1)
     world.run(settings=UpkeepSettings(at_once=0), **making)
     assert waits[-1] == (timedelta(hours=1), "late")
+
+
+def longest_wait(seed: int, bad: Mapping[str, Exception | str], tables: int = 594, days: int = 6) -> timedelta:
+    """Return how long a good table waited at most, where tables need a run each day or two and there are too few."""
+    world = Archive()
+    chances = {name: random.Random(f"{seed} {name}") for name in (f"good{number}" for number in range(tables))}
+    ages = {name: chance.choice([8.5, 9.0, 10.0]) for name, chance in chances.items()} | dict.fromkeys(bad, 20.0)
+    longest = timedelta(0)
+    for name, age in ages.items():
+        world.write(name, [age, 1.0])
+    for name, why in bad.items():
+        if isinstance(why, Exception):
+            world.broken[name] = why
+        elif why == "policies":
+            world.policies.broken[PolicyTarget("lake", ("ns",), name)] = down()
+        elif why == "after its commit":
+            world.failed_after_its_commit(name)
+    for _ in range(days * 8):
+        waits = {one.identifier.name: world.now - one.since for one in world.healths.healths("lake") if one.since}
+        with suppress(PolarisUnavailable):
+            world.run()
+        for name, _ in world.under_way():
+            if name in bad:
+                world.finish(name, error="CORRUPT_METADATA")
+            else:
+                longest = max(longest, waits.pop(name, timedelta(0)))
+                world.finish(name)
+                since = (NOW - world.now) / timedelta(days=1)
+                world.write(name, [since + chances[name].choice([5.5, 6.0, 6.5]), since])
+        longest = max([longest, *(wait for name, wait in waits.items() if name not in bad)])
+        world.later(hours=3)
+    assert longest
+    return longest
+
+
+def test_one_percent_of_bad_tables_of_every_kind_makes_the_others_wait_no_longer() -> None:
+    bad: dict[str, Exception | str] = {
+        "unanswered": down(),
+        "gone": NoSuchTable("gone", status=404),
+        "large": PolarisUnexpectedAnswer("Polaris sent too large an answer"),
+        "policies": "policies",
+        "done": "after its commit",
+        "damaged": "damaged",
+    }
+    assert longest_wait(0, bad) <= longest_wait(0, {}) * 1.05
