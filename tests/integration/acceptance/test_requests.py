@@ -94,7 +94,7 @@ def test_a_repeated_request_gets_the_same_bytes_and_another_body_is_refused(worl
     assert first.status_code == 200, first.text
     replay = world.post(EXECUTE, request, key)
     assert (replay.status_code, replay.content) == (200, first.content)
-    other = world.request(table, properties={"reason": "another"})
+    other = world.request(table, properties={"priority": "4"})
     refusal_message(world.post(EXECUTE, other, key), 422, "idempotency_key_conflict")
     assert world.post(EXECUTE, request, key).content == first.content
 

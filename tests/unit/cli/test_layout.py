@@ -21,6 +21,7 @@ from delegation.cli.tasks.source import TaskPage
 from delegation.edge.codes import codes
 from delegation.identifiers import TableIdentifier
 from delegation.references.blocking.model import Blocking, Subject
+from delegation.references.model import CatalogPass
 from delegation.upkeep.health.model import TableHealth
 from delegation.wire.tasks import TaskRecord
 
@@ -117,7 +118,7 @@ def test_tables_health_has_whole_names_and_numbers(monkeypatch, capsys):
 def test_what_holds_purges_back_can_be_copied(monkeypatch, capsys):
     subject = Subject("lake", ("n" * 60,), "t" * 40)
     row = BlockingRow(Blocking(subject, f"TABLE_METADATA_MISSING: {METADATA} is gone", WHEN), None)
-    words = printed(monkeypatch, capsys, print_blocking, "lake", [row], 1, WHEN)
+    words = printed(monkeypatch, capsys, print_blocking, "lake", [row], 1, WHEN, CatalogPass("lake"))
     assert METADATA in words
     assert words.count(f"lake.{'n' * 60}.{'t' * 40}") == 2  # the last time in the command that exempts it
 

@@ -36,7 +36,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
+        path, _, query = self.path.partition("?")
+        if "list-type=" in query:
+            self._refuse_listing()
+            return
         if self.server.silent in path:
             self._hang()
             return
@@ -46,6 +49,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data or b"")))
         self.end_headers()
         self.wfile.write(data or b"")
+
+    def _refuse_listing(self) -> None:
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def do_DELETE(self) -> None:
         """Answer the probe of an absent key."""

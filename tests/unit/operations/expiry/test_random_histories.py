@@ -1,5 +1,6 @@
 """Whatever the history of a table: after an expiry all that is reachable exists, and all that was planned is gone."""
 
+import json
 import random
 from collections.abc import Callable
 
@@ -102,6 +103,7 @@ def check(seed: int) -> None:
     retention = _retention(choose, table)
     before, document = world.lake.uris(), table.document
     known = before - {uri for uri in before if uri.endswith(".metadata.json")}
+    formerly = former_statistics(world, document)
 
     result = world.expire(table, retention)
 
@@ -110,9 +112,21 @@ def check(seed: int) -> None:
     assert world.lake.readable() == {"t": set()}
     needed = world.lake.read_by(document, set(table.ids))
     expected = own_files(world, document, removed) - needed
+    expected |= {path for snapshot, path in formerly if snapshot in removed} - needed
     assert known - world.lake.uris() == expected & known
     if removed:
         assert world.planned() - world.lake.uris() == world.planned()
+
+
+def former_statistics(world: ExpiringTables, document: dict) -> set[tuple[int, str]]:  # type: ignore[type-arg]
+    """Return the statistics that former metadata files name, with their snapshots: the table may have replaced them."""
+    found = set()
+    for one in document.get("metadata-log", ()):
+        bucket, _, key = one["metadata-file"].removeprefix("s3://").partition("/")
+        former = json.loads(world.lake.objects[bucket, key])
+        for each in (*former.get("statistics", ()), *former.get("partition-statistics", ())):
+            found.add((each["snapshot-id"], each["statistics-path"]))
+    return found
 
 
 def own_files(world: ExpiringTables, document: dict, removed: set[int]) -> set[str]:  # type: ignore[type-arg]
