@@ -120,12 +120,15 @@ def check(seed: int) -> None:
 
 def former_statistics(world: ExpiringTables, document: dict) -> set[tuple[int, str]]:  # type: ignore[type-arg]
     """Return the statistics that former metadata files name, with their snapshots: the table may have replaced them."""
-    found = set()
-    for one in document.get("metadata-log", ()):
-        bucket, _, key = one["metadata-file"].removeprefix("s3://").partition("/")
-        former = json.loads(world.lake.objects[bucket, key])
-        for each in (*former.get("statistics", ()), *former.get("partition-statistics", ())):
-            found.add((each["snapshot-id"], each["statistics-path"]))
+    found, seen, logs = set(), set(), [document.get("metadata-log", ())]
+    while logs:
+        for path in {one["metadata-file"] for one in logs.pop()} - seen:
+            seen.add(path)
+            bucket, _, key = path.removeprefix("s3://").partition("/")
+            former = json.loads(world.lake.objects.get((bucket, key), b"{}"))
+            logs.append(former.get("metadata-log", ()))
+            for each in (*former.get("statistics", ()), *former.get("partition-statistics", ())):
+                found.add((each["snapshot-id"], each["statistics-path"]))
     return found
 
 
