@@ -75,6 +75,17 @@ def test_a_body_that_does_not_fit_is_refused_with_what_to_do():
     assert gateway_over(upstream, rules=GatewayRules(largest_body=4)).answer(request("POST", TABLE, b"1234")).is_success
 
 
+@pytest.mark.xfail(strict=True, reason="issue 48, line 1")
+def test_a_change_for_which_no_key_is_kept_is_refused_with_the_reason_where_keys_are_honoured():
+    sent = request("POST", "polaris/v1/lake/namespaces/ns/generic-tables", idempotency_key="k")
+    upstream = RecordingUpstream()
+    answer = gateway_over(upstream, keys=Keys()).answer(sent)
+    assert (answer.status, error_of(answer)["type"]) == (400, "UnsupportedOperationException")
+    assert "without the key" in error_of(answer)["message"]
+    assert upstream.sent == []
+    assert gateway_over(upstream).answer(sent).status == 200  # what the catalog does with keys is its own matter there
+
+
 def test_a_mutation_with_a_key_is_performed_and_never_forwarded_as_it_is():
     upstream, keys = RecordingUpstream(), Keys()
     answer = gateway_over(upstream, keys=keys).answer(request("POST", TABLE, idempotency_key="k"))

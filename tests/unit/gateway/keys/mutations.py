@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delegation.gateway.answers import error_answer, json_answer
@@ -96,6 +96,30 @@ class RegistersViews:
         elif found is None:
             return self._catalog.send(request, timeout=timeout)
         return CatalogAnswer(204) if request.method == "HEAD" else json_answer(200, found)
+
+
+class UnregistersTables:
+    """The catalog, which also unregisters tables (Iceberg REST Catalog API, unregisterTable); Polaris does not so far."""
+
+    def __init__(self, catalog: Upstream) -> None:
+        self._catalog = catalog
+
+    def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
+        """See Upstream.send."""
+        table, _, last = request.path.rpartition("/")
+        if last != "unregister":
+            return self._catalog.send(request, timeout=timeout)
+        found = self._catalog.send(replace(request, method="GET", path=table, body=b""), timeout=timeout)
+        if not found.is_success:
+            return found
+        self._catalog.send(replace(request, method="DELETE", path=table, body=b""), timeout=timeout)
+        document = json.loads(found.body)
+        return json_answer(200, {name: document[name] for name in ("metadata-location", "metadata")})
+
+
+def catalog_that_unregisters_tables(world: KeyedCatalog) -> None:
+    table(world)
+    world.upstream = UnregistersTables(world.upstream)
 
 
 def catalog_that_registers_views(world: KeyedCatalog) -> None:

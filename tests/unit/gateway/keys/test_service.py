@@ -1,6 +1,7 @@
 """Keyed mutations as their callers see them: replays, refusals, tokens and credentials."""
 
 import json
+import random
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,7 +14,15 @@ from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer
 from delegation.idempotency.mutations.errors import RecordsUnavailable
 from delegation.storage.memory import Killed
-from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, metadata, namespace, table, versions
+from tests.unit.gateway.keys.mutations import (
+    SCHEMA,
+    catalog_that_unregisters_tables,
+    commit_request,
+    metadata,
+    namespace,
+    table,
+    versions,
+)
 from tests.unit.gateway.keys.stand_in import AFTER_LEASE, LIFETIME, VEND, KeyedCatalog, Life, kill
 
 NS = {"namespace": ["ns"], "properties": {}}
@@ -113,6 +122,47 @@ def test_a_process_that_slept_after_it_extended_its_lease_sends_nothing(world):
     slept = Life(lambda point, _: point == "after release", sleep)
     world.call(request, slept)
     assert {each.method for each in world.sent} <= {"GET"}
+
+
+@pytest.mark.xfail(strict=True, reason="issue 48, line 1")
+def test_a_repeated_unregistration_names_the_table_s_last_metadata_file(world):
+    catalog_that_unregisters_tables(world)
+    location = world.document(TABLE)["metadata-location"]
+    request = keyed(world, path=f"{TABLE}/unregister", body=None)
+    assert world.call(request).status == 200
+    again = world.call(request)
+    assert (again.status, again.header("Idempotency-Replayed")) == (200, "true")
+    assert json.loads(again.body)["metadata-location"] == location
+    assert world.call(keyed(world, path=f"{TABLE}/unregister", body={"a": 1})).status == 422
+
+
+@pytest.mark.xfail(strict=True, reason="issue 48, line 1")
+def test_of_a_table_too_large_to_store_a_repeated_unregistration_names_the_metadata_file(world):
+    catalog_that_unregisters_tables(world)
+    noise = {f"p{number}": random.Random(number).randbytes(400).hex() for number in range(1000)}
+    change = commit_request(world, "t", {"action": "set-properties", "updates": noise})
+    location = json.loads(world.direct("POST", TABLE, change).body)["metadata-location"]
+    request = keyed(world, path=f"{TABLE}/unregister", body=None)
+    assert json.loads(world.call(request).body)["metadata"]["properties"] == noise
+    assert json.loads(world.call(request).body) == {"metadata-location": location}
+
+
+@pytest.mark.xfail(strict=True, reason="issue 48, line 1")
+def test_an_unregistration_without_an_answer_is_unknown_and_says_where_the_table_was(world):
+    catalog_that_unregisters_tables(world)
+    location = world.document(TABLE)["metadata-location"]
+    request = keyed(world, path=f"{TABLE}/unregister", body=None)
+    assert world.call(request, Life(lambda point, _: point == "after change", kill)) is None
+    world.clock.advance(AFTER_LEASE)
+    answer = world.call(request)
+    assert (answer.status, error_of(answer)["type"]) == (500, "CommitStateUnknownException")
+    assert location in error_of(answer)["message"]
+
+
+def test_a_catalog_that_unregisters_no_tables_refuses_that_itself(world):
+    table(world)
+    answer = world.call(keyed(world, path=f"{TABLE}/unregister", body=None))
+    assert (answer.status, error_of(answer)["type"]) == (405, "NotAllowedException")
 
 
 def test_a_key_belongs_to_the_resource_the_realm_and_the_principal(world):
