@@ -10,8 +10,9 @@ from delegation.gateway.answers import answer_of
 from delegation.gateway.callers import CallerVerifier, GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.discovery import advertised, readable
-from delegation.gateway.errors import body_too_large, purge_not_offered
+from delegation.gateway.errors import body_too_large, key_not_kept, purge_not_offered
 from delegation.gateway.forwarding import Forwarder, refuse_loop
+from delegation.gateway.keys.identity import key_of
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import (
     DEFAULT_PATHS,
@@ -21,6 +22,7 @@ from delegation.gateway.routing import (
     DropWithPurge,
     KeyedMutation,
     OwnTombstones,
+    UnknownMutation,
     route_of,
 )
 from delegation.gateway.spelling import check_target
@@ -104,6 +106,8 @@ class Gateway:
         try:
             refuse_loop(request)
             check_target(request.path, request.query)
+            if request.header(KEY_HEADER) is not None:
+                key_of(request)  # one that is malformed is refused, whatever the request is
             if len(request.body) > self._rules.largest_body:
                 raise body_too_large(len(request.body), self._rules.largest_body)
             return self._answer(request)
@@ -124,6 +128,8 @@ class Gateway:
                 return self._tombstones.restore(request, self._callers.caller(request), found)
             case DropWithPurge() as drop:
                 return self._purge(request, drop)
+            case UnknownMutation() if self._keys is not None:
+                raise key_not_kept(request.method)
             case KeyedMutation() as mutation if self._keys is not None:
                 return self._keys.perform(request, self._callers.caller(request), mutation)
             case _:

@@ -101,6 +101,18 @@ def compressed_body() -> GatewayError:
     )
 
 
+def key_not_kept(method: str) -> GatewayError:
+    """Return the error: a request with a key is none of those for which keys are kept."""
+    return GatewayError(
+        f"Idempotency-Key: keys are kept for the mutations of the Iceberg REST Catalog API, and this {method} is none "
+        "of them: generic tables, policies, semantic models and notifications of Polaris do not show whether a call "
+        "was applied. Nothing was done. Send it without the key",
+        code="KEY_NOT_KEPT",
+        status=400,
+        kind="UnsupportedOperationException",
+    )
+
+
 def request_loops() -> GatewayError:
     """Return the error: the gateway met a request that it has already forwarded."""
     return GatewayError(

@@ -31,6 +31,7 @@ class Operation(StrEnum):
     REGISTER_TABLE = "registerTable"
     COMMIT_TABLE = "updateTable"
     DROP_TABLE = "dropTable"
+    UNREGISTER_TABLE = "unregisterTable"
     RENAME_TABLE = "renameTable"
     COMMIT_TRANSACTION = "commitTransaction"
     CREATE_VIEW = "createView"
@@ -79,6 +80,11 @@ class KeyedMutation:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownMutation:
+    """A request with an Idempotency-Key that is neither a mutation with a rule nor one that only reads."""
+
+
+@dataclass(frozen=True, slots=True)
 class Forwarded:
     """Any other request; the gateway adds nothing to it."""
 
@@ -90,7 +96,7 @@ class OwnTombstones:
     tombstone_id: str | None = None
 
 
-Route = ConfigDiscovery | OwnTombstones | DropWithPurge | KeyedMutation | Forwarded
+Route = ConfigDiscovery | OwnTombstones | DropWithPurge | KeyedMutation | UnknownMutation | Forwarded
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,29 +135,32 @@ class CatalogPaths:
 
 DEFAULT_PATHS: Final = CatalogPaths()
 
-# (method, the path's end; "*" is a namespace or a name) -> the operation. Longer ends come first: a catalog or a
-# namespace may be called "tables".
-_ENDS: Final[Sequence[tuple[str, tuple[str, ...], Operation]]] = (
-    ("POST", (_NAMESPACES, "*", "tables", "*"), Operation.COMMIT_TABLE),
-    ("DELETE", (_NAMESPACES, "*", "tables", "*"), Operation.DROP_TABLE),
-    ("POST", (_NAMESPACES, "*", "views", "*"), Operation.REPLACE_VIEW),
-    ("DELETE", (_NAMESPACES, "*", "views", "*"), Operation.DROP_VIEW),
-    ("POST", (_NAMESPACES, "*", "properties"), Operation.SET_PROPERTIES),
-    ("POST", (_NAMESPACES, "*", "tables"), Operation.CREATE_TABLE),
-    ("POST", (_NAMESPACES, "*", "register"), Operation.REGISTER_TABLE),
-    ("POST", (_NAMESPACES, "*", "views"), Operation.CREATE_VIEW),
-    ("POST", (_NAMESPACES, "*", "register-view"), Operation.REGISTER_VIEW),
-    ("DELETE", (_NAMESPACES, "*"), Operation.DROP_NAMESPACE),
-    ("POST", ("tables", "rename"), Operation.RENAME_TABLE),
-    ("POST", ("views", "rename"), Operation.RENAME_VIEW),
-    ("POST", ("transactions", "commit"), Operation.COMMIT_TRANSACTION),
-    ("POST", (_NAMESPACES,), Operation.CREATE_NAMESPACE),
-)
-
-
-_ENDS_OF: Final = {
-    each: [(end, operation) for method, end, operation in _ENDS if method == each] for each in ("POST", "DELETE")
+_TABLE: Final = (_NAMESPACES, "*", "tables", "*")
+_VIEW: Final = (_NAMESPACES, "*", "views", "*")
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+# The path below the catalog ("*" is a namespace or a name) -> the operation of each method; None only reads.
+_OPERATIONS: Final[Mapping[tuple[str, ...], Mapping[str, Operation | None]]] = {
+    (_NAMESPACES,): {"POST": Operation.CREATE_NAMESPACE},
+    (_NAMESPACES, "*"): {"DELETE": Operation.DROP_NAMESPACE},
+    (_NAMESPACES, "*", "properties"): {"POST": Operation.SET_PROPERTIES},
+    (_NAMESPACES, "*", "tables"): {"POST": Operation.CREATE_TABLE},
+    (_NAMESPACES, "*", "register"): {"POST": Operation.REGISTER_TABLE},
+    _TABLE: {"POST": Operation.COMMIT_TABLE, "DELETE": Operation.DROP_TABLE},
+    (*_TABLE, "unregister"): {"POST": Operation.UNREGISTER_TABLE},
+    (*_TABLE, "metrics"): {"POST": None},
+    (*_TABLE, "plan"): {"POST": None},
+    (*_TABLE, "plan", "*"): {"DELETE": None},
+    (*_TABLE, "sign"): {"POST": None},
+    (*_TABLE, "tasks"): {"POST": None},
+    (_NAMESPACES, "*", "views"): {"POST": Operation.CREATE_VIEW},
+    (_NAMESPACES, "*", "register-view"): {"POST": Operation.REGISTER_VIEW},
+    _VIEW: {"POST": Operation.REPLACE_VIEW, "DELETE": Operation.DROP_VIEW},
+    ("tables", "rename"): {"POST": Operation.RENAME_TABLE},
+    ("views", "rename"): {"POST": Operation.RENAME_VIEW},
+    ("transactions", "commit"): {"POST": Operation.COMMIT_TRANSACTION},
+    ("oauth", "tokens"): {"POST": None},
 }
+_FIRST: Final = frozenset(path[0] for path in _OPERATIONS)
 
 
 def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Route:
@@ -162,13 +171,20 @@ def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Ro
     own = _own_tombstones(request, segments)
     if own is not None:
         return own
-    target = _target_of(request.method, segments, paths)
-    if target is None:
+    is_keyed = request.header(KEY_HEADER) is not None
+    if request.method in _READS:
         return Forwarded()
-    if target.operation is Operation.DROP_TABLE and is_purge(request.query):
+    found = _found(segments)
+    if found is None or request.method not in found.operations:
+        return UnknownMutation() if is_keyed else Forwarded()
+    operation = found.operations[request.method]
+    if operation is None:
+        return Forwarded()
+    target = found.target(operation, paths)
+    if operation is Operation.DROP_TABLE and is_purge(request.query):
         with suppress(ValueError):  # the catalog refuses a name that cannot be one
             return DropWithPurge(target, TableIdentifier(target.catalog, target.namespace, target.name or ""))
-    return Forwarded() if request.header(KEY_HEADER) is None else KeyedMutation(target)
+    return KeyedMutation(target) if is_keyed else Forwarded()
 
 
 def _own_tombstones(request: CatalogRequest, segments: Sequence[str]) -> OwnTombstones | None:
@@ -192,32 +208,37 @@ def query_of(query: str) -> Mapping[str, str]:
     return dict(reversed(parse_qsl(query, keep_blank_values=True)))
 
 
-def _target_of(method: str, path: Sequence[str], paths: CatalogPaths) -> Target | None:
-    if path[0] != "v1":
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A path of the catalog: its prefix, the names in it, and what each method does."""
+
+    prefix: str
+    names: Sequence[str]
+    operations: Mapping[str, Operation | None]
+
+    def target(self, operation: Operation, paths: CatalogPaths) -> Target:
+        return Target(
+            operation,
+            self.prefix,
+            namespace=paths.levels(self.names[0]) if self.names else (),
+            name=unquote(self.names[1]) if len(self.names) > 1 else None,
+        )
+
+
+def _found(path: Sequence[str]) -> _Found | None:
+    """Return what a path is, by the position of its parts: a catalog, a namespace or a table may be called "tables".
+
+    A prefix is one segment, as Polaris' is, else none, else several (which begin with none of the path's own words).
+    """
+    if path[0] != "v1" or "" in path:
         return None
     segments = path[1:]
-    for end, operation in _ENDS_OF.get(method, ()):
-        if _ends_with(segments, end):
-            return _target(operation, segments, end, paths)
+    several = range(2, len(segments)) if segments[1:2] and segments[1] not in _FIRST else ()
+    for length in (1, 0, *several):
+        own = segments[length:]
+        names = own[1::2] if own[:1] == [_NAMESPACES] else []
+        shape = [part if index % 2 == 0 else "*" for index, part in enumerate(own)] if names else own
+        operations = _OPERATIONS.get(tuple(shape))
+        if operations is not None:
+            return _Found("/".join(segments[:length]), names, operations)
     return None
-
-
-def _ends_with(segments: Sequence[str], end: Sequence[str]) -> bool:
-    found = segments[-len(end) :]
-    if len(found) != len(end):
-        return False
-    for given, wanted in zip(found, end, strict=True):  # noqa: SIM110  `all` would be a call for each segment
-        if given != wanted and (wanted != "*" or not given):
-            return False
-    return True
-
-
-def _target(operation: Operation, segments: Sequence[str], end: Sequence[str], paths: CatalogPaths) -> Target:
-    own = segments[-len(end) :]
-    named = [given for given, wanted in zip(own, end, strict=True) if wanted == "*"]
-    return Target(
-        operation,
-        prefix="/".join(segments[: -len(end)]),
-        namespace=paths.levels(named[0]) if named else (),
-        name=unquote(named[1]) if len(named) > 1 else None,
-    )

@@ -75,7 +75,30 @@ def test_a_body_that_does_not_fit_is_refused_with_what_to_do():
     assert gateway_over(upstream, rules=GatewayRules(largest_body=4)).answer(request("POST", TABLE, b"1234")).is_success
 
 
-@pytest.mark.xfail(strict=True, reason="issue 48, line 1")
+@pytest.mark.parametrize("key", ["", " ", "\t", "a b", "-k", "a" * 256])
+@pytest.mark.parametrize(
+    ("method", "path", "query"),
+    [
+        ("POST", TABLE, ""),
+        ("DELETE", TABLE, "purgeRequested=true"),
+        ("GET", "v1/config", ""),
+        ("GET", TABLE, ""),
+        ("POST", f"{TABLE}/metrics", ""),
+        ("POST", f"{TABLE}/unregister", ""),
+        ("POST", f"{TABLE}/notifications", ""),
+        ("POST", "polaris/v1/lake/namespaces/ns/generic-tables", ""),
+        ("GET", "v1/tombstones", "mine"),
+        ("POST", "v1/tombstones/0123456789abcdef-1760000000000-aabbccdd/restore", ""),
+    ],
+)
+def test_a_malformed_key_is_refused_on_every_request(method, path, query, key):
+    for parts in ({}, {"keys": Keys(), "drops": Drops()}):
+        upstream = RecordingUpstream()
+        answer = gateway_over(upstream, **parts).answer(request(method, path, query=query, idempotency_key=key))
+        assert (answer.status, upstream.sent) == (400, [])
+        assert error_of(answer)["message"].startswith("Idempotency-Key: ")
+
+
 def test_a_change_for_which_no_key_is_kept_is_refused_with_the_reason_where_keys_are_honoured():
     sent = request("POST", "polaris/v1/lake/namespaces/ns/generic-tables", idempotency_key="k")
     upstream = RecordingUpstream()

@@ -14,6 +14,7 @@ from delegation.gateway.routing import (
     KeyedMutation,
     Operation,
     Target,
+    UnknownMutation,
     route_of,
 )
 from delegation.identifiers import TableIdentifier
@@ -27,6 +28,7 @@ MUTATIONS = [
     ("POST", "namespaces/ns/register", Operation.REGISTER_TABLE, ("ns",), None),
     ("POST", "namespaces/ns/tables/t", Operation.COMMIT_TABLE, ("ns",), "t"),
     ("DELETE", "namespaces/ns/tables/t", Operation.DROP_TABLE, ("ns",), "t"),
+    ("POST", "namespaces/ns/tables/t/unregister", Operation.UNREGISTER_TABLE, ("ns",), "t"),
     ("POST", "tables/rename", Operation.RENAME_TABLE, (), None),
     ("POST", "transactions/commit", Operation.COMMIT_TRANSACTION, (), None),
     ("POST", "namespaces/ns/views", Operation.CREATE_VIEW, ("ns",), None),
@@ -42,9 +44,9 @@ NOT_MUTATIONS = [
     ("GET", "namespaces/ns/tables/t/credentials"),
     ("POST", "namespaces/ns/tables/t/metrics"),
     ("POST", "namespaces/ns/tables/t/plan"),
-    ("DELETE", "namespaces/ns/tables"),
-    ("POST", "namespaces//tables"),
-    ("PUT", "namespaces/ns"),
+    ("DELETE", "namespaces/ns/tables/t/plan/1"),
+    ("POST", "namespaces/ns/tables/t/tasks"),
+    ("POST", "namespaces/ns/tables/t/sign"),
 ]
 NAMES = st.text(st.characters(exclude_characters="\x1f\0/\\%", exclude_categories=["Cs"]), min_size=1).filter(
     lambda name: name not in {".", ".."}
@@ -65,9 +67,27 @@ def test_what_changes_nothing_is_forwarded_with_a_key_too(method, end):
     assert route_of(request(method, f"v1/lake/{end}", idempotency_key="k")) == Forwarded()
 
 
-def test_other_paths_are_forwarded():
+def test_tokens_are_forwarded_with_a_key_too():
     assert route_of(request("POST", "v1/oauth/tokens", idempotency_key="k")) == Forwarded()
-    assert route_of(request("DELETE", "v2/lake/namespaces/ns", idempotency_key="k")) == Forwarded()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", "v2/lake/namespaces/ns"),
+        ("DELETE", "v1/lake/namespaces/ns/tables"),
+        ("POST", "v1/lake/namespaces//tables"),
+        ("PUT", "v1/lake/namespaces/ns"),
+        ("POST", "v1/lake/namespaces/ns/tables/t/notifications"),
+        ("POST", "polaris/v1/lake/namespaces/ns/generic-tables"),
+        ("PUT", "polaris/v1/lake/namespaces/ns/policies/p"),
+        ("POST", "v1"),
+    ],
+)
+def test_another_change_is_no_request_for_which_a_key_is_kept(method: str, path: str):
+    assert route_of(request(method, path, idempotency_key="k")) == UnknownMutation()
+    assert route_of(request(method, path)) == Forwarded()
+    assert route_of(request("GET", path, idempotency_key="k")) == Forwarded()
 
 
 @pytest.mark.parametrize("path", ["v1/config", "%761/c%6Fnfig"])

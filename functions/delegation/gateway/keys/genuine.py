@@ -23,6 +23,7 @@ _OBJECTS: Final[Mapping[Operation, Mapping[str, type]]] = {
     Operation.SET_PROPERTIES: {"updated": list, "removed": list},
     Operation.CREATE_TABLE: {"metadata": dict},
     Operation.REGISTER_TABLE: {"metadata": dict, "metadata-location": str},
+    Operation.UNREGISTER_TABLE: {"metadata": dict, "metadata-location": str},
     Operation.COMMIT_TABLE: {"metadata": dict, "metadata-location": str},
     Operation.CREATE_VIEW: {"metadata": dict, "metadata-location": str},
     Operation.REGISTER_VIEW: {"metadata": dict, "metadata-location": str},

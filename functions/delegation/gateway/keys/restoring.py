@@ -29,10 +29,10 @@ def restored(
     found = _found(rule, request, view)
     if found is None:
         return stored
-    if not stored.body:  # it was too large to be stored
+    kept = json.loads(stored.body) if stored.body else {}
+    if _METADATA not in kept:  # it was too large to be stored
         answer = committed(found) if operation is Operation.COMMIT_TABLE else json_answer(200, found.document)
         return MutationAnswer(stored.status, answer.body, {**stored.headers, "Content-Type": "application/json"})
-    kept = json.loads(stored.body)
     if _identity(kept) != _identity(found.document):
         is_staged = rule.restages and "metadata-location" not in found.document
         return _answer(stored, found.document) if is_staged else stored

@@ -76,6 +76,15 @@ def storable(answer: MutationAnswer) -> MutationAnswer:
     return replace(answer, body=body, headers=headers, is_whole=answer.is_whole and body == answer.body)
 
 
+def shortened(body: bytes) -> bytes:
+    """Return a JSON object's members that are no objects and no arrays: of a table where its metadata file is."""
+    document = json.loads(body)
+    if not isinstance(document, dict):
+        return b""
+    kept = {name: value for name, value in document.items() if not isinstance(value, _CONTAINERS)}
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def _is_stored(header: str) -> bool:
     return header in _STORED_HEADERS or header.startswith(OWN_HEADERS)
 

@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.idempotency.canonical import RULE, Scope
-from delegation.idempotency.mutations.answer import MutationAnswer, storable
+from delegation.idempotency.mutations.answer import MutationAnswer, shortened, storable
 from delegation.timestamps import Timestamp
 
 FORMAT: Final = 1
@@ -171,12 +171,14 @@ def finalized(record: Reservation, answer: MutationAnswer, now: datetime, policy
     kept = storable(answer)
     packed = zlib.compress(kept.body) if kept.body else None
     fits = packed is None or len(packed) <= LARGEST_BODY
+    if not fits:
+        packed = zlib.compress(shortened(kept.body))
     return record.model_copy(
         update={
             "state": ReservationState.FINALIZED,
             "http_status": kept.status,
             "headers": dict(kept.headers),
-            "packed_body": packed if fits else None,
+            "packed_body": packed,
             "is_whole": kept.is_whole and fits,
             "updated_at": now,
             "expires_at": _expiry(now, policy),

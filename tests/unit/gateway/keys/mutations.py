@@ -99,7 +99,7 @@ class RegistersViews:
 
 
 class UnregistersTables:
-    """The catalog, which also unregisters tables (Iceberg REST Catalog API, unregisterTable); Polaris does not so far."""
+    """The catalog, which also unregisters tables (Iceberg REST Catalog API, unregisterTable); Polaris does not."""
 
     def __init__(self, catalog: Upstream) -> None:
         self._catalog = catalog
@@ -308,6 +308,13 @@ CASES = [
         "drop table",
         sent("DELETE", "namespaces/ns/tables/t", query="purgeRequested=false"),
         table,
+        lambda world: int(not exists(world, "namespaces/ns/tables/t")),
+        shows=False,
+    ),
+    Case(
+        "unregister table",
+        sent("POST", "namespaces/ns/tables/t/unregister"),
+        catalog_that_unregisters_tables,
         lambda world: int(not exists(world, "namespaces/ns/tables/t")),
         shows=False,
     ),

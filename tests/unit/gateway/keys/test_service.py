@@ -124,7 +124,6 @@ def test_a_process_that_slept_after_it_extended_its_lease_sends_nothing(world):
     assert {each.method for each in world.sent} <= {"GET"}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 48, line 1")
 def test_a_repeated_unregistration_names_the_table_s_last_metadata_file(world):
     catalog_that_unregisters_tables(world)
     location = world.document(TABLE)["metadata-location"]
@@ -136,7 +135,6 @@ def test_a_repeated_unregistration_names_the_table_s_last_metadata_file(world):
     assert world.call(keyed(world, path=f"{TABLE}/unregister", body={"a": 1})).status == 422
 
 
-@pytest.mark.xfail(strict=True, reason="issue 48, line 1")
 def test_of_a_table_too_large_to_store_a_repeated_unregistration_names_the_metadata_file(world):
     catalog_that_unregisters_tables(world)
     noise = {f"p{number}": random.Random(number).randbytes(400).hex() for number in range(1000)}
@@ -147,7 +145,6 @@ def test_of_a_table_too_large_to_store_a_repeated_unregistration_names_the_metad
     assert json.loads(world.call(request).body) == {"metadata-location": location}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 48, line 1")
 def test_an_unregistration_without_an_answer_is_unknown_and_says_where_the_table_was(world):
     catalog_that_unregisters_tables(world)
     location = world.document(TABLE)["metadata-location"]

@@ -12,7 +12,7 @@ from delegation.gateway.routing import CatalogPaths, Operation, Target
 MALFORMED: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """What reading a document raises that does not conform to the specification."""
 
-_RULES: Final[Mapping[Operation, Callable[[str, Target, JsonObject, CatalogPaths], VerificationRule]]] = {
+RULES: Final[Mapping[Operation, Callable[[str, Target, JsonObject, CatalogPaths], VerificationRule]]] = {
     Operation.CREATE_NAMESPACE: lambda _path, target, body, paths: namespaces.creation(target, body, paths),
     Operation.DROP_NAMESPACE: lambda path, _target, _body, _paths: namespaces.drop(path),
     Operation.SET_PROPERTIES: lambda path, _target, body, _paths: namespaces.properties(path, body),
@@ -20,6 +20,7 @@ _RULES: Final[Mapping[Operation, Callable[[str, Target, JsonObject, CatalogPaths
     Operation.REGISTER_TABLE: lambda path, _target, body, _paths: tables.registration(path, body),
     Operation.COMMIT_TABLE: lambda path, _target, body, _paths: commits.commit(path, body),
     Operation.DROP_TABLE: lambda _path, _target, _body, _paths: tables.DROP,
+    Operation.UNREGISTER_TABLE: lambda path, _target, _body, _paths: tables.unregistration(path),
     Operation.RENAME_TABLE: lambda _path, target, body, paths: tables.rename(target, body, paths.table),
     Operation.COMMIT_TRANSACTION: lambda _path, target, body, paths: commits.transaction(target, body, paths),
     Operation.CREATE_VIEW: lambda path, _target, body, _paths: views.creation(path, body),
@@ -37,6 +38,6 @@ def rule_for(target: Target, request: CatalogRequest, paths: CatalogPaths) -> Ve
     """
     try:
         body = json.loads(request.body) if request.body else {}
-        return _RULES[target.operation](request.path, target, body, paths)
+        return RULES[target.operation](request.path, target, body, paths)
     except (*MALFORMED, RecursionError):
         return MALFORMED_REQUEST

@@ -10,6 +10,7 @@ from delegation.gateway.keys.rules.rule import (
     Found,
     JsonObject,
     Lookup,
+    State,
     Undecided,
     Verification,
     VerificationRule,
@@ -43,6 +44,19 @@ DROP: Final = VerificationRule(
     undecided("nothing shows whether a table or a view of a name was dropped, or renamed, or made anew")
 )
 """The rule of drops of tables and views: a name that is free or taken by now proves neither."""
+
+
+def unregistration(path: str) -> VerificationRule:
+    """As a drop; the reason names the metadata file that the table had before the call, which may be its last."""
+
+    def note(states: Sequence[State]) -> Any:
+        return None if states[0] is None else states[0].document["metadata-location"]
+
+    def verify(evidence: Evidence) -> Verification:
+        known = f"; before the call its metadata file was {evidence.noted}" if evidence.noted else ""
+        return Undecided(f"nothing shows whether the table was unregistered, dropped or renamed{known}")
+
+    return VerificationRule(verify, note=note, before=(Lookup(path.rpartition("/")[0], "snapshots=refs"),))
 
 
 def creation(path: str, request: JsonObject) -> VerificationRule:
