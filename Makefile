@@ -111,7 +111,7 @@ oracle: need-java $(STAMP) ## Purge every table that Spark wrote, in each way, a
 hostile: need-java $(STAMP) ## Purge, expire and remove orphan files in a store that is wrong in every way, then in a sound one; prints totals as they go, and a table; ARGS="--size small" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)
 
-histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1, or MUTATION=visits|displaced|later without one safeguard; prints totals as they go
+histories: $(STAMP) ## Purge among tables that borrow files and change names, against a model of who needs what: HISTORIES=5000 SEED=1, or MUTATION=visits|displaced|later|unlisted without one safeguard; prints totals as they go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.histories.run --histories $(HISTORIES) $(if $(SEED),--seed $(SEED)) --mutation $(MUTATION) $(ARGS)
 
 orphans-histories: $(STAMP) ## Sweep a table's orphan files among writers, clones, expiries and purges: HISTORIES=5000 SEED=1, with five hash seeds, or MUTATION=later (or conditions, others, unlisted, relisted, ages, history) without one safeguard; prints totals as they go, and continues a run that was interrupted

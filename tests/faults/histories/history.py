@@ -4,11 +4,17 @@ A purge must not delete a file that a live table referenced at its moment, whate
 the files of its table a purge that succeeded leaves exactly these: what a live table references; what belonged to a
 table that was dropped without a purge; and what is outside the location that its credentials cover, listed as
 NOT_COVERED, or as AT_ANOTHER_TABLE at the location of a live table, whose purge deletes it.
+
+Beside them are tables that the catalog does not list: dropped ones, whose place is used again or not, those of a second
+catalog, path tables, and clones that were dropped after both registrations were committed to. A purge deletes nothing
+that one needs whose metadata is in the same folder. A purge that finds one where there is none is counted as needless.
 """
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
 
 from delegation.tasks.life.model import Status
 from tests.faults.histories.lakehouse import NAMESPACES, Lakehouse
@@ -34,10 +40,12 @@ class Verdict:
     harmed: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     not_covered: int = 0
+    unlisted: int = 0
+    needless: int = 0
 
     @property
     def is_good(self) -> bool:
-        return not (self.harmed or self.left)
+        return not (self.harmed or self.left or self.needless)
 
 
 class History:
@@ -54,6 +62,8 @@ class History:
         self._ids: dict[Name, int] = {}
         self._unknown: dict[Name, int] = {}
         self._hidden: set[int] = set()
+        self._uuids: set[str] = set()
+        self._paths: set[str] = set()
 
     def play(self, steps: int = STEPS) -> Verdict:
         """Play so many steps, and purge at last what is left, one table after the other."""
@@ -73,11 +83,16 @@ class History:
             self.drop,
             self.lose,
             self.purge,
+            self.settle,
+            self.commit_elsewhere,
+            self.share,
+            self.register,
+            self.lose_commit,
         ]
         for _ in range(3):
             self.create()
         for _ in range(steps):
-            self.random.choices(actions, weights=(3, 3, 5, 2, 2, 2, 2, 1, 0.3, 4))[0]()
+            self.random.choices(actions, weights=(3, 3, 5, 2, 2, 2, 2, 1, 0.3, 4, 1, 1, 2, 0.5, 0.5))[0]()
         for name in self._shuffled():
             if name in self.house.listed():
                 self._drop(name, purged=self._purge(name))
@@ -158,6 +173,102 @@ class History:
         if one:
             self._drop(one)
 
+    def settle(self) -> None:
+        """Have another catalog, or an engine without one, write a table of its own at the place of a table."""
+        one = self._any()
+        if one:
+            self._number += 1
+            place = self.house.location(*one)
+            # A folder has the versions of one path table.
+            kind = "second" if place in self._paths else self.random.choice(("second", "path"))
+            self._paths |= {place} if kind == "path" else set()
+            name = f"{kind}{self._number}"
+            self.house.unlisted.create(name, location=place.rstrip("/"))
+            self._commit_elsewhere(name, lambda table: table.append(rows(self._number)))
+            self._note(f"settle {name} at the place of {one}")
+
+    def commit_elsewhere(self) -> None:
+        """Commit to a table that the catalog does not list."""
+        name = self._unlisted()
+        if name:
+            self._number += 1
+            self._commit_elsewhere(name, lambda table: table.append(rows(self._number)))
+            self._note(f"append to {name}")
+
+    def share(self) -> None:
+        """Add files of a table to one at its place that the catalog does not list, or the other way round."""
+        one, name = self._any(), self._unlisted()
+        if one and name and self._folder(name) == self.house.location(*one):
+            own, theirs = self.house.reached(*one), self.house.reached_unlisted(name)
+            lends = self.random.random() < 0.5
+            files = sorted(path for path in (own if lends else theirs) if path.endswith(".parquet"))[:2]
+            if files and lends:
+                self._commit_elsewhere(name, lambda table: table.add_files(files, check_duplicate_files=False))
+            elif files:
+                self._change(one, lambda table: table.add_files(files, check_duplicate_files=False))
+            self._note(f"{name} {'borrows from' if lends else 'lends to'} {one}")
+
+    def register(self) -> None:
+        """List a table that was not."""
+        name, target = self._unlisted(), self._free()
+        if name and target and self.house.is_whole(name):
+            self._pointers(target)[target[1]] = self.house.unlisted.pointers.pop(name)
+            self._number += 1
+            self._ids[target] = self._number
+            self._note(f"register {name} as {target}")
+
+    def lose_commit(self) -> None:
+        """Write the metadata file of a commit that is refused."""
+        one = self._any()
+        if one:
+            before = self._pointers(one)[one[1]]
+            self._number += 1
+            self._change(one, lambda table: table.append(rows(self._number)))
+            self._abandoned |= self.house.reached(*one)
+            self._pointers(one)[one[1]] = before
+            self._note(f"lose a commit of {one}")
+
+    def _commit_elsewhere(self, name: str, change: Callable[[Table], object]) -> None:
+        lake = self.house.unlisted
+        try:
+            change(lake.table(name))
+        except FileNotFoundError:
+            self._note(f"  {name} cannot be written to")
+            return
+        if name.startswith("path"):
+            self.house.name_by_version(name)
+        self._note_unlisted(name)
+
+    def _note_unlisted(self, name: str) -> None:
+        self._uuids.add(self.house.unlisted_uuid(name))
+        self._abandoned |= self.house.reached_unlisted(name)
+
+    def _elsewhere(self) -> list[str]:
+        """Return the tables that the catalog does not list, and that have their metadata file."""
+        lake = self.house.unlisted
+        return [name for name, pointer in lake.pointers.items() if lake.io.new_input(pointer).exists()]
+
+    def _unlisted(self) -> str | None:
+        names = self._elsewhere()
+        return self.random.choice(names) if names else None
+
+    def _folder(self, name: str) -> str:
+        return f"{str(self.house.unlisted.metadata(name)['location']).rstrip('/')}/"
+
+    def _beside(self, name: Name) -> dict[str, frozenset[str]]:
+        """Return the files of tables that the catalog does not list, and whose metadata is beside that of a table.
+
+        Of the same uuid these are forks: two files that name each other outside the logs of all tables that are listed.
+        """
+        known = {path for one in self.house.listed() if self.house.readable(*one) for path in self.house.chain(*one)}
+        uuid, place = str(self.house.table(*name).metadata.table_uuid), self.house.location(*name)
+        return {
+            one: self.house.read_unlisted(one)
+            for one in self._elsewhere()
+            if self._folder(one) == place
+            and (self.house.unlisted_uuid(one) != uuid or len(self.house.unlisted_chain(one) - known) > 1)
+        }
+
     def lose(self) -> None:
         """Lose a manifest of a table."""
         one = self._any()
@@ -182,7 +293,7 @@ class History:
             if one != name and self.house.readable(*one)
             for path in self.house.reached(*one)
         }
-        own, location = self.house.reached(*name), self.house.location(*name)
+        own, location, beside = self.house.reached(*name), self.house.location(*name), self._beside(name)
         others = self._locations(but=name)
         self._note(f"purge {name}")
         self._unknown = {one: self._ids[one] for one in self.house.listed() if not self.house.knows(*one)}
@@ -207,6 +318,12 @@ class History:
         live = set(self._ids.values())
         gone = sorted(path for table, path in needed if table in live and not self._exists(path))
         self.verdict.harmed.extend(f"{path} by the purge of {name}" for path in gone)
+        for one, files in beside.items():
+            lost = sorted(path for path in files if not self._exists(path))
+            self.verdict.harmed.extend(f"{path} of {one}, not listed, by the purge of {name}" for path in lost)
+        found = self.house.found_unlisted(task)
+        self.verdict.unlisted += len(found & self._uuids)
+        self.verdict.needless += len(found - self._uuids)
         if task.status is Status.SUCCESS:
             self.verdict.succeeded += 1
             self._purged |= own
@@ -225,9 +342,14 @@ class History:
         """Compare what a purge that succeeded left of its table with what it may leave, file by file.
 
         A file at one of `others`, the locations of the tables that were live at its moment and are now, may be left for
-        the purge of that table: at the end of the history it has to be gone.
+        the purge of that table: at the end of the history it has to be gone. Where that table was dropped without a
+        purge meanwhile, the file stays with its files.
         """
-        others &= self._locations(but=name)
+        dropped = others - self._locations(but=name)
+        self._abandoned |= {
+            path for path in own if kept.get(path) == "at-another-table" and path.startswith(tuple(dropped))
+        }
+        others -= dropped
         needed = at_moment | self._needed(but=name) | self._abandoned
         for path in sorted(one for one in own if one not in needed and self._exists(one)):
             if path.startswith(location):
@@ -260,7 +382,10 @@ class History:
     def _abandon(self, name: Name) -> None:
         """Note the files of a table that is dropped and not purged: no purge is to delete what only it references."""
         if self.house.readable(*name):
-            self._abandoned |= self.house.reached(*name)
+            self._number += 1
+            unlisted = f"dropped{self._number}"
+            self.house.unlisted.pointers[unlisted] = self._pointers(name)[name[1]]
+            self._note_unlisted(unlisted)
 
     def _exists(self, path: str) -> bool:
         return self.house.lake.io.new_input(path).exists()

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from delegation.idempotency.errors import ResubmittedTooSoon
 from delegation.identifiers import TableIdentifier
+from delegation.keeping.foreign import FOREIGN_TABLE
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.errors import NoSuchTable
 from delegation.storage.base import BatchResult, KeyFailure, ObjectStoreDenied
@@ -21,7 +22,7 @@ from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Task
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
-from delegation.worksets.index import load_index
+from delegation.worksets.index import PlanIndex, load_index
 from tests.kit.lakes.lake import Lake
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.service import REALM
@@ -67,6 +68,9 @@ class Lakehouse(IndexedWorld):
     def __init__(self) -> None:
         super().__init__()
         self.lakes: dict[str, Lake] = dict(zip(NAMESPACES, (self.lake, self.other), strict=True))
+        self.unlisted = Lake()
+        """What other catalogs have at the same places, and this one had: tables that no pass sees."""
+        self.unlisted.objects = self.unlisted.io.objects = self.lake.objects
         self.during: Callable[[], object] = lambda: None
         self._known: dict[str, frozenset[str]] = {}
         self.become(replace(self.behavior, store_of=self._store_of))
@@ -106,7 +110,46 @@ class Lakehouse(IndexedWorld):
 
     def reached(self, space: str, name: str) -> frozenset[str]:  # type: ignore[override]
         """Return every file of a table that exists, as pyiceberg finds them; those of a lost manifest are unknown."""
-        lake = self.lakes[space]
+        return self._reached(self.lakes[space], name)
+
+    def reached_unlisted(self, name: str) -> frozenset[str]:
+        """Return every file that exists of a table that this catalog does not list."""
+        return self._reached(self.unlisted, name)
+
+    def read_unlisted(self, name: str) -> frozenset[str]:
+        """Return what can still be read of such a table, whose manifests may be gone since it was dropped."""
+        found = frozenset(_reached(self.unlisted.table(name)))
+        return frozenset(path for path in found if self.unlisted.io.new_input(path).exists())
+
+    def is_whole(self, name: str) -> bool:
+        """Return whether a table that this catalog does not list has all files that it had."""
+        return self.reached_unlisted(name) == self._known[self.unlisted.pointers[name]]
+
+    def unlisted_uuid(self, name: str) -> str:
+        return str(self.unlisted.metadata(name)["table-uuid"])
+
+    def chain(self, space: str, name: str) -> frozenset[str]:
+        """Return the metadata files of a table by its own log."""
+        return _chain(self.lakes[space], name)
+
+    def unlisted_chain(self, name: str) -> frozenset[str]:
+        return _chain(self.unlisted, name)
+
+    def name_by_version(self, name: str) -> None:
+        """Let the newest metadata file of such a table have the name that an engine without a catalog gives it."""
+        written = self.unlisted.pointers[name]
+        number = len(self.unlisted.table(name).metadata.metadata_log)
+        folder = written.rpartition("/")[0]
+        self.unlisted.pointers[name] = f"{folder}/v{number}.metadata.json"
+        for uri, data in (
+            (self.unlisted.pointers[name], self.unlisted.io.new_input(written).open().read()),
+            (f"{folder}/version-hint.text", str(number).encode()),
+        ):
+            with self.unlisted.io.new_output(uri).create() as out:
+                out.write(data)
+        self.unlisted.io.delete(written)
+
+    def _reached(self, lake: Lake, name: str) -> frozenset[str]:
         pointer = lake.pointers[name]
         if pointer not in self._known:
             self._known[pointer] = frozenset(_reached(lake.table(name)))
@@ -158,14 +201,28 @@ class Lakehouse(IndexedWorld):
 
     def kept_by(self, task: Task) -> dict[str, str]:
         """Return the files that a purge's plan lists as kept, with the reasons."""
-        kept = {}
-        for segment in task.details.get("plan_segments", ()):
-            index = load_index(self.plans, PlanSegment(segment["id"], segment["sha256"]))
+        kept: dict[str, str] = {}
+        for index in self._indexes(task):
             for chunk in (one for one in index.chunks if one.kind is Phase.KEPT):
                 data = gzip.decompress(self.plans.get(f"{index.plan_id}/{chunk.name}"))
                 records = map(json.loads, data.decode().splitlines())
                 kept |= {one["path"]: one["kept"] for one in records}
         return kept
+
+    def found_unlisted(self, task: Task) -> set[str]:
+        """Return the uuids of the tables that no catalog lists and that a purge found beside its table's metadata."""
+        findings = (finding for index in self._indexes(task) for finding in index.findings)
+        return {
+            one.partition(" ")[0] for finding in findings if finding.code == FOREIGN_TABLE for one in finding.sample
+        }
+
+    def _indexes(self, task: Task) -> Iterator[PlanIndex]:
+        for segment in task.details.get("plan_segments", ()):
+            yield load_index(self.plans, PlanSegment(segment["id"], segment["sha256"]))
+
+
+def _chain(lake: Lake, name: str) -> frozenset[str]:
+    return frozenset({lake.pointers[name], *(one.metadata_file for one in lake.table(name).metadata.metadata_log)})
 
 
 def _reached(table: Table) -> Iterator[str]:

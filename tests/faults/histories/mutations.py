@@ -6,6 +6,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from delegation.keeping.referencing import ReferencingTables
+from delegation.keeping.unlisted import UnlistedTables
 from delegation.references.passes.held import HeldPass
 from delegation.references.passes.names import PassNames
 from delegation.references.passes.sightings import Sightings
@@ -42,9 +43,17 @@ def _later() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _unlisted() -> Iterator[None]:
+    """A purge lists nothing beside its table's metadata."""
+    with patch.object(UnlistedTables, "heads", lambda *_: iter(())):
+        yield
+
+
 MUTATIONS: Final[dict[str, Callable[[], AbstractContextManager[None]]]] = {
     "none": nullcontext,
     "visits": _visits,
     "displaced": _displaced,
     "later": _later,
+    "unlisted": _unlisted,
 }

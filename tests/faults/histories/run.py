@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.write("not caught\n" if caught is None else f"caught at seed {caught}\n")
         return 1 if caught is None else 0
     began = time.monotonic()
-    bad = purges = succeeded = harmed = left = not_covered = 0
+    bad = purges = succeeded = harmed = left = not_covered = unlisted = needless = 0
     seeds = range(chosen.seed, chosen.seed + chosen.histories)
     for number, verdict in enumerate(_played(seeds, chosen.processes)):
         purges += verdict.purges
@@ -41,13 +41,16 @@ def main(arguments: Sequence[str]) -> int:
         harmed += len(verdict.harmed)
         left += len(verdict.left)
         not_covered += verdict.not_covered
+        unlisted += verdict.unlisted
+        needless += verdict.needless
         if not verdict.is_good:
             bad += 1
             _show(verdict)
         if (number + 1) % _EVERY == 0 or number + 1 == chosen.histories:
             sys.stdout.write(
                 f"{number + 1} histories, {purges} purges of which {succeeded} succeeded: {harmed} files wrongly "
-                f"deleted, {left} wrongly left, {not_covered} left as NOT_COVERED; {time.monotonic() - began:.0f} s\n"
+                f"deleted, {left} wrongly left, {not_covered} left as NOT_COVERED; {unlisted} unlisted tables found, "
+                f"{needless} where there is none; {time.monotonic() - began:.0f} s\n"
             )
             sys.stdout.flush()
     return 1 if bad else 0

@@ -23,6 +23,6 @@ def test_no_purge_deletes_what_a_live_table_needs_nor_leaves_what_none_needs(fir
     assert purges >= _TOGETHER
 
 
-@pytest.mark.parametrize(("mutation", "first"), [("later", 12), ("visits", 73), ("displaced", 108)])
+@pytest.mark.parametrize(("mutation", "first"), [("later", 1), ("visits", 12), ("displaced", 485), ("unlisted", 110)])
 def test_histories_notice_that_a_safeguard_is_missing(mutation: str, first: int) -> None:
     assert first_bad(mutation, range(first, first + _TOGETHER)) is not None
