@@ -66,8 +66,12 @@ _READ_AND_WRITE = "TABLE_WRITE_DATA on the table's namespace or the catalog (to 
 # Polaris' name of an operation -> the privilege to grant, and where
 _NEEDED = {
     "LIST_NAMESPACES": "NAMESPACE_LIST on the catalog",
-    "LIST_TABLES": "TABLE_LIST on the namespace or the catalog, which a grant on single tables does not give",
-    "LOAD_TABLE": "TABLE_READ_PROPERTIES on the table's namespace or the catalog",
+    "LIST_TABLES": "TABLE_LIST (TABLE_WRITE_DATA includes it) on the namespace or the catalog, which a grant on single "
+    "tables does not give",
+    "LOAD_TABLE": "TABLE_READ_PROPERTIES (TABLE_WRITE_DATA includes it) on the table's namespace or the catalog",
+    "TABLE_EXISTS": "TABLE_LIST (TABLE_WRITE_DATA includes it) on the table's namespace or the catalog",
+    "LIST_VIEWS": "VIEW_LIST on the namespace or the catalog",
+    "LOAD_VIEW": "VIEW_READ_PROPERTIES on the view's namespace or the catalog",
     "LOAD_TABLE_WITH_READ_DELEGATION": _READ_AND_WRITE,
     "LOAD_TABLE_WITH_WRITE_DELEGATION": _READ_AND_WRITE,
     "CREATE_NAMESPACE": "NAMESPACE_CREATE on the namespace above or the catalog",

@@ -27,7 +27,7 @@ class ReferencesOutcomeUnknown(ReferencesError):
 
 
 class ReferencesNotKnown(ReferencesError):
-    """No pass over a catalog that began after the purge's moment is complete yet; one is running or due."""
+    """No pass over a catalog that began after the task's moment is complete yet; one is running or due."""
 
     code = "REFERENCES_NOT_KNOWN"
     retryable = True
@@ -45,13 +45,16 @@ class ReferencesNotKnown(ReferencesError):
 
         `problem` states why earlier passes were not completed.
         """
-        of = "" if tables is None else f" of {tables:,}"
-        are = "table is" if checked == 1 and tables is None else "tables are"
         why = f"; the last pass was not completed: {problem}" if problem else ""
-        progress = f"{checked:,}{of} {are} checked{why}"
+        if tables is not None and checked > tables:
+            # Tables are looked at twice where names moved, and there may be more than in the last complete pass.
+            progress = f"{checked:,} looks at tables; the last complete pass had {tables:,}"
+        else:
+            of = "" if tables is None else f" of {tables:,}"
+            progress = f"{checked:,}{of} {'table is' if checked == 1 and tables is None else 'tables are'} checked"
         super().__init__(
-            f"it is not known yet which tables of catalog {catalog} reference the files ({progress}); the purge is "
-            "retried, or set delegation.purge.references to `location` or `namespace`"
+            f"it is not known yet which tables of catalog {catalog} reference the files ({progress}{why}); the task is "
+            "retried by itself"
         )
         self.catalog = catalog
         self.checked = checked

@@ -96,7 +96,13 @@ class PolarisView:
         return f"catalogs/{self.polaris.warehouse}/catalog-roles/{role}{rest}"
 
     def principal(self, *grants: Mapping[str, Any], suffix: str = "") -> httpx.Client:
-        """Return a client of a new principal with a principal role and a catalog role of its own name and `grants`."""
+        """Return a client of a new principal; see `credential`."""
+        client = self.polaris.session(self.credential(*grants, suffix=suffix))
+        self._stack.callback(client.close)
+        return client
+
+    def credential(self, *grants: Mapping[str, Any], suffix: str = "") -> tuple[str, str]:
+        """Return the id and secret of a new principal with roles of its own name and `grants`."""
         name = f"{self.name}{suffix}"
         made = self.manage("POST", "principals", {"principal": {"name": name}})
         assert made.status_code == 201, made.text
@@ -113,9 +119,7 @@ class PolarisView:
         for grant in grants:
             self.grant(grant, suffix=suffix)
         credentials = made.json()["credentials"]
-        client = self.polaris.session((credentials["clientId"], credentials["clientSecret"]))
-        self._stack.callback(client.close)
-        return client
+        return credentials["clientId"], credentials["clientSecret"]
 
     def grant(self, grant: Mapping[str, Any], *, suffix: str = "") -> None:
         answer = self.manage("PUT", self.role_path(f"{self.name}{suffix}", "/grants"), {"grant": dict(grant)})

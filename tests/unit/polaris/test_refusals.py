@@ -8,6 +8,7 @@ from delegation.polaris import errors
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from infra.local.catalog.principals.privileges import OPERATIONS
 from tests.kit.clocks import Clock
 from tests.unit.polaris.scripted import Server, error
 
@@ -19,7 +20,7 @@ LONG = ", ".join(f"role_{n}" for n in range(100))
     ("operation", "needed"),
     [
         ("LIST_NAMESPACES", "NAMESPACE_LIST on the catalog"),
-        ("LIST_TABLES", "TABLE_LIST on the namespace"),
+        ("LIST_TABLES", "TABLE_LIST (TABLE_WRITE_DATA includes it) on the namespace"),
         ("LOAD_TABLE", "TABLE_READ_PROPERTIES"),
         ("LOAD_TABLE_WITH_READ_DELEGATION", "TABLE_WRITE_DATA"),
         ("DROP_TABLE_WITHOUT_PURGE", "TABLE_DROP"),
@@ -48,6 +49,30 @@ def test_a_catalog_without_sts_is_a_failure_to_vend() -> None:
     assert "STS" in str(refused)
     other = error_of(error(400, "IllegalArgumentException", "Unrecognized snapshots: zz"))
     assert not isinstance(other, errors.CredentialVendingFailed)
+
+
+CALLED = (
+    *("LIST_NAMESPACES", "LIST_TABLES", "LIST_VIEWS", "LOAD_TABLE", "LOAD_VIEW", "LOAD_NAMESPACE_METADATA"),
+    *("LOAD_TABLE_WITH_READ_DELEGATION", "LOAD_TABLE_WITH_WRITE_DELEGATION", "TABLE_EXISTS", "CREATE_NAMESPACE"),
+    *("DROP_NAMESPACE", "DROP_TABLE_WITHOUT_PURGE", "RENAME_TABLE", "UPDATE_TABLE"),
+    *(one for one in OPERATIONS if "POLIC" in one and "GRANT" not in one),
+)
+"""What the service asks of a catalog, by Polaris' names."""
+
+
+@pytest.mark.parametrize("operation", CALLED)
+def test_every_operation_of_the_service_names_the_privilege_that_is_missing(operation: str) -> None:
+    refused = str(error_of(error(403, "ForbiddenException", f"Principal 'p' is not authorized for op {operation}")))
+    wanted, given = OPERATIONS[operation].on_target, refused.partition("the principal needs ")[2]
+    assert wanted
+    assert all(privilege.value in given for privilege in wanted)
+
+
+def test_a_privilege_that_another_one_includes_is_named_with_that_one() -> None:
+    """A service without TABLE_WRITE_DATA meets the refusal of a listing first."""
+    for operation in ("LIST_TABLES", "LOAD_TABLE", "TABLE_EXISTS"):
+        refused = error_of(error(403, "ForbiddenException", f"Principal 'p' is not authorized for op {operation}"))
+        assert "TABLE_WRITE_DATA includes it" in str(refused)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from delegation.references.areas import (
     overlap,
     parent_of,
 )
+from delegation.references.errors import ReferencesNotKnown
 
 PARTS = st.text("abé", max_size=2)
 PATHS = st.builds(
@@ -95,3 +97,20 @@ def test_locations_in_other_storage_are_left_out():
 def test_a_file_of_this_machine_has_an_area():
     assert directory_of("file:///lake/t/f") == "file:///lake/t/"
     assert around("file:///lake/") == ("file:///lake/", "file:///")
+
+
+@pytest.mark.parametrize(
+    ("checked", "tables", "text"),
+    [
+        (1, None, "1 table is checked"),
+        (12, 26, "12 of 26 tables are checked"),
+        (26, 26, "26 of 26 tables are checked"),
+        (55, 26, "55 looks at tables; the last complete pass had 26"),
+    ],
+)
+def test_a_pass_is_never_said_to_have_checked_more_tables_than_there_are(
+    checked: int, tables: int | None, text: str
+) -> None:
+    error = ReferencesNotKnown("lake", checked, tables)
+    assert f"({text})" in str(error)
+    assert "purge" not in str(error)  # a removal or an expiry waits in the same way

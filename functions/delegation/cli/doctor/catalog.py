@@ -137,7 +137,7 @@ def polaris_failure(name: str, url: str, credential: str, error: PolarisError, *
         case PolarisMisconfigured():
             return failed(name, f"{error}", "Correct realm (DELEGATION_REALM) or polaris_scope.")
         case PolarisForbidden():
-            fix = "Grant it: `delegation polaris setup`; TABLE_LIST and NAMESPACE_LIST are part of that."
+            fix = "Grant what the message names: `delegation polaris setup` grants all that the service needs."
             return failed(name, f"{place}the principal may not do this: {error}", fix)
         case NoSuchNamespace():
             return failed(name, f"{place}there is no such namespace", "Check the name: CATALOG.LEVEL.LEVEL.")

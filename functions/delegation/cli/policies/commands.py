@@ -1,7 +1,7 @@
 """`delegation policy …`: the policies of Polaris, with the caller's own privileges there, and the rules they make."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,12 +20,15 @@ from delegation.cli.policies.names import (
     TableOption,
     parse_namespace,
     parse_policy,
+    parse_shown,
     parse_target,
     parse_type,
 )
 from delegation.cli.policies.screens import print_policies, print_rules, state_of
 from delegation.cli.policies.simulate import simulate_command
-from delegation.cli.submit import parse_properties, parse_table
+from delegation.cli.submit import parse_properties
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisForbidden
 from delegation.polaris.policies import PolicyClient, PolicyTarget
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile
 from delegation.upkeep.rules.resolve import check_content, resolve
@@ -212,12 +215,12 @@ def list_command(
 @app.command("show")
 def show_command(
     ctx: typer.Context,
-    table: Annotated[
+    name: Annotated[
         str,
         typer.Argument(
-            metavar="CATALOG.NAMESPACE.TABLE",
+            metavar="CATALOG[.NAMESPACE[.TABLE]]",
             show_default=False,
-            help="The table; a part with a dot is between backquotes.",
+            help="A table, a namespace or a catalog; a part with a dot is between backquotes.",
         ),
     ],
     *,
@@ -237,31 +240,58 @@ def show_command(
 ) -> None:
     """Show what the policies of a table ask for: each value with where it comes from, and what has no effect.
 
-    Needs TABLE_READ_PROPERTIES; reads the table's properties, and none of its files.
+    Of a namespace or a catalog it shows what tables there inherit. Needs TABLE_READ_PROPERTIES, for a namespace
+    NAMESPACE_READ_PROPERTIES, for a catalog CATALOG_READ_PROPERTIES; reads a table's properties, and none of its files.
     """
     open_output(ctx, as_json=as_json)
-    identifier = parse_table(table)
+    target = parse_shown(name)
     file = None if policy_file is None else PolicyFile.parse(_read(policy_file))
     known = known_limits(cdk, stage_file)
     client = Connection.of(ctx, stack).catalog()
-    loaded = client.load_table(identifier, vend=False, snapshots="refs")
-    target = PolicyTarget.of(identifier)
-    if file is not None and identifier.catalog in file.catalogs:
+    properties: Mapping[str, str] = {}
+    if target.table is not None:
+        try:
+            table = TableIdentifier(target.catalog, target.namespace, target.table)
+            properties = client.load_table(table, vend=False, snapshots="refs").properties
+        except (NoSuchTable, NoSuchNamespace):
+            target = PolicyTarget(target.catalog, (*target.namespace, target.table))
+            if not client.has_namespace(target.catalog, target.namespace):
+                raise
+    unreadable: str | None = None
+    if file is not None and target.catalog in file.catalogs:
         source, applicable = str(policy_file), file.applicable(target)
     else:
-        source, applicable = "catalog", PolicyClient(client.requests).applicable(target)
-    rules = list(resolve(identifier, applicable, loaded.properties, known.limits).values())
+        policies = PolicyClient(client.requests)
+        source, applicable = "catalog", policies.applicable(target)
+        unreadable = _why_unreadable(policies, target) if target.table is not None else None
+    # Limits name catalogs and namespaces, so that the name of the table does not matter.
+    about = TableIdentifier(target.catalog, target.namespace or ("*",), target.table or "*")
+    rules = list(resolve(about, applicable, properties, known.limits).values())
     if as_json:
         print_json(
             {
-                "table": str(identifier),
+                "table" if target.table is not None else str(target.document()["type"]): str(target),
                 "policies_from": source,
                 "limits_from": known.source,
                 "rules": [rule.document() for rule in rules],
+                "unreadable": unreadable,
             }
         )
     else:
-        print_rules(str(identifier), rules, note_of(known))
+        print_rules(str(target), rules, note_of(known), unreadable)
+
+
+def _why_unreadable(policies: PolicyClient, table: PolicyTarget) -> str | None:
+    """Return why policies of a table's namespace cannot be read, which upkeep reads beside the table's own."""
+    namespace = PolicyTarget(table.catalog, table.namespace)
+    try:
+        policies.applicable(namespace)
+    except PolarisForbidden as error:
+        return (
+            f"the policies of {namespace} cannot be read with this credential ({error}); the service needs the same "
+            "privilege, and executes no policy of the namespace without it"
+        )
+    return None
 
 
 app.command("simulate")(simulate_command)

@@ -63,6 +63,16 @@ def parse_target(
     return target
 
 
+def parse_shown(text: str) -> PolicyTarget:
+    """Parse `catalog`, `catalog.level` or `catalog.level.table`, which may be a namespace too; raises BadParameter."""
+    parts = split_name(text)
+    if len(parts) > 2:
+        return PolicyTarget.of(parse_table(text))
+    if not parts:
+        raise typer.BadParameter(f"{text!r} is not CATALOG, CATALOG.NAMESPACE or a table", param_hint="NAME")
+    return PolicyTarget(parts[0], tuple(parts[1:]))
+
+
 def parse_namespace(text: str, hint: str = "--namespace") -> tuple[str, tuple[str, ...]]:
     """Parse `catalog.level.level`; raises BadParameter."""
     parts = split_name(text)

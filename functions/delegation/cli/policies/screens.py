@@ -1,6 +1,7 @@
 """How policies and rules are printed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -12,6 +13,7 @@ from delegation.upkeep.rules.content import PolicyInvalid, content_of
 from delegation.upkeep.rules.model import RuleStatus, RuleValue, UpkeepRule
 from delegation.upkeep.rules.types import PolicyType
 
+_LONGEST_REASON: Final = 800
 _STYLES: Mapping[RuleStatus, str] = {
     RuleStatus.ACTIVE: "green",
     RuleStatus.DRY_RUN: "yellow",
@@ -44,14 +46,16 @@ def state_of(policy: StoredPolicy) -> str:
         return "invalid"
 
 
-def print_rules(table: str, rules: Sequence[UpkeepRule], note: str) -> None:
-    """Print the rules of a table with the origin of each value."""
+def print_rules(name: str, rules: Sequence[UpkeepRule], note: str, unreadable: str | None = None) -> None:
+    """Print the rules of a table, namespace or catalog with the origin of each value."""
     console = Console(highlight=False)
     for rule in rules:
         for part in _rule(rule):
             console.print(part, crop=False)
     if not any(rule.policy or rule.findings for rule in rules):
-        console.print(Whole(f"No policy applies to {table}: nothing is done."), crop=False)
+        console.print(Whole(f"No policy applies to {name}: nothing is done."), crop=False)
+    if unreadable is not None:
+        console.print(Whole(Text(printable(unreadable, _LONGEST_REASON), "yellow")), crop=False)
     console.print(Whole(Text(note, "dim")), crop=False)
 
 

@@ -14,7 +14,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.output import open_output, print_json
 from delegation.cli.policies.limits import known_limits, note_of
 from delegation.cli.screens.layout import Rows, Whole
-from delegation.errors import counted
+from delegation.errors import counted, printable
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
@@ -36,11 +36,15 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A simulation with the healths that it is made from, and the tables of which nothing can be said."""
+    """A simulation with the healths that it is made from, and the tables of which nothing can be said.
+
+    `unreadable` states why policies cannot be read, each reason once.
+    """
 
     simulation: Simulation
     healths: dict[str, TableHealth]
     unknown: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
     def document(self, need: UpkeepNeed) -> dict[str, Any]:
         """Return what a run does as JSON has it."""
@@ -93,6 +97,7 @@ def show_simulation(
                 ],
                 "waiting": [{"why": why.value, **found.document(need)} for need, why in found.simulation.waiting],
                 "unknown": list(found.unknown),
+                "unreadable": list(found.unreadable),
             }
         )
     else:
@@ -123,6 +128,7 @@ def simulated(
     healths: list[TableHealth] = []
     asked: dict[str, AskedExpiryRule] = {}
     unknown: list[str] = []
+    unreadable: dict[str, None] = {}
     for health in store.healths(catalog):
         try:
             rule = rule_of(health.identifier, reader.applying(health.identifier, health.own), health.properties, limits)
@@ -130,6 +136,7 @@ def simulated(
             if error.retryable:
                 raise
             unknown.append(str(health.identifier))
+            unreadable[f"{error.code}: {error}"] = None
             continue
         computed = _computed(store, health, rule.asked, now)
         if computed is None or not can_be_decided(computed):
@@ -148,7 +155,9 @@ def simulated(
         every=settings.interval,
         at_once=settings.at_once,
     )
-    return Simulated(simulation, {str(one.identifier): one for one in healths}, tuple(sorted(unknown)))
+    return Simulated(
+        simulation, {str(one.identifier): one for one in healths}, tuple(sorted(unknown)), tuple(unreadable)
+    )
 
 
 def _computed(
@@ -180,6 +189,8 @@ def _print(found: Simulated, catalog: str, days: int, most: int, note: str) -> N
     if found.unknown:
         text = f"Nothing can be said of {counted(len(found.unknown), 'table')} that could not be read or is too large."
         console.print(Whole(text), crop=False)
+    for reason in found.unreadable[:most]:
+        console.print(Whole(f"Policies that cannot be read run nothing: {printable(reason, 800)}"), crop=False)
     cost = sum(one.need.cost.micros for one in simulation.runs) / MICROS
     saved = sum(one.need.score for one in simulation.runs) / MICROS
     text = (

@@ -23,11 +23,13 @@ class TableEndings:
     """Translates the error that ended an attempt at work on a table into how it ends.
 
     `hold` returns how it ends if it waits for another table, and for how long; attempts of the type `unheld` wait for
-    none. Work that waits for a pass over the catalog is handed over: its attempts do not count.
+    none. Work that waits for a pass over the catalog is handed over: its attempts do not count. `advice` is added to
+    what such work states.
     """
 
     hold: Hold
     unheld: str | None = None
+    advice: str = ""
 
     def __call__(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
         """Return how the attempt ends; raise errors that are none of the service's own."""
@@ -36,7 +38,11 @@ class TableEndings:
             if held is not None:
                 return AttemptEnding(*held)
         found = ending_of(error, error_class, traced=False)
-        return replace(found, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else found
+        if not isinstance(error, ReferencesError):
+            return found
+        if isinstance(error, ReferencesNotKnown):
+            found = replace(found, error=replace(found.error, summary=f"{found.error.summary}{self.advice}"))
+        return replace(found, wait=_wait_for_references(error))
 
 
 def _wait_for_references(error: ReferencesError) -> timedelta:

@@ -1,12 +1,10 @@
 """The parameters of work on one table, stored as `task_payload`, and the task id made from them."""
 
 import json
-import uuid
-from typing import Any, ClassVar, Final, Self
-
-import rfc8785
+from typing import ClassVar, Final, Self
 
 from delegation.errors import printable
+from delegation.operations.behaviors.task_types import id_of_parts
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.options import CALLBACK, DRY_RUN
@@ -16,10 +14,6 @@ from delegation.wire.requests import TableState
 _NOT_OF_THE_WORK: Final = frozenset({CALLBACK})
 _NAMES: Final = 5
 _LONGEST_NAME: Final = 64
-
-
-def _id_of(parts: list[Any]) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{rfc8785.dumps(parts).decode()}"))
 
 
 class TableWork(IdentifiedRequest):
@@ -58,12 +52,12 @@ class TableWork(IdentifiedRequest):
             return self.id_of(self.realm, self.identifier.catalog, self.table.table_uuid)
         name = [*self.identifier.namespace, self.identifier.name]
         parts = [self.identifier.catalog, self.table.table_uuid.lower(), name, self.table.metadata_location]
-        return _id_of([self.realm, self.task_type, *parts, self.of_the_work()])
+        return id_of_parts([self.realm, self.task_type, *parts, self.of_the_work()])
 
     @classmethod
     def id_of(cls, realm: str, catalog: str, table_uuid: str) -> str:
         """Return the id of the task that does the work for a table."""
-        return _id_of([realm, cls.work_task_type, catalog, table_uuid.lower()])
+        return id_of_parts([realm, cls.work_task_type, catalog, table_uuid.lower()])
 
     def of_the_work(self) -> dict[str, str]:
         """Return the properties that decide what is done, not who is notified."""

@@ -2,19 +2,24 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from delegation.attempts.details import PlanDetails
 from delegation.attempts.task_attempt import TaskAttempt
+from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable, plan_not_found
 from delegation.keeping.model import Neighbour, ReferenceCheck
+from delegation.operations.behaviors.task_types import purge_id
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.worksets.attempt import PlanSegment
+
+if TYPE_CHECKING:
+    from delegation.operations.behaviors.parameters import TableWork
 
 Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
 NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
@@ -57,3 +62,20 @@ def published_segment(
     if found is None:
         raise plan_not_found(plan_id)
     return found
+
+
+def purge_under_way(reads: TaskReads, realm: str, identifier: TableIdentifier, table_uuid: str) -> str | None:
+    """Return the id of a table's purge that has not ended, None without one."""
+    found = reads.find(purge_id(realm, identifier.catalog, table_uuid))
+    return None if found is None or found.is_terminal else found.task_id
+
+
+def refuse_purged(reads: TaskReads, work: "TableWork", task: Task) -> None:
+    """Raise GuardRefused (TABLE_IS_PURGED) for work that has changed nothing yet on a table that is purged."""
+    purge = purge_under_way(reads, work.realm, work.identifier, work.table.table_uuid)
+    if purge is not None and task.effects_began_ts is None and not work.is_dry_run:
+        raise GuardRefused(
+            f"the table is purged by the task {purge}, which deletes its files too; if that task is cancelled or "
+            "fails and the table stays, send this request again",
+            code="TABLE_IS_PURGED",
+        )

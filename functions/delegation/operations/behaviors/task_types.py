@@ -5,10 +5,13 @@ answers show of them.
 """
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+
+import rfc8785
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.admission.lanes import Traits
@@ -22,6 +25,16 @@ if TYPE_CHECKING:
     """Loads the model of an operation's details, which most processes do without."""
 
 FILES: Final = "files"
+
+
+def id_of_parts(parts: list[Any]) -> str:
+    """Return the uuid5 of canonical JSON (RFC 8785)."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{rfc8785.dumps(parts).decode()}"))
+
+
+def purge_id(realm: str, catalog: str, table_uuid: str) -> str:
+    """Return the id of a table's purge; parts of other operations look for it without importing purges."""
+    return id_of_parts([realm, "TABLE_PURGE", catalog, table_uuid.lower()])
 
 
 def table_traits(payload: str, known: Traits) -> Traits:

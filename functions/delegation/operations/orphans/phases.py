@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from delegation.errors import RunCancelled, counted
@@ -163,6 +164,8 @@ class OrphanRun:
 
     def _list(self, *, resume: bool) -> None:
         ctx = self._ctx
+        # The first places need all privileges that `CatalogPlaces` needs: a listing may take hours.
+        list(islice(ctx.places(), 2))
         _, segment = make_listing(ctx, self._load(), self._engine.list_parts, resume=resume)
         publish = ctx.attempt.replace_plan if ctx.attempt.plan() else ctx.attempt.publish
         self._use(publish(segment, files_planned=0))

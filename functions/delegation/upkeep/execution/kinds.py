@@ -28,6 +28,7 @@ ASIDE_FOR: Final = timedelta(minutes=30)
 """After its first failure a table is left out for so long, two intervals."""
 MOST_FAILED_STARTS: Final = 100
 """Runs that do not start in one pass, before the others are left to the next one."""
+_LONGEST_REASON: Final = 600
 _GOLDEN: Final = 0.6180339887498949
 _KEPT: Final = UpkeepError("a task that a caller asked for keeps the table, or it is gone", code="UPKEEP_RUN_KEPT")
 
@@ -89,6 +90,12 @@ class KeptTables:
         except HealthChanged:
             return False
         return True
+
+    def note_unread(self, name: TableIdentifier, key: str, reason: str, now: datetime) -> None:
+        """Store why the policies of a table cannot be read, once for each reason; the table is read in every pass."""
+        before = self[name].asides.get(key)
+        if before is None or before.error != reason[:_LONGEST_REASON]:
+            self.put(self[name].set_aside(key, SetAside(reason[:_LONGEST_REASON], now, 1, now)))
 
     def is_aside(self, name: TableIdentifier, key: str, now: datetime) -> bool:
         """Return whether a table is set aside for now."""

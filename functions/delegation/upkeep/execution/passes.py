@@ -59,6 +59,8 @@ MOST_OWN_READS: Final = 1_000
 MOST_LOADS: Final = 100
 """Tables that are loaded in one pass because their history is too large to be kept."""
 RULES: Final = "upkeep.rules"
+UNREAD: Final = "upkeep.policies"
+"""Names in a health why the policies of the table cannot be read."""
 _MOST_INVALID: Final = 1_000
 _OF_POLICIES: Final = frozenset({FindingCode.POLICY_INVALID, FindingCode.POLICY_AMBIGUOUS})
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
@@ -192,7 +194,9 @@ class ExpiryLook:
             reason = self._listed.why_unread(name, error)
             if reason is not None:
                 self.note_unread(reason)
+                self._tables.note_unread(name, UNREAD, reason, now)
             return
+        changed = changed.set_aside(UNREAD, None)
         self._note(name, rule)
         asked = rule.asked
         if can_be_decided(changed) and is_outdated(changed, asked, now):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from delegation.operations.behaviors.sources import purge_under_way
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.operations.expiry.behavior.parameters import TableExpiry
@@ -29,8 +30,10 @@ class UpkeepTasks:
     tasks: TaskService
 
     def is_under_way(self, realm: str, health: TableHealth) -> bool:
-        """Return whether a caller's expiry of a table has not ended; asked before the table is loaded."""
+        """Return whether a caller's expiry or a purge of a table has not ended; asked before the table is loaded."""
         identifier = health.identifier
+        if purge_under_way(self.tasks.reads, realm, identifier, health.table_uuid) is not None:
+            return True
         stored = self.tasks.reads.find(TableExpiry.id_of(realm, identifier.catalog, health.table_uuid))
         return stored is not None and not stored.is_terminal
 

@@ -14,6 +14,7 @@ from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item, is_answer
+from delegation.operations.behaviors.sources import purge_under_way
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.names import TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
@@ -58,6 +59,8 @@ WAITING: Final = "WAITING"
 OFF: Final = "OFF"
 """The outcome of a run that the table's own properties turn off."""
 RULES: Final = "orphans.rules"
+UNREAD: Final = "orphans.policies"
+"""Names in a health why the policies of the table cannot be read."""
 _OF_POLICIES: Final = frozenset({FindingCode.POLICY_INVALID, FindingCode.POLICY_AMBIGUOUS})
 _OF_ONE_TABLE: Final = (GuardRefused, PolarisError, IcebergError)
 _RUN: Final = Amount(micros=600)
@@ -200,7 +203,9 @@ class RemovalLook:
             reason = self._listed.why_unread(name, error)
             if reason is not None:
                 self.note_unread(reason)
+                self._tables.note_unread(name, UNREAD, reason, kind.clock())
             return
+        self._tables.put(self._tables[name].set_aside(UNREAD, None))
         # The table's own properties are read when it is loaded.
         self._note(name, removal_of(name, applicable, {}, kind.limits))
 
@@ -220,9 +225,12 @@ class RemovalLook:
     def start(self, need: UpkeepNeed) -> bool:
         """See KindLook."""
         kind, name, health, now = self._kind, need.table, self._tables[need.table], self._kind.clock()
-        under_way = kind.tasks.reads.find(TableOrphans.id_of(kind.realm, name.catalog, health.table_uuid))
-        if under_way is not None and not under_way.is_terminal:
-            return False  # somebody else's removal of the table
+        reads = kind.tasks.reads
+        under_way = reads.find(TableOrphans.id_of(kind.realm, name.catalog, health.table_uuid))
+        if (under_way is not None and not under_way.is_terminal) or purge_under_way(
+            reads, kind.realm, name, health.table_uuid
+        ):
+            return False  # somebody else's removal or purge of the table
         try:
             table = self._listed.load(name)
             if table is None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from tests.contract.polaris.world import SCHEMA, Polaris, stand_in
+from tests.contract.polaris.world import SCHEMA, Polaris, PolarisView, stand_in
 from tests.unit.cli.conftest import lines
 
 Run = Callable[..., Result]
@@ -98,6 +98,36 @@ def test_the_text_names_each_value_with_its_origin(run: Run) -> None:
 def test_without_a_policy_nothing_is_done(run: Run) -> None:
     text = run("policy", "show", "lake.sales.eu.orders").stdout
     assert "No policy applies to lake.sales.eu.orders: nothing is done." in text
+
+
+def test_a_namespace_and_a_catalog_show_what_their_tables_inherit(run: Run) -> None:
+    created(run, "keep", "--set", "max_snapshot_age_days=7")
+    run("policy", "attach", "lake.gov.keep", "--catalog", "lake")
+    for name, kind in (("lake", "catalog"), ("lake.sales", "namespace"), ("lake.sales.eu", "namespace")):
+        (document,) = lines(run("policy", "show", name, "--json").stdout)
+        assert document[kind] == name
+        assert expiry(document)["values"]["max_snapshot_age_days"]["text"] == "7 days"
+    assert "snapshot-expiry  ACTIVE" in run("policy", "show", "lake.sales.eu").stdout
+    missing = run("policy", "show", "lake.sales.nothing", "--json")
+    assert (missing.exit_code, lines(missing.stderr)[0]["error_code"]) == (1, "NO_SUCH_TABLE")
+    assert run("policy", "show", "lake.sales.", "--json").exit_code == 2
+
+
+def test_policies_of_a_namespace_that_the_principal_may_not_read_are_named(
+    run: Run, polaris: Polaris, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created(run, "keep", "--set", "max_snapshot_age_days=7")
+    run("policy", "attach", "lake.gov.keep", "--namespace", "lake.sales")
+    assert shown(run)["unreadable"] is None
+    view = PolarisView(polaris)
+    credential = view.credential({"type": "catalog", "privilege": "TABLE_READ_PROPERTIES"})
+    monkeypatch.setenv("DELEGATION_POLARIS_CREDENTIAL", ":".join(credential))
+    document = shown(run)
+    assert expiry(document)["status"] == "ACTIVE"
+    assert "needs NAMESPACE_READ_PROPERTIES on the namespace or the catalog" in document["unreadable"]
+    text = " ".join(run("policy", "show", "lake.sales.eu.orders").stdout.split())
+    assert "the policies of lake.sales.eu cannot be read with this credential" in text
+    view.close()
 
 
 def test_the_operators_limits_of_a_cdk_json_are_applied_and_named(run: Run, tmp_path: Path) -> None:
@@ -201,7 +231,7 @@ def test_a_content_is_read_from_a_file(run: Run, tmp_path: Path) -> None:
         ("list", "lake"),
         ("list", "lake.gov", "--type", "expiry"),
         ("create", "lake.gov.keep", "--type", "expiry"),
-        ("show", "lake.orders"),
+        ("show", "lake..orders"),
     ],
 )
 def test_misuse_is_named_before_anything_is_done(run: Run, words: tuple[str, ...]) -> None:

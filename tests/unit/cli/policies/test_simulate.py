@@ -7,6 +7,8 @@ import pytest
 
 from delegation.cli.connection import Connection
 from delegation.cli.policies import simulating
+from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.policies import PolicyTarget
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, UpkeepWorld, without_history
 
 
@@ -89,3 +91,13 @@ def test_a_run_that_ended_today_waits_for_another_day(run, world, stack):
     world.write("old", [30.0, 20.0, 1.0])
     found = json.loads(run("policy", "simulate", "lake", "--json", "--stack", str(stack)).stdout)
     assert [one["begins"] for one in found["runs"]] == ["2026-11-24T00:00:00.000000Z"]
+
+
+def test_policies_that_cannot_be_read_are_named_with_the_privilege(run, world, stack):
+    needs = "the principal needs NAMESPACE_READ_PROPERTIES on the namespace or the catalog"
+    world.policies.broken[PolicyTarget("lake", ("ns",))] = PolarisForbidden(needs, status=403)
+    found = json.loads(run("policy", "simulate", "lake", "--json", "--stack", str(stack)).stdout)
+    assert found["unknown"] == ["lake.ns.new", "lake.ns.old"]
+    assert found["unreadable"] == [f"POLARIS_FORBIDDEN: {needs}"]
+    text = " ".join(run("policy", "simulate", "lake", "--stack", str(stack)).stdout.split())
+    assert f"Policies that cannot be read run nothing: POLARIS_FORBIDDEN: {needs}" in text

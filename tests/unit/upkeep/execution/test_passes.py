@@ -21,6 +21,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.upkeep.execution.kinds import UpkeepCounts
+from delegation.upkeep.execution.passes import UNREAD
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.values import DAY_MS
@@ -29,6 +30,7 @@ from delegation.upkeep.schedule.choice import PolicyTerms, Waits
 from delegation.upkeep.schedule.windows import Window
 from tests.unit.upkeep.execution.catalogs import (
     ALLOWED,
+    NOW,
     WEEK,
     Killed,
     UpkeepWorld,
@@ -343,6 +345,23 @@ def test_policies_of_one_table_that_cannot_be_read_stop_no_other() -> None:
     assert (counts.started, counts.unread) == (1, 1)
     assert str(counts.why_unread).startswith("POLARIS_FORBIDDEN")
     assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("b")]
+
+
+def test_a_health_names_policies_that_cannot_be_read_until_they_can() -> None:
+    world = world_of("a", "b")
+    world.policies.attach(WEEK, "ns")
+    needs = "POLARIS_FORBIDDEN: the principal needs NAMESPACE_READ_PROPERTIES"
+    world.policies.broken[PolicyTarget("lake", ("ns",))] = PolarisForbidden(needs.partition(": ")[2], status=403)
+    assert (world.run().started, world.run().unread) == (0, 2)
+    found = [world.health(name).asides[UNREAD] for name in ("a", "b")]
+    assert {(one.error, one.since) for one in found} == {(needs, NOW)}
+    revision = world.health("a").revision
+    world.later(minutes=15)
+    world.run()
+    assert world.health("a").revision == revision  # one write for a reason, however many passes meet it
+    world.policies.broken.clear()
+    assert world.run().started == 2
+    assert not world.health("a").asides
 
 
 NOT_FOUND = [

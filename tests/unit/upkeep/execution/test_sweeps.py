@@ -10,6 +10,7 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.keeping.errors import NeighbourChanged
+from delegation.operations.behaviors.task_types import purge_id
 from delegation.operations.orphans.behavior.consent import approve
 from delegation.operations.orphans.behavior.limits import Approvers
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
@@ -22,7 +23,7 @@ from delegation.tasks.life.model import Caller, Task
 from delegation.upkeep.execution.kinds import KeptTables, run_kinds
 from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
 from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.execution.sweeps import OrphanSweeps
+from delegation.upkeep.execution.sweeps import UNREAD, OrphanSweeps
 from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.choice import PolicyTerms
@@ -30,7 +31,7 @@ from delegation.upkeep.schedule.windows import Window
 from delegation.wire.approvals import PlanApproval
 from delegation.wire.requests import TableState
 from tests.kit.errors import coded
-from tests.unit.upkeep.execution.catalogs import NOW, UpkeepWorld, killing, named
+from tests.unit.upkeep.execution.catalogs import NOW, WEEK, UpkeepWorld, killing, named
 
 ALLOWED = UpkeepLimits(types=frozenset({REMOVAL}))
 DAYS: dict[str, Any] = {"enable": True, "max_orphan_file_age_in_days": 9}
@@ -369,12 +370,29 @@ def test_a_table_whose_policies_cannot_be_read_is_counted_and_an_outage_ends_the
     world.policies.broken[PolicyTarget.of(named("t"))] = PolarisForbidden("no", status=403)
     counts = world.sweeps().run("lake")
     assert (counts.unread, counts.started) == (1, 0)
+    assert world.health("t").asides[UNREAD].error == "POLARIS_FORBIDDEN: no"
+    world.policies.broken.clear()
+    assert world.sweep() == 1
+    assert not world.health("t").asides
     for number in range(30):
         world.write(f"t{number}", [1.0])
     for target in (PolicyTarget("lake"), *(PolicyTarget.of(name) for name in KeptTables(world.healths, "lake").names)):
         world.policies.broken[target] = PolarisUnavailable("no", status=503)
     with pytest.raises(PolarisUnavailable):
         world.sweep()
+
+
+def test_no_removal_and_no_expiry_begins_on_a_table_that_is_purged(world: Coast) -> None:
+    uuid = world.documents["t"]["table-uuid"]
+    submission = world.tasks.submission
+    submission.create(
+        submission.first(task_id=purge_id("R", "lake", uuid), task_type="TABLE_PURGE", payload="{}"), resumes=False
+    )
+    world.policies.attach(WEEK, "ns")
+    world.write("t", [30.0, 1.0])
+    assert world.sweep() == 0
+    assert world.run().started == 0
+    assert [one.task_type for one in world.all_tasks()] == ["TABLE_PURGE"]
 
 
 def test_a_table_that_is_gone_is_skipped(world: Coast) -> None:

@@ -14,7 +14,7 @@ from delegation.keeping.lost import LostRefsKeeper
 from delegation.keeping.model import ReferenceCheck, TableSource
 from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
 from delegation.operations.behaviors.outcome import TableEndings
-from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
+from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment, refuse_purged
 from delegation.operations.expiry.behavior.limits import Floor
 from delegation.operations.expiry.behavior.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES
 from delegation.operations.expiry.behavior.options import choices_of
@@ -74,8 +74,9 @@ class ExpiryBehavior:
     def context(
         self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None
     ) -> ExpiryContext:
-        """Return what an attempt needs; raise MalformedPayload and InvalidOption."""
+        """Return what an attempt needs; raise MalformedPayload, InvalidOption, GuardRefused (TABLE_IS_PURGED)."""
         expiry = TableExpiry.of(task)
+        refuse_purged(self.tasks.reads, expiry, task)
         choices = choices_of(expiry.properties, asked_at=task.received_timestamp, floor=self.floor)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         source, store = self.open_table(expiry.identifier)

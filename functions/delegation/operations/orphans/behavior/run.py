@@ -14,7 +14,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import ReferenceCheck, TableSource
 from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
 from delegation.operations.behaviors.outcome import TableEndings
-from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
+from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment, refuse_purged
 from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.consent import approval_of
@@ -103,8 +103,10 @@ class OrphansBehavior:
         spark_above: int | None = None,
         leaves_plan: bool = False,
     ) -> OrphanContext:
-        """Return what attempts need; raise MalformedPayload, InvalidOption, GuardRefused (REFERENCES_NOT_INDEXED)."""
+        """Return what attempts need; raise MalformedPayload, InvalidOption, GuardRefused (REFERENCES_NOT_INDEXED,
+        TABLE_IS_PURGED)."""
         orphans, details = TableOrphans.of(task), OrphanDetails.of(task)
+        refuse_purged(self.tasks.reads, orphans, task)
         options = options_of(orphans.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         table_uuid = orphans.table.table_uuid.lower()

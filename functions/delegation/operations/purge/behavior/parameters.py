@@ -1,13 +1,11 @@
 """The parameters of a table purge, stored as `task_payload`, and the task id made from them."""
 
 import json
-import uuid
 from collections.abc import Mapping
 from typing import Any, Self
 
-import rfc8785
-
 from delegation.identifiers import TableIdentifier
+from delegation.operations.behaviors.task_types import id_of_parts, purge_id
 from delegation.operations.purge.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
@@ -49,7 +47,7 @@ class TablePurge(PurgeRequest):
             self.table.metadata_location,
             dict(options),
         ]
-        return _uuid5(parts)
+        return id_of_parts(parts)
 
     def to_payload(self) -> str:
         """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
@@ -62,15 +60,6 @@ class TablePurge(PurgeRequest):
             return cls.of_stored(task.task_payload)
         except (ValueError, KeyError, TypeError) as error:
             raise MalformedPayload(task.task_id, type(error).__name__) from None
-
-
-def purge_id(realm: str, catalog: str, table_uuid: str) -> str:
-    """Return the uuid5 of the canonical JSON (RFC 8785) of [realm, "TABLE_PURGE", catalog, lower-case table-uuid]."""
-    return _uuid5([realm, TASK_TYPE, catalog, table_uuid.lower()])
-
-
-def _uuid5(parts: list[Any]) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{rfc8785.dumps(parts).decode()}"))
 
 
 def identifier_text(identifier: TableIdentifier) -> str:

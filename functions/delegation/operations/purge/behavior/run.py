@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.identifiers import TableIdentifier
@@ -30,6 +30,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.work_errors import AttemptRunner
 
+_ADVICE: Final = "; to look at fewer tables set delegation.purge.references to `location` or `namespace`"
 PurgeFunction = Callable[[PurgeContext], PurgeResult]
 
 
@@ -131,4 +132,4 @@ class PurgeBehavior(PurgeAccess):
     @property
     def runner(self) -> AttemptRunner:
         """What runs its attempts, and records how they end."""
-        return AttemptRunner(self.tasks, TableEndings(self.hold))
+        return AttemptRunner(self.tasks, TableEndings(self.hold, advice=_ADVICE))

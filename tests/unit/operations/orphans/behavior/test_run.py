@@ -1,6 +1,6 @@
 """Removals of orphan files as tasks: who commits, registers, approves or dies when, and what is deleted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,9 +14,11 @@ from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.names import POLICY, TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
+from delegation.operations.orphans.errors import places_unknown
 from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import GenericTable, LoadedTable
+from delegation.references.model import CatalogPass
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
@@ -353,6 +355,40 @@ def test_an_unfinished_purge_claims_what_it_plans_and_the_location_of_its_table(
     assert (task.status, task.error_code) == (Status.FAILURE, "LOCATION_SHARED")
     assert submitted.task_id in (task.result_extended or "") + task.result_summary
     assert planted <= world.files()
+
+
+@pytest.mark.parametrize("missing", ["the list of namespaces of cat", "the list of views of cat.ns"])
+def test_a_privilege_that_is_missing_is_named_before_anything_is_listed_or_waited_for(
+    world: SweepingWorld, missing: str
+) -> None:
+    now, refused = world.clock(), PolarisForbidden("the principal needs VIEW_LIST", status=403)
+    held = CatalogPass("cat", owner="other", owned_until=now + timedelta(days=9), began_at=now, checked=7)
+    world.index.write_pass(world.index.pass_of("cat"), held)
+
+    def places(_catalogs: object, _before: object) -> Iterator[Place]:
+        if "views" in missing:
+            yield Place("namespace", "cat.ns", "s3://lake/wh")
+        raise places_unknown(missing, refused)
+
+    world.deploy(orphans=replace(world.orphans, places=places))
+    task = world.ask()
+    assert (task.status, task.error_code) == (Status.FAILURE, "PLACES_UNKNOWN")
+    assert "needs VIEW_LIST" in task.result_summary
+    assert OrphanDetails.of(task).plan_segments == ()
+
+
+def test_a_removal_does_not_begin_while_the_table_is_purged(world: SweepingWorld) -> None:
+    purge = world.submit(world.body("t")).task_id
+    world.queue.sent.clear()
+    planted, calls = world.plant("data/a.parquet"), list(world.lake.uris())
+    task = world.ask()
+    assert (task.status, task.error_code) == (Status.FAILURE, "TABLE_IS_PURGED")
+    assert str(purge) in task.result_summary
+    assert planted <= world.files()
+    assert calls == list(world.lake.uris())
+    world.tasks.operators.cancel(str(purge))
+    assert world.ask().status is Status.SUCCESS
+    assert not planted & world.files()
 
 
 def test_finished_tasks_and_other_removals_claim_nothing(world: SweepingWorld) -> None:

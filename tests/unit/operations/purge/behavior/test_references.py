@@ -116,6 +116,7 @@ def test_a_purge_waits_for_another_process_that_refreshes_the_index(world: Index
     assert waits
     assert {task.error_code for task in waits} == {"REFERENCES_NOT_KNOWN"}
     assert "7 tables are checked" in waits[0].result_summary
+    assert "set delegation.purge.references to `location` or `namespace`" in waits[0].result_summary
     assert history[-1].status is Status.SUCCESS
     assert history[-1].unexcused_attempts == 1
 
