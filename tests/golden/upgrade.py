@@ -7,12 +7,11 @@ import contextlib
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +26,9 @@ from tests.paths import ROOT
 
 SKIPPED: Final = 77
 _MOST_READS: Final = 10_000
-DRIVERS: Final = ("moments.py", "legs.py")
+DRIVERS: Final = ("tests/golden/moments.py", "tests/golden/legs.py")
+DRIVEN_SINCE: Final = "a178fbb1bca9a95891b7529cb50bc67d08dc4c28"
+"""The first commit with both drivers, for a former release that is older than they are."""
 FORMER, TODAY = "former", "today"
 WAYS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "upgrade": ((FORMER, "leave"), (TODAY, "finish")),
@@ -44,18 +45,21 @@ class NoHistory(UnavailableError):
 
 @contextlib.contextmanager
 def former_tree() -> Iterator[Path]:
-    """The former release's code, with today's drivers, which only call it; raises NoHistory."""
-    commit = former_release().name
-    command = ["git", "archive", commit, "functions", "tests", "spark"]
-    archive = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    """The former release's code with its own drivers: today's import what it lacks. Raises NoHistory."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
+        _extract(former_release().name, ("functions", "tests", "spark"), tree)
+        if not all((tree / name).is_file() for name in DRIVERS):
+            _extract(DRIVEN_SINCE, DRIVERS, tree)
+        yield tree
+
+
+def _extract(commit: str, paths: Iterable[str], folder: Path) -> None:
+    archive = subprocess.run(["git", "archive", commit, *paths], cwd=ROOT, capture_output=True, check=False)
     if archive.returncode:
         raise NoHistory(f"this clone's history has no commit {commit}: fetch it with `git fetch --unshallow`")
-    with tempfile.TemporaryDirectory() as folder:
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
-            tree.extractall(folder, filter="data")
-        for name in DRIVERS:
-            shutil.copy(ROOT / "tests" / "golden" / name, Path(folder) / "tests" / "golden")
-        yield Path(folder)
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
+        tree.extractall(folder, filter="data")
 
 
 def run_leg(tree: Path, leg: str, url: str, given: Any) -> Any:

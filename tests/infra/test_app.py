@@ -15,6 +15,8 @@ from infra.package.parts import Processor
 from infra.settings import LOG_RETENTION_DAYS, Settings
 from infra.wildcards import wildcards
 from tests.infra.conftest import TEMPLATES_ALONE, SynthesizedStack
+from tests.localstack.replaced import REPLACED
+from tests.localstack.templates import require_used, taken_out, types_of
 
 
 def templates(folder: Path) -> dict[str, dict[str, Any]]:
@@ -29,6 +31,16 @@ def test_no_template_allows_a_wildcard_of_actions_on_everything(outdir: Path) ->
         "PolarisDelegation-prod-Network.template.json": (),
         "PolarisDelegation-prod-Service.template.json": (),
     }
+
+
+def test_localstacks_list_has_a_value_for_every_reference_to_what_it_takes_out(outdir: Path) -> None:
+    found = templates(outdir).values()
+    require_used(REPLACED, found)
+    for template in found:
+        for name, body in list(template["Resources"].items()):
+            if body["Type"] == "AWS::ElasticLoadBalancingV2::TrustStoreRevocation":  # that run has no revocation lists
+                del template["Resources"][name]
+        assert not types_of(taken_out(template, REPLACED)) & {each.type for each in REPLACED}
 
 
 def test_a_wildcard_planted_in_a_real_template_is_found(outdir: Path) -> None:

@@ -31,10 +31,18 @@ REPLACED: Final = (
     Replaced("AWS::ApiGateway::DomainNameV2", _FRONT),
     Replaced("AWS::ApiGateway::DomainNameAccessAssociation", _FRONT),
     Replaced("AWS::ApiGateway::BasePathMappingV2", _FRONT),
-    Replaced("AWS::ElasticLoadBalancingV2::LoadBalancer", _FRONT, attributes={"DNSName": "localhost"}),
+    Replaced(
+        "AWS::ElasticLoadBalancingV2::LoadBalancer",
+        _FRONT,
+        attributes={"DNSName": "localhost", "LoadBalancerFullName": "app/front/0123456789abcdef"},
+    ),
     Replaced("AWS::ElasticLoadBalancingV2::Listener", _FRONT),
     Replaced("AWS::ElasticLoadBalancingV2::ListenerRule", _FRONT),
-    Replaced("AWS::ElasticLoadBalancingV2::TargetGroup", _FRONT),
+    Replaced(
+        "AWS::ElasticLoadBalancingV2::TargetGroup",
+        _FRONT,
+        attributes={"TargetGroupFullName": "targetgroup/front/0123456789abcdef"},
+    ),
     Replaced("AWS::ElasticLoadBalancingV2::TrustStore", _FRONT),
     Replaced(
         "Custom::EndpointAddresses",
