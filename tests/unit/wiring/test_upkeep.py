@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,3 +80,22 @@ def test_only_one_module_of_the_wiring_chooses_where_policies_are_read():
         path.relative_to(wiring).as_posix() for path in wiring.rglob("*.py") if "PolicyClient(" in path.read_text()
     }
     assert choosing == {"upkeep/source.py"}
+
+
+@pytest.mark.xfail(strict=True, reason="issue 49, line 5")
+def test_the_api_returns_what_bounds_policies_and_no_other_property(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from delegation.wiring.upkeep.source import shown_settings  # noqa: PLC0415
+
+    properties = {**ALLOWED, "delegation.expiry.least-snapshots": "2", "delegation.notifications.callback.a": "x"}
+    shown = {name: value for name, value in properties.items() if "callback" not in name}
+    assert shown_settings(properties) == {"properties": shown, "policy_file": None, "error_code": None}
+    target = {"catalog": "lake", "namespace": ["ns"]}
+    policy = {"name": "keep", "type": "system.snapshot-expiry", "content": {"enable": True}, "attached": [target]}
+    file = tmp_path / "policies.json"
+    file.write_text(json.dumps({"format": 1, "policies": [policy]}), encoding="utf-8")
+    monkeypatch.setenv("DELEGATION_POLICY_FILE", str(file))
+    assert shown_settings(properties)["policy_file"] == ["lake"]
+    file.write_text("{", encoding="utf-8")
+    assert shown_settings(properties)["error_code"] == "POLICY_FILE_INVALID"

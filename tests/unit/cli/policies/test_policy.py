@@ -10,6 +10,9 @@ from typer.testing import Result
 
 from tests.contract.polaris.world import SCHEMA, Polaris, PolarisView, stand_in
 from tests.unit.cli.conftest import lines
+from tests.unit.client.service import ROOT as API
+from tests.unit.client.service import Service
+from tests.unit.polaris.scripted import raw_json
 
 Run = Callable[..., Result]
 
@@ -151,6 +154,54 @@ def test_the_operators_limits_of_a_cdk_json_are_applied_and_named(run: Run, tmp_
     stage.write_text(json.dumps({"delegation:properties": {"delegation.upkeep.type": "none"}}), encoding="utf-8")
     refused = run("policy", "show", "lake.sales.eu.orders", "--stage-file", str(stage), "--json")
     assert (refused.exit_code, lines(refused.stderr)[0]["error_code"]) == (1, "INVALID_PROPERTY")
+
+
+def deployed(service: Service, properties: dict[str, str], **more: Any) -> None:
+    """Let the running service answer with its properties."""
+    maintenance = {"properties": properties, "policy_file": None, "error_code": None, **more}
+    health = {"status": "up", "version": "1", "realm": "POLARIS", "dependencies": [], "paused": []}
+    service.answer("GET", f"{API}/v1/health", raw_json(json.dumps({**health, "maintenance": maintenance})))
+
+
+@pytest.mark.xfail(strict=True, reason="issue 49, line 5")
+def test_the_limits_are_those_of_the_running_deployment_whatever_the_checkout_has(
+    run: Run, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELEGATION_EDGE_URL", "https://edge.test/delegation-service/api")
+    created(run, "keep", "--set", "max_snapshot_age_days=7")
+    run("policy", "attach", "lake.gov.keep", "--catalog", "lake")
+    off = {"context": {"delegation:properties": {"delegation.upkeep.types": "none"}}}
+    (tmp_path / "cdk.json").write_text(json.dumps(off), encoding="utf-8")
+    deployed(service, {"delegation.upkeep.types": "snapshot-expiry", "delegation.upkeep.least-age": "90d"})
+    document = shown(run)
+    assert (expiry(document)["status"], document["limits_from"]) == (
+        "ACTIVE",
+        "https://edge.test/delegation-service/api/",
+    )
+    assert expiry(document)["values"]["max_snapshot_age_days"]["origin_name"] == "delegation.upkeep.least-age"
+    assert expiry(shown(run, "--cdk", str(tmp_path / "cdk.json")))["status"] == "OFF"
+
+
+@pytest.mark.xfail(strict=True, reason="issue 49, line 5")
+def test_a_deployment_that_does_not_answer_is_said_beside_the_limits_of_the_file(
+    run: Run, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELEGATION_EDGE_URL", "https://edge.test/delegation-service/api")
+    off = {"context": {"delegation:properties": {"delegation.upkeep.types": "none"}}}
+    (tmp_path / "cdk.json").write_text(json.dumps(off), encoding="utf-8")
+    service.answer("GET", f"{API}/v1/health", raw_json(json.dumps({"status": "up", "version": "0.1"})))
+    text = run("policy", "show", "lake.sales.eu.orders").stdout
+    assert "those of cdk.json. The running deployment's are not known: release 0.1 does not return them." in text
+
+
+@pytest.mark.xfail(strict=True, reason="issue 49, line 5")
+def test_the_policies_of_the_deployments_file_are_not_taken_for_those_of_the_catalog(
+    run: Run, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELEGATION_EDGE_URL", "https://edge.test/delegation-service/api")
+    deployed(service, {"delegation.upkeep.types": "snapshot-expiry"}, policy_file=["lake"])
+    result = run("policy", "show", "lake.sales.eu.orders", "--json")
+    assert (result.exit_code, lines(result.stderr)[0]["error_code"]) == (1, "POLICY_FILE_UNKNOWN")
 
 
 def test_a_policy_file_replaces_the_catalogs_policies(run: Run, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.policies import simulating
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.policies import PolicyTarget
+from tests.unit.cli.policies.test_policy import deployed
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, UpkeepWorld, without_history
 
 
@@ -66,6 +67,17 @@ def test_the_deployments_window_and_limits_count(run, world, stack, tmp_path):
     properties["delegation.upkeep.least-age"] = "60d"
     file.write_text(json.dumps({"context": {"delegation:properties": properties}}), encoding="utf-8")
     assert json.loads(run(*given).stdout)["runs"] == []
+
+
+@pytest.mark.xfail(strict=True, reason="issue 49, line 5")
+def test_the_window_is_that_of_the_running_deployment(run, world, service, stack, tmp_path):
+    world.policies.attach(WEEK, "ns")
+    (tmp_path / "cdk.json").write_text(
+        json.dumps({"context": {"delegation:properties": {"delegation.upkeep.types": "none"}}}), encoding="utf-8"
+    )
+    deployed(service, {"delegation.upkeep.types": "snapshot-expiry", "delegation.upkeep.window": "0 1 * * *"})
+    [one] = json.loads(run("policy", "simulate", "lake", "--json", "--stack", str(stack)).stdout)["runs"]
+    assert one["begins"] == "2026-11-24T01:00:00.000000Z"
 
 
 def test_what_waits_has_its_reason_and_what_is_not_known_is_counted(run, world, stack, tmp_path):
