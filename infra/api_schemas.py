@@ -50,6 +50,7 @@ _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskVersions": frozenset(),
     "TaskList": frozenset(),
     "Dependency": frozenset(),
+    "MaintenanceSettings": frozenset(),
     "TaskPlace": frozenset(),
     "TombstoneList": frozenset(),
     **dict.fromkeys(("PauseList", "ShownPause"), frozenset[str]()),

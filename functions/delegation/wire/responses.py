@@ -65,6 +65,16 @@ class Dependency(Answer):
     error_code: str | None = None
 
 
+class MaintenanceSettings(Answer):
+    """What bounds the policies of a deployment; `error_code` is that of a policy file that cannot be read."""
+
+    properties: Mapping[str, str] = Field(description="The service's properties that policies and simulations obey.")
+    policy_file: tuple[str, ...] | None = Field(
+        default=None, description="The catalogs whose policies are in the deployment's policy file, null without one."
+    )
+    error_code: str | None = None
+
+
 class Health(Answer):
     """Whether the service works; without a token only `status`."""
 
@@ -75,6 +85,7 @@ class Health(Answer):
     paused: tuple[Mapping[str, Any], ...] = Field(
         default=(), description="What operators paused, as `GET /v1/pause` shows it: those tasks do not run."
     )
+    maintenance: MaintenanceSettings | None = None
 
 
 class Receipt(Answer):

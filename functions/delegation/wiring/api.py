@@ -1,9 +1,10 @@
 """The API."""
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger, Tracer
 
@@ -59,8 +60,15 @@ def api_dependencies() -> Dependencies:
         resend=lambda task_id: _resend(store, task_id),
         tombstones=lambda: tombstones(tasks),
         pauses=lambda: _pauses(store),
+        maintenance=_maintenance,
         approve=partial(_approve, tasks),
     )
+
+
+def _maintenance() -> Mapping[str, Any]:
+    from delegation.wiring.upkeep.source import shown_settings  # noqa: PLC0415 - a cold start needs none of it
+
+    return shown_settings(RequestSettings.read().properties)
 
 
 def tombstones(tasks: TaskService) -> "Tombstones | None":

@@ -14,6 +14,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wiring import upkeep
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.upkeep import begin_upkeep, health, policies, survey
+from delegation.wiring.upkeep.source import shown_settings
 from tests.kit.tasks.services import task_service
 from tests.paths import ROOT
 
@@ -82,12 +83,9 @@ def test_only_one_module_of_the_wiring_chooses_where_policies_are_read():
     assert choosing == {"upkeep/source.py"}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 49, line 5")
 def test_the_api_returns_what_bounds_policies_and_no_other_property(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from delegation.wiring.upkeep.source import shown_settings  # noqa: PLC0415
-
     properties = {**ALLOWED, "delegation.expiry.least-snapshots": "2", "delegation.notifications.callback.a": "x"}
     shown = {name: value for name, value in properties.items() if "callback" not in name}
     assert shown_settings(properties) == {"properties": shown, "policy_file": None, "error_code": None}

@@ -18,6 +18,7 @@ from delegation.cli.config.service import (
     shown_properties,
     shown_variables,
 )
+from delegation.cli.connection import Connection
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
@@ -118,17 +119,31 @@ def _described(shown: Shown) -> dict[str, Any]:
 
 @app.command("check")
 def check_command(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
-    """Read the configuration file and every setting, and name each one that is missing or wrong."""
+    """Read the configuration file and every setting, and name each one that is missing or wrong.
+
+    Fails also if they lead to no service: neither edge_url is set nor is there a stack.json.
+    """
     open_output(ctx, as_json=as_json)
     settings = settings_of(ctx)
     problems = find_problems(settings)
     if problems:
         where = f"the settings of profile {settings.profile}" if settings.profile else "the settings"
         raise SettingsInvalid(where, problems, "Correct each; `delegation config show` has where its value comes from.")
+    connection = _connection_text(Connection(None, settings))
     if as_json:
-        print_json({**_place(settings), "problems": []})
+        print_json({**_place(settings), "problems": [], "connection": connection})
     else:
-        Console(highlight=False).print(Whole(f"{_place_text(settings)} All settings can be used."), crop=False)
+        text = f"{_place_text(settings)} {connection} All that is set can be used; `delegation doctor` tries it."
+        Console(highlight=False).print(Whole(text), crop=False)
+
+
+def _connection_text(connection: Connection) -> str:
+    """Return which service the commands call; raises CommandError if none is set and there is no stack.json."""
+    if not connection.uses_stack():
+        return f"The service is at {connection.settings.get('edge_url')}."
+    if connection.named_polaris() is not None:
+        return "edge_url (DELEGATION_EDGE_URL) is not set: only Polaris can be used."
+    return f"The service is the local stack at {connection.stack().edge_url}."
 
 
 def find_problems(settings: CallerSettings) -> list[FieldProblem]:

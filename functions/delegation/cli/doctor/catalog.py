@@ -1,6 +1,6 @@
 """Polaris: whether it is reachable, and whether the service's principal has what a purge in a namespace needs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,8 @@ POLARIS: Final = "Polaris"
 NAMESPACE: Final = "namespace"
 PRINCIPAL: Final = "principal"
 VIEWS: Final = "views"
+GRANTS: Final = "grants"
+_NO_CATALOG: Final = "Polaris has no such catalog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,19 @@ def grants_of_role(management: PolarisManagement, catalog: str, role: str) -> li
     return [grant for each in used for grant in management.grants_of(catalog, each)]
 
 
+def unknown_catalog(name: str, place: str) -> CheckResult:
+    """Return that the catalog of a place does not exist."""
+    return failed(name, f"{place}: {_NO_CATALOG}", "Check the name's first part, and polaris_url.")
+
+
+def what_lacks(findings: Sequence[CheckResult]) -> str | None:
+    """Return what is missing without which every other check of a catalog would fail with the same cause."""
+    broken = {one.name: one.detail for one in findings if one.ok is False}
+    if POLARIS in broken:
+        return POLARIS
+    return "the catalog" if broken.get(NAMESPACE, "").endswith(_NO_CATALOG) else None
+
+
 def polaris_failure(name: str, url: str, credential: str, error: PolarisError, *, place: str = "") -> CheckResult:
     """Return what an error of Polaris means."""
     match error:
@@ -142,7 +157,7 @@ def polaris_failure(name: str, url: str, credential: str, error: PolarisError, *
         case NoSuchNamespace():
             return failed(name, f"{place}there is no such namespace", "Check the name: CATALOG.LEVEL.LEVEL.")
         case NoSuchCatalog():
-            return failed(name, f"{place}Polaris has no such catalog", "Check the name's first part, and polaris_url.")
+            return unknown_catalog(name, place.removesuffix(": "))
         case PolarisUnavailable():
             return failed(name, f"{url} cannot be reached or failed: {error}", "Check polaris_url and the network.")
         case _:

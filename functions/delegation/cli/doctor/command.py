@@ -11,7 +11,15 @@ from rich.console import Console
 
 from delegation.cli.config.tables import find_task_table
 from delegation.cli.connection import Connection, emulated_identity, polaris_as
-from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
+from delegation.cli.doctor.catalog import (
+    GRANTS,
+    CatalogCheck,
+    GrantCheck,
+    ViewCheck,
+    polaris_failure,
+    unknown_catalog,
+    what_lacks,
+)
 from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, is_healthy, not_checked, report
 from delegation.cli.doctor.service import ServiceCheck
 from delegation.cli.doctor.tombstones import TombstoneCheck
@@ -25,6 +33,7 @@ from delegation.cli.problems import next_step
 from delegation.configuration.problems import SettingsInvalid
 from delegation.edge.api.release import VERSION
 from delegation.errors import DelegationError
+from delegation.polaris.errors import PolarisError
 from delegation.polaris.management import PolarisGrant
 from delegation.polaris.tokens import DEFAULT_SCOPE
 
@@ -210,11 +219,14 @@ def catalog_findings(connection: Connection, wanted: CatalogOptions) -> Iterator
         yield not_checked("Polaris", "polaris_url (DELEGATION_POLARIS_URL) is not set")
         return
     try:
-        yield from _reached(connection, url, realm, wanted.catalog, wanted.levels)
-        if wanted.catalog is None:
-            yield not_checked("grants", "name a namespace with --namespace CATALOG.LEVEL")
+        reached = tuple(_reached(connection, url, realm, wanted.catalog, wanted.levels))
+        yield from reached
+        if lacking := what_lacks(reached):
+            yield not_checked(GRANTS, f"needs {lacking}")
+        elif wanted.catalog is None:
+            yield not_checked(GRANTS, "name a namespace with --namespace CATALOG.LEVEL")
         elif connection.admin_credential() is None:
-            yield not_checked("grants", "polaris_admin_credential is not set; it reads principals and grants")
+            yield not_checked(GRANTS, "polaris_admin_credential is not set; it reads principals and grants")
         else:
             yield from _granted(connection, url, wanted.catalog, wanted)
     except CommandError as error:
@@ -223,6 +235,14 @@ def catalog_findings(connection: Connection, wanted: CatalogOptions) -> Iterator
 
 def _granted(connection: Connection, url: str, catalog: str, wanted: CatalogOptions) -> Iterator[CheckResult]:
     management = connect_management(connection)
+    try:
+        exists = management.has_catalog(catalog)
+    except PolarisError as error:
+        yield polaris_failure(GRANTS, url, "polaris_admin_credential", error)
+        return
+    if not exists:
+        yield unknown_catalog(GRANTS, catalog)
+        return
     if wanted.tombstones is not None:
         client = as_administrator(connection)
         yield from TombstoneCheck(management, client, url, catalog, wanted.tombstones, wanted.callers).findings()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -45,6 +46,10 @@ _ALERTS: Final[Mapping[str, str]] = {
     "BAD_CERTIFICATE": "the service refuses the client certificate",
     "CERTIFICATE_UNKNOWN": "the service refuses the client certificate",
 }
+
+_NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
+"""What OpenSSL reports of an answer that is no TLS."""
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def open_http(tls: ssl.SSLContext) -> httpx.Client:
@@ -87,13 +92,14 @@ class ServiceCheck:
         try:
             response = client.get(f"{url.rstrip('/')}/v1/health")
         except httpx.TransportError as error:
-            return handshake_failure(url, error)
-        if _object(response).get("status") in {"up", "down"} or response.status_code in {401, 403}:
+            return plain_address(HANDSHAKE, "edge_url", url, None, error) or handshake_failure(url, error)
+        has_base = url.rstrip("/").endswith(BASE_PATH)
+        if _object(response).get("status") in {"up", "down"} or (has_base and response.status_code in {401, 403}):
             return passed(HANDSHAKE, f"{url} accepts the certificate")
-        return failed(
+        return plain_address(HANDSHAKE, "edge_url", url, response.status_code) or failed(
             HANDSHAKE,
             f"{url} answers {response.status_code}, but not as the service does",
-            f"Correct edge_url; it ends with {BASE_PATH}.",
+            "Correct edge_url: its host is another server's." if has_base else f"edge_url ends with {BASE_PATH}.",
         )
 
     def _token(self, client: httpx.Client) -> str | CheckResult:
@@ -109,7 +115,10 @@ class ServiceCheck:
         try:
             return source.token()
         except PolarisError as error:
-            return token_failure(settings, error)
+            address = settings.token_url
+            by_oauth = error.error_type is not None
+            plain = None if by_oauth else plain_address(TOKEN, "token_url", address, error.status, error.__cause__)
+            return plain or token_failure(settings, error)
 
     def _admitted(self, client: httpx.Client, token: str) -> Iterator[CheckResult]:
         url = f"{self.settings.edge_url.rstrip('/')}/v1/health"
@@ -203,6 +212,20 @@ def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> Che
     return passed(CERTIFICATE, f"{name} until {ends:%Y-%m-%d}{soon}")
 
 
+def plain_address(
+    name: str, setting: str, url: str, status: int | None, error: BaseException | None = None
+) -> CheckResult | None:
+    """Return that an address without TLS is the cause of a failure, None if it begins with https:// or is served.
+
+    A server of TLS answers such a request with 400, sends a browser elsewhere, or closes the connection.
+    """
+    refused_here = isinstance(error, httpx.ConnectError) and urlsplit(url).hostname in _LOOPBACK
+    if not url.startswith("http://") or refused_here or status not in {None, 400, 301, 302, 307, 308}:
+        return None
+    said = "no answer came" if status is None else f"the answer is {status}"
+    return failed(name, f"{url} begins with http://, and {said}", f"Set {setting} to the address with https://.")
+
+
 def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
     """Return why no connection came about, as far as the error tells."""
     cause = _tls_error(error)
@@ -216,6 +239,8 @@ def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
         return failed(HANDSHAKE, f"the certificate of {url} is not trusted: {reason}", fix)
     if cause is not None:
         code = (cause.reason or "").upper()
+        if any(reason in code for reason in _NOT_TLS):
+            return failed(HANDSHAKE, f"{url} does not speak TLS", "Correct the host and the port in edge_url.")
         said = next((text for alert, text in _ALERTS.items() if alert in code), f"TLS failed: {cause.reason}")
         fix = "Use a certificate of the CA in the deployment's trust store (docs/deployment.md, The first deployment)."
         return failed(HANDSHAKE, said, fix)

@@ -12,7 +12,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.policies.limits import CdkOption, StageFileOption, known_limits, note_of
+from delegation.cli.policies.limits import InsteadOption, StageFileOption, known_limits
 from delegation.cli.policies.names import (
     CatalogOption,
     NamespaceOption,
@@ -233,7 +233,7 @@ def show_command(
             help="The deployment's policy file; for a catalog that it names, Polaris' policies are not asked for.",
         ),
     ] = None,
-    cdk: CdkOption = Path("cdk.json"),
+    cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
     stack: StackOption = None,
     as_json: JsonOption = False,
@@ -246,8 +246,10 @@ def show_command(
     open_output(ctx, as_json=as_json)
     target = parse_shown(name)
     file = None if policy_file is None else PolicyFile.parse(_read(policy_file))
-    known = known_limits(cdk, stage_file)
-    client = Connection.of(ctx, stack).catalog()
+    connection = Connection.of(ctx, stack)
+    known = known_limits(connection, cdk, stage_file)
+    known.require_file_for(target.catalog, policy_file)
+    client = connection.catalog()
     properties: Mapping[str, str] = {}
     if target.table is not None:
         try:
@@ -278,7 +280,7 @@ def show_command(
             }
         )
     else:
-        print_rules(str(target), rules, note_of(known), unreadable)
+        print_rules(str(target), rules, known.note, unreadable)
 
 
 def _why_unreadable(policies: PolicyClient, table: PolicyTarget) -> str | None:

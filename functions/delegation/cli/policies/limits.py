@@ -1,4 +1,4 @@
-"""The operator's limits as far as a command knows them: those of a deployment's files."""
+"""The operator's limits: those of the running deployment, or of a deployment's files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,6 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from delegation.cli.config.service import PROPERTIES, as_text, context_of
+from delegation.cli.connection import Connection
+from delegation.cli.errors import CommandError
+from delegation.errors import DelegationError
 from delegation.operations.behaviors.foreign import foreign_locations
 from delegation.storage.locations import ForeignLocations
 from delegation.upkeep.rules.limits import TYPES, UpkeepLimits
@@ -16,23 +19,49 @@ from delegation.upkeep.rules.types import PolicyType
 CdkOption = Annotated[
     Path, typer.Option("--cdk", metavar="FILE", help="The cdk.json with the operator's limits, if it exists.")
 ]
+InsteadOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--cdk",
+        metavar="FILE",
+        show_default=False,
+        help="A cdk.json with the operator's limits, instead of those of the running deployment.",
+    ),
+]
 StageFileOption = Annotated[
     Path | None,
     typer.Option("--stage-file", metavar="FILE", show_default=False, help="The file of the stage, as for cdk."),
 ]
+DEFAULT_CDK = Path("cdk.json")
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLimits:
-    """The limits, and the file that they are from; without one the defaults, with every type allowed."""
+    """The operator's properties and limits, and where they are from.
 
+    Without a `source` they are the defaults with all types allowed. `note` is a sentence about that. `file_catalogs`
+    are those whose policies are in the deployment's policy file.
+    """
+
+    properties: Mapping[str, str]
     limits: UpkeepLimits
     source: str | None
+    note: str
+    file_catalogs: tuple[str, ...] = ()
+
+    def require_file_for(self, catalog: str, given: Path | None) -> None:
+        """Raise CommandError if the deployment has a catalog's policies in a file that the command does not know."""
+        if given is None and catalog in self.file_catalogs:
+            raise CommandError(
+                f"the deployment executes the policies of its policy file for {catalog}, not those of the catalog",
+                "Name that file with --policy-file FILE: the one with which the deployment's package was made.",
+                code="POLICY_FILE_UNKNOWN",
+            )
 
 
 def given_properties(cdk: Path, stage_file: Path | None) -> tuple[str, dict[str, str]] | None:
     """Return the service's properties and the file that they are from, None without one; raises SettingsInvalid."""
-    layers = {str(path): context_of(path) for path in (cdk, stage_file) if path is not None and _is_given(path, cdk)}
+    layers = {str(path): context_of(path) for path in (cdk, stage_file) if path is not None and _is_given(path)}
     found: tuple[str, Mapping[str, Any]] | None = None
     for name, context in layers.items():
         if context.get(PROPERTIES):
@@ -46,21 +75,41 @@ def given_foreign(cdk: Path, stage_file: Path | None) -> ForeignLocations:
     return foreign_locations(found[1] if found else {})
 
 
-def known_limits(cdk: Path, stage_file: Path | None) -> KnownLimits:
-    """Read the limits; raises SettingsInvalid, InvalidProperty."""
-    found = given_properties(cdk, stage_file)
+def known_limits(connection: Connection, cdk: Path | None, stage_file: Path | None) -> KnownLimits:
+    """Return the limits of the files that are named, else of the running deployment, else of a cdk.json that exists.
+
+    Raises SettingsInvalid, InvalidProperty.
+    """
+    why = ""
+    if cdk is None and stage_file is None:
+        try:
+            return _of_deployment(connection)
+        except DelegationError as error:
+            why = f" The running deployment's are not known: {str(error).splitlines()[0]}."
+    found = given_properties(cdk or DEFAULT_CDK, stage_file)
     if found is None:
-        return KnownLimits(replace(UpkeepLimits(), types=frozenset(PolicyType)), None)
+        text = f"The operator's limits are not known here.{why} A deployment executes what its {TYPES} names."
+        return KnownLimits({}, replace(UpkeepLimits(), types=frozenset(PolicyType)), None, text)
     source, properties = found
-    return KnownLimits(UpkeepLimits.from_properties(properties), source)
+    text = f"The operator's limits are those of {source}.{why}"
+    return KnownLimits(properties, UpkeepLimits.from_properties(properties), source, text)
 
 
-def _is_given(path: Path, cdk: Path) -> bool:
-    return path != cdk or path.is_file()
+def _of_deployment(connection: Connection) -> KnownLimits:
+    if connection.uses_stack() and connection.named_polaris() is not None:
+        raise CommandError("edge_url (DELEGATION_EDGE_URL) is not set", "Set it.", code="NOT_CONNECTED")
+    client = connection.operator_client().without_repeats()
+    health = client.health()
+    shown = health.maintenance
+    if shown is None:
+        raise CommandError(f"release {health.version} does not return them", "Name --cdk.", code="NOT_CONNECTED")
+    if shown.error_code is not None:
+        raise CommandError("its policy file cannot be read", "Build the package again.", code=shown.error_code)
+    source = client.operations.base_url
+    text = f"The operator's limits are those of the running deployment, {source}."
+    limits = UpkeepLimits.from_properties(shown.properties)
+    return KnownLimits(shown.properties, limits, source, text, shown.policy_file or ())
 
 
-def note_of(known: KnownLimits) -> str:
-    """Return a sentence about where the limits are from."""
-    if known.source is None:
-        return f"The operator's limits are not known here: no --cdk file. A deployment executes what its {TYPES} names."
-    return f"The operator's limits are those of {known.source}."
+def _is_given(path: Path) -> bool:
+    return path != DEFAULT_CDK or path.is_file()

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from delegation.cli.options import JsonOption, StackOption
-from delegation.cli.policies.limits import CdkOption, StageFileOption
+from delegation.cli.policies.limits import InsteadOption, StageFileOption
 from delegation.cli.references.options import IndexTableOption
 
 _MOST_SHOWN: Final = 50
@@ -23,7 +23,7 @@ def simulate_command(
         typer.Option("--policy-file", metavar="FILE", show_default=False, help="The deployment's policy file."),
     ] = None,
     index_table: IndexTableOption = None,
-    cdk: CdkOption = Path("cdk.json"),
+    cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
     stack: StackOption = None,
     as_json: JsonOption = False,

@@ -9,10 +9,9 @@ from typing import Any, Final
 import typer
 from rich.console import Console
 
-from delegation.cli.config.service import PROPERTIES, as_text, context_of
 from delegation.cli.connection import Connection
 from delegation.cli.output import open_output, print_json
-from delegation.cli.policies.limits import known_limits, note_of
+from delegation.cli.policies.limits import known_limits
 from delegation.cli.screens.layout import Rows, Whole
 from delegation.errors import counted, printable
 from delegation.polaris.errors import PolarisError
@@ -70,16 +69,17 @@ def show_simulation(
     most: int,
     policy_file: Path | None,
     index_table: str | None,
-    cdk: Path,
+    cdk: Path | None,
     stage_file: Path | None,
     stack: Path | None,
     as_json: bool,
 ) -> None:
     """Print what the policies of a catalog would run; see `delegation policy simulate`."""
     open_output(ctx, as_json=as_json)
-    known = known_limits(cdk, stage_file)
-    settings = settings_of(cdk, stage_file)
     connection = Connection.of(ctx, stack)
+    known = known_limits(connection, cdk, stage_file)
+    known.require_file_for(catalog, policy_file)
+    settings = UpkeepSettings.from_properties(known.properties)
     store = connection.health_store(index_table)
     now = utc_now()
     file = None if policy_file is None else StoredPolicyFile(policy_file)
@@ -101,16 +101,7 @@ def show_simulation(
             }
         )
     else:
-        _print(found, catalog, days, most, note_of(known))
-
-
-def settings_of(cdk: Path, stage_file: Path | None) -> UpkeepSettings:
-    """Return when and how much policies may run by a deployment's files, as `known_limits` reads them."""
-    properties: dict[str, str] = {}
-    for path in (cdk, stage_file):
-        given = context_of(path).get(PROPERTIES) if path is not None and (path != cdk or path.is_file()) else None
-        properties = {name: as_text(value) for name, value in given.items()} if given else properties
-    return UpkeepSettings.from_properties(properties)
+        _print(found, catalog, days, most, known.note)
 
 
 def simulated(

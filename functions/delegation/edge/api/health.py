@@ -1,4 +1,4 @@
-"""Whether the service works: its dependencies and its release. No answer quotes an error's text or a setting."""
+"""Whether the service works: its dependencies, its release and what bounds policies; no error's text is quoted."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ class HealthCheck:
         body: dict[str, Any] = {"status": status}
         if in_full:
             body |= {"version": VERSION, "realm": self.deps.realm, "dependencies": found, "paused": self._paused()}
+            body["maintenance"] = self.deps.maintenance()
         answer = 200 if status == "up" else 503
         self.telemetry.served(HEALTH.operation, answer)
         return Served(answer, render_json(body), {} if status == "up" else {"Retry-After": "5"})

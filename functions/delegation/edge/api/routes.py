@@ -124,6 +124,11 @@ def no_tombstones() -> None:
     """Return that there are no tombstones, as in a deployment without a gateway."""
 
 
+def no_maintenance() -> Mapping[str, Any]:
+    """Return that no setting bounds policies, as in a service that executes none."""
+    return {"properties": {}, "policy_file": None, "error_code": None}
+
+
 def without_pauses() -> "PauseControl":
     """Refuse to pause anything, as a service does whose store keeps no pauses."""
     raise route_not_found()
@@ -149,8 +154,8 @@ class Dependencies:
     are the parts of the service that it depends on; each call returns, or raises a DelegationError. `resend` has a
     task's dead letters delivered again. `tombstones` returns what works on the tables that were dropped through the
     gateway, None without a gateway. `waiting` returns for what a task waits, None if it waits for no place. `pauses` is
-    called to show and to change what is paused. `approve` records a caller's approval of a task's plan, and returns the
-    task.
+    called to show and to change what is paused. `maintenance` returns what bounds policies. `approve` records a
+    caller's approval of a task's plan, and returns the task.
     """
 
     submissions: Submitter
@@ -167,6 +172,7 @@ class Dependencies:
     resend: Callable[[str], object] = no_dead_letters
     tombstones: Callable[[], TombstoneOperations | None] = no_tombstones
     pauses: Callable[[], "PauseControl"] = without_pauses
+    maintenance: Callable[[], Mapping[str, Any]] = no_maintenance
     approve: "ApprovesPlans" = without_plans
 
 

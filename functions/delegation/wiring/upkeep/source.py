@@ -1,6 +1,8 @@
-"""Where a deployment's policies are read."""
+"""Where a deployment's policies are read, and what bounds them."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -9,6 +11,10 @@ from delegation.environment import EnvironmentSettings
 from delegation.polaris.policies import PolicyClient
 from delegation.polaris.requests import CatalogRequests
 from delegation.upkeep.deployed import PACKAGED, DeployedPolicies, StoredPolicyFile
+from delegation.upkeep.policy_file import PolicyFileInvalid
+
+_SHOWN: Final = ("delegation.upkeep.", "delegation.expiry.", "delegation.orphan-files.locations")
+"""How the properties begin that `UpkeepLimits` and `UpkeepSettings` read."""
 
 
 class PolicyFileEnvironment(EnvironmentSettings):
@@ -19,8 +25,22 @@ class PolicyFileEnvironment(EnvironmentSettings):
 
 def deployed_policies(requests: CatalogRequests) -> DeployedPolicies:
     """Return the policies of the deployment; the file is read when it is first needed."""
+    return DeployedPolicies(PolicyClient(requests), _policy_file())
+
+
+def shown_settings(properties: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the members of MaintenanceSettings."""
+    file = _policy_file()
+    shown = {"properties": {name: value for name, value in properties.items() if name.startswith(_SHOWN)}}
+    try:
+        return {**shown, "policy_file": file and sorted(file().catalogs), "error_code": None}
+    except PolicyFileInvalid as error:
+        return {**shown, "policy_file": [], "error_code": error.code}
+
+
+def _policy_file() -> StoredPolicyFile | None:
     path = PolicyFileEnvironment.read().policy_file
     packaged = Path(delegation.__file__).parents[1] / PACKAGED
     if path is None and packaged.is_file():
         path = packaged
-    return DeployedPolicies(PolicyClient(requests), None if path is None else StoredPolicyFile(path))
+    return None if path is None else StoredPolicyFile(path)

@@ -195,3 +195,18 @@ def test_show_has_the_deployment_of_a_cdk_json_and_of_a_stage_file(run, tmp_path
     assert shown["delegation:network"] == ("private", "default")
     refused = run("config", "show", "--stage-file", "absent.json")
     assert (refused.exit_code, "absent.json: cannot be read" in refused.stderr) == (2, True)
+
+
+def test_check_without_any_connection_names_what_is_missing(run):
+    result = run("config", "check", "--json")
+    problem = lines(result.stderr)[0]
+    assert (result.exit_code, problem["error_code"]) == (1, "NOT_CONNECTED")
+    assert "edge_url (DELEGATION_EDGE_URL) is not set" in problem["message"]
+    assert "can be used" not in run("config", "check").output
+
+
+def test_check_says_which_stack_is_used(run, tmp_path, stack):
+    (tmp_path / ".local").mkdir()
+    (tmp_path / ".local" / "stack.json").write_text(stack.read_text(encoding="utf-8"), encoding="utf-8")
+    result = run("config", "check")
+    assert (result.exit_code, "local stack at https://edge.test" in " ".join(result.stdout.split())) == (0, True)

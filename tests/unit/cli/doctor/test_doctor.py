@@ -79,6 +79,32 @@ class Broken:
         """handshake|not as the service does|/delegation-service/api"""
         settings(edge_url=servers.edge_url.removesuffix("/delegation-service/api"))
 
+    def address_without_tls(self, settings, servers, deployment, tmp_path):
+        """handshake|begins with http://|https://"""
+        settings(edge_url=servers.edge_url.replace("https://", "http://"))
+
+    def address_of_a_server_without_tls(self, settings, servers, deployment, tmp_path):
+        """handshake|does not speak TLS|edge_url"""
+        settings(edge_url=servers.plain_url.replace("http://", "https://") + "/delegation-service/api")
+
+    def token_address_without_tls(self, settings, servers, deployment, tmp_path):
+        """token|begins with http://|https://"""
+        settings(token_url=servers.edge_url.replace("https://", "http://") + "/token")
+
+    def mapping_that_api_gateway_does_not_have(self, settings, servers, deployment, tmp_path):
+        """handshake|not as the service does|edge_url ends with /delegation-service/api"""
+        deployment.elsewhere = 403
+        settings(edge_url=servers.edge_url.removesuffix("/delegation-service/api"))
+
+    def polaris_without_its_base_path(self, settings, servers, deployment, tmp_path):
+        """Polaris|as no Polaris does|/api/catalog"""
+        settings(polaris_url=servers.plain_url)
+
+    def unknown_catalog(self, settings, servers, deployment, tmp_path):
+        """namespace|lake.sales: Polaris has no such catalog|first part"""
+        for path in [path for path in deployment.polaris if "/lake" in path or path.endswith("/v1/config")]:
+            del deployment.polaris[path]
+
     def wrong_secret(self, settings, servers, deployment, tmp_path):
         """token|refuses the client alice|Correct client_id and client_secret"""
         settings(client_secret="wrong")

@@ -49,6 +49,8 @@ class Deployment:
     """The service's own tasks that ended; None where the identity may not list tasks."""
     health: dict[str, Any] = field(default_factory=lambda: dict(HEALTHY))
     authorized: int = 200
+    elsewhere: int = 404
+    """The status of paths that the service does not have; API Gateway answers 403 where a domain has no mapping."""
     date: str | None = None
     secrets: dict[str, str] = field(default_factory=lambda: {"alice": "pw", "service": "pw", "admin": "pw"})
     scopes: frozenset[str] = frozenset({"manage_tasks", "PRINCIPAL_ROLE:ALL"})
@@ -84,7 +86,7 @@ class _Edge(_Handler):
             (kind,) = parse_qs(query)["type"]
             self.answer(200, {"tasks": [one for one in deployment.ended if one["task_type"] == kind]})
         elif self.path != f"{BASE_PATH}/v1/health":
-            self.answer(404, {"message": "Not Found"})
+            self.answer(deployment.elsewhere, {"message": "as API Gateway answers"})
         elif "Authorization" not in self.headers:
             self.answer(200, {"status": "up"})
         elif deployment.authorized != 200:
@@ -99,7 +101,9 @@ class _Plain(_Handler):
     def do_POST(self) -> None:
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         client, secret, scope = (form[name][0] for name in ("client_id", "client_secret", "scope"))
-        if self.deployment.secrets.get(client) != secret:
+        if not self.path.startswith(("/issuer/", "/api/catalog/")):
+            self.answer(404, {"message": "Not Found"})
+        elif self.deployment.secrets.get(client) != secret:
             self.answer(401, {"error": "unauthorized_client"})
         elif scope not in self.deployment.scopes:
             self.answer(400, {"error": "invalid_scope"})

@@ -69,7 +69,6 @@ def test_the_deployments_window_and_limits_count(run, world, stack, tmp_path):
     assert json.loads(run(*given).stdout)["runs"] == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 49, line 5")
 def test_the_window_is_that_of_the_running_deployment(run, world, service, stack, tmp_path):
     world.policies.attach(WEEK, "ns")
     (tmp_path / "cdk.json").write_text(

@@ -32,6 +32,7 @@ def test_with_a_token_every_dependency_is_named(api: Api) -> None:
             {"name": "Polaris", "ok": True, "error_code": None},
         ],
         "paused": [],
+        "maintenance": {"properties": {}, "policy_file": None, "error_code": None},
     }
 
 
