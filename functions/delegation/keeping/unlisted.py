@@ -130,12 +130,17 @@ class UnlistedTables:
         return unreadable
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the finding of such tables, with the number of their metadata files, and that of what is not known."""
-        files = sum(len(one.files) for one in self._found)
-        names = tuple(dict.fromkeys(f"{one.uuid} at {one.place}" for one in self._found))
-        found = [Finding(code=FOREIGN_TABLE, count=files, sample=names[:SAMPLE])] if files else []
+        """Return the finding of such tables, with the number of their metadata files, and that of what is not known.
+
+        Metadata files of a neighbour that its log does not name are lost commits as a rule: they stay, and are no news.
+        """
+        listed = {one.table.table_uuid for one in self._near} - {self._table.table_uuid}
+        found = [one for one in self._found if one.uuid not in listed]
+        files = sum(len(one.files) for one in found)
+        names = tuple(dict.fromkeys(f"{one.uuid} at {one.place}" for one in found))
+        foreign = [Finding(code=FOREIGN_TABLE, count=files, sample=names[:SAMPLE])] if files else []
         count, sample = len(self._problems), tuple(self._problems)[:SAMPLE]
-        return (*found, *([Finding(code=FOREIGN_NOT_KNOWN, count=count, sample=sample)] if count else []))
+        return (*foreign, *([Finding(code=FOREIGN_NOT_KNOWN, count=count, sample=sample)] if count else []))
 
     def _note(self, problem: str) -> None:
         if len(self._problems) < _BOUNDS.heads:

@@ -64,6 +64,8 @@ class History:
         self._hidden: set[int] = set()
         self._uuids: set[str] = set()
         self._paths: set[str] = set()
+        self._lost: set[str] = set()
+        self._purged_uuid = ""
 
     def play(self, steps: int = STEPS) -> Verdict:
         """Play so many steps, and purge at last what is left, one table after the other."""
@@ -226,6 +228,7 @@ class History:
             self._change(one, lambda table: table.append(rows(self._number)))
             self._abandoned |= self.house.reached(*one)
             self._pointers(one)[one[1]] = before
+            self._lost.add(str(self.house.table(*one).metadata.table_uuid))
             self._note(f"lose a commit of {one}")
 
     def _commit_elsewhere(self, name: str, change: Callable[[Table], object]) -> None:
@@ -293,6 +296,7 @@ class History:
             if one != name and self.house.readable(*one)
             for path in self.house.reached(*one)
         }
+        self._purged_uuid = str(self.house.table(*name).metadata.table_uuid)
         own, location, beside = self.house.reached(*name), self.house.location(*name), self._beside(name)
         others = self._locations(but=name)
         self._note(f"purge {name}")
@@ -393,6 +397,9 @@ class History:
     def _drop(self, name: Name, *, purged: bool = False) -> None:
         if not purged:
             self._abandon(name)
+        else:
+            # What is left of a table with a lost commit looks like a table.
+            self._uuids |= self._lost & {self._purged_uuid}
         del self._pointers(name)[name[1]], self._ids[name]
         self._note(f"drop {name}")
 

@@ -27,7 +27,6 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.references.errors import ReferencesNotKnown
-from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanHead
 from tests.kit.lakes.lake import FAST, MortalAttempt
@@ -83,6 +82,8 @@ class History:
         self.landed = 0
         self.is_patient = seed % 4 == 0
         self.late: dict[str, int] = {}
+        self.by_name: set[str] = set()
+        """What expiries and purges deleted, which take a key and its percent-encoded form for two objects."""
 
     def act(self) -> None:
         """Do one thing that a writer does; a step of time may pass."""
@@ -127,8 +128,8 @@ class History:
         kind = self.choose.choice([StoryTable, PathTable])
         name = f"x{self.made}"
         folder = self.choose.choice([f"s3://lake/wh/t/{name}", f"s3://lake/wh/t/data/{name}", "s3://lake/wh/t"])
-        table = kind.create(self.world.lake, name)
-        self._move_objects(table, folder if kind is StoryTable else f"s3://lake/wh/t/{name}")
+        folder = folder if kind is StoryTable else f"s3://lake/wh/t/{name}"
+        table = kind.create(self.world.lake, name, folder=folder)
         table.append(1)
         self.uuids.add(str(table.document["table-uuid"]))
         self.elsewhere[name] = (table, self.world.lake.pointers.pop(name))
@@ -178,8 +179,7 @@ class History:
         if "hidden" in pointers:
             self.hidden = (StoryTable(self.world.lake, "hidden", "s3://lake/wh/hidden"), pointers.pop("hidden"))
         elif self.hidden is None:
-            table = StoryTable.create(self.world.lake, "hidden")
-            self._move_objects(table, "s3://lake/wh/t/hidden")
+            table = StoryTable.create(self.world.lake, "hidden", folder="s3://lake/wh/t/hidden")
             table.append(1)
             self.uuids.add(str(table.document["table-uuid"]))
             self.hidden = (table, pointers.pop("hidden"))
@@ -216,16 +216,6 @@ class History:
         if self.is_patient:
             self.tables[1].set(**{ORPHAN_AGE: f"{_LATE}d"})
             self.late[self.world.orphan(f"s3://lake/wh/t/data/u/{self._name('late')}.parquet")] = self.world.lake.now_ms
-
-    def _move_objects(self, table: StoryTable, folder: str) -> None:
-        """Let a new table have its metadata at another folder."""
-        lake = self.world.lake
-        document = {**table.document, "location": folder}
-        for uri in sorted(one for one in lake.uris() if one.startswith(f"{table.folder}/")):
-            where = parse(uri)
-            del lake.objects[where.bucket, where.key]
-        table.folder = folder
-        table._write(document)
 
     def change(self) -> None:
         table = self.tables[0]
@@ -340,6 +330,7 @@ class History:
     def _try(self, task: Unfinished) -> None:
         task.tries += 1
         kill = None if task.tries >= _LAST else self.choose.choice([None, self.choose.randint(3, 60)])
+        before = self.world.lake.uris()
         try:
             task.run(Faults(kill_at=kill))
         except Killed:
@@ -349,6 +340,7 @@ class History:
             self.unfinished.remove(task)
         else:
             self.unfinished.remove(task)
+        self.by_name |= before - self.world.lake.uris()
         self.world.claimed = [one for each in self.unfinished for one in _claims(each)]
 
     def _name(self, what: str) -> str:
@@ -442,5 +434,6 @@ def needed_and_gone(history: History) -> set[str]:
     theirs = history.viewed | {pointer for _, pointer in own}.union(
         *(lake.read_by(lake.document(one)) for _, one in own)
     )
-    names = {one.replace("s3a:", "s3:").replace("%20", " ") for one in history.world.read()} | theirs
-    return names - history.world.lake.uris()
+    names = {one.replace("s3a:", "s3:") for one in history.world.read()}
+    encoded = {one.replace("%20", " ") for one in names if "%20" in one} - history.by_name
+    return ({one for one in names if "%20" not in one} | encoded | theirs) - history.world.lake.uris()

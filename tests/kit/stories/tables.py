@@ -201,8 +201,10 @@ class StoryTable:
     folder: str = "s3://lake/wh/t"
 
     @classmethod
-    def create(cls, lake: Warehouse, name: str = "t", *, version: int = 2, **properties: str) -> "StoryTable":
-        table = cls(lake, name, f"s3://lake/wh/{name}")
+    def create(
+        cls, lake: Warehouse, name: str = "t", *, folder: str = "", version: int = 2, **properties: str
+    ) -> "StoryTable":
+        table = cls(lake, name, folder or f"s3://lake/wh/{name}")
         document = updated_table(
             None,
             [{"type": "assert-create"}],

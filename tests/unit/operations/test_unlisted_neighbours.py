@@ -125,6 +125,23 @@ def test_a_clone_that_the_catalog_lists_is_a_neighbour_and_no_finding() -> None:
     assert missing(bench, bench.lake.pointers["clone"]) == set()
 
 
+def test_a_lost_commit_of_a_listed_table_at_the_same_place_is_no_finding() -> None:
+    bench = PurgedTables()
+    bench.lake.create("t").append(rows(1, 2))
+    bench.lake.create("other", location=HERE).append(rows(3))
+    bench.uuid("t")
+    before = bench.lake.pointers["other"]
+    bench.lake.table("other").append(rows(4))
+    lost = bench.lake.needed("other")
+    bench.lake.pointers["other"] = before
+    ctx = bench.context("t")
+    other = Neighbour(LakeSource(bench.lake, "other").load(), ctx.store)
+    result = purge_table(dataclasses.replace(ctx, neighbours=lambda _roots: [other]))
+    assert "FOREIGN_TABLE" not in codes(result)
+    assert missing(bench, before) == set()
+    assert lost <= set(bench.lake.uris())
+
+
 @pytest.mark.parametrize("commits", [1, 2, 5])
 def test_commits_between_the_load_and_the_listing_are_no_other_table(commits: int) -> None:
     """Nor are hundreds of former metadata files that no log names any more, but those of older logs do."""
