@@ -13,6 +13,7 @@ from tests.actions.lake import SparkLake, where
 from tests.actions.records import Json, Totals
 from tests.fixtures import corpus
 from tests.fixtures.corpus import plain
+from tests.orphans.plants import UNLISTED
 from tests.orphans.questions import SweepQuestion
 from tests.orphans.sweep import planted_lake, sweep
 
@@ -26,7 +27,7 @@ def compared(question: SweepQuestion, answer: Json, totals: Totals) -> Iterator[
     Reasons are the stated rules of docs/orphans.md: the location overlaps another table's; a file stays that another
     table needs, that only the table's history names (entries with status DELETED, the logs of former metadata files),
     whose key is another spelling of a needed one, whose key has `#` or `?`, that is a directory marker, that a table
-    needs which was dropped without its files.
+    needs that no catalog lists: one of the scenario that was dropped without its files, or one that was planted.
     """
     before, lake = planted_lake(question, answer["now_ms"]), planted_lake(question, answer["now_ms"])
     needed = _needed(question)
@@ -69,6 +70,7 @@ def _files(
 ) -> Iterator[str]:
     spelled = {_spelling(uri) for uri in needed}
     dropped = set().union(*(one.reached() for one in corpus.load(question.scenario).tables if not one.live))
+    unlisted = {one.uri for one in question.planted if one.stays == UNLISTED}
     totals["orphans of both"] += len(deleted & found)
     for uri in sorted(deleted - found - needed):
         yield f"we delete {uri}, which is no orphan by Iceberg"
@@ -80,6 +82,8 @@ def _files(
             totals["less: # or ? in the key"] += 1
         elif uri.endswith("/"):
             totals["less: directory markers"] += 1
+        elif uri in unlisted:
+            totals[f"less: {UNLISTED}"] += 1
         elif uri in dropped:
             totals["less: needed by a table that was dropped without its files"] += 1
         elif _spelling(uri) in spelled:

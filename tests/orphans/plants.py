@@ -9,10 +9,12 @@ from typing import Final
 
 from tests.actions.records import Json
 from tests.fixtures.corpus import FixtureTable, Scenario, plain
+from tests.kit.stories.tables import PathTable, StoryTable, Warehouse
 
 OLD: Final = timedelta(days=30)
 LIMIT: Final = timedelta(days=3)
 """The age that is asked for: what is older may be deleted."""
+UNLISTED: Final = "of a table that no catalog lists"
 _NAMES: Final = uuid.UUID("6f2c1c1e-7f43-4b57-9f0a-0d9b4f3c2a11")
 
 
@@ -32,6 +34,19 @@ def plants(scenario: Scenario, table: FixtureTable, document: Json) -> list[Plan
     at = plain(document["location"]).rstrip("/")
     found = [*_orphans(scenario, table, at), *_spellings(table, at), *_left(at), *_beside(at)]
     return [one for one in found if one.uri not in scenario.objects]
+
+
+def unlisted(document: Json) -> list[Plant]:
+    """Return the objects of tables that no catalog lists: at the location of a table, and at three places below it."""
+    at, lake = plain(document["location"]).rstrip("/"), Warehouse()
+    for name, folder in (("dropped", at), ("second catalog", f"{at}/data/second")):
+        StoryTable.create(lake, name, folder=folder).append(2)
+    path = PathTable.create(lake, "path", folder=f"{at}/path")
+    path.append(2)
+    path.append(1)
+    lake.put(f"{at}/delta/_delta_log/{0:020d}.json")
+    lake.put(f"{at}/delta/part-0.parquet")
+    return [Plant("unlisted", uri, lake.get(uri), stays=UNLISTED) for uri in sorted(lake.uris())]
 
 
 def _orphans(scenario: Scenario, table: FixtureTable, at: str) -> Iterator[Plant]:

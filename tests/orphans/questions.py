@@ -11,11 +11,13 @@ from delegation.operations.orphans.spelling import Equal, MismatchMode
 from tests.actions.records import Json
 from tests.fixtures import corpus
 from tests.fixtures.corpus import FixtureTable, Scenario, plain
-from tests.orphans.plants import Plant, plants
+from tests.orphans.plants import Plant, plants, unlisted
 
 _ELSEWHERE: Final = "elsewhere"
 _S3A: Final = ("branches", "odd", "schemes")
 """Scenarios whose tables are listed under the scheme s3a too."""
+_UNLISTED: Final = ("branches", "evolution", "odd", "statistics")
+"""Scenarios whose tables have tables at and below their location that no catalog lists."""
 _MISMATCHED: Final = ("branches.v1", "evolution.v2", "types.v3_plain")
 """Tables of which one file lies, by its metadata, in another bucket; a file here has the same key."""
 
@@ -28,6 +30,7 @@ class SweepOptions:
     scheme: str = ""
     mismatch: MismatchMode | None = None
     authorities: Mapping[str, str] = field(default_factory=dict)
+    has_unlisted: bool = False
 
     @property
     def is_mismatched(self) -> bool:
@@ -86,6 +89,8 @@ def _of_scenario(name: str) -> Iterator[SweepQuestion]:
         yield _question(scenario, table, document, SweepOptions("planted"))
         if name in _S3A:
             yield _question(scenario, table, document, SweepOptions("listed as s3a", scheme="s3a"))
+        if name in _UNLISTED:
+            yield _question(scenario, table, document, SweepOptions("among unlisted tables", has_unlisted=True))
         if f"{name}.{table.name}" in _MISMATCHED:
             for mode in MismatchMode:
                 options = SweepOptions(f"mismatch {mode.lower()}", mismatch=mode)
@@ -95,7 +100,7 @@ def _of_scenario(name: str) -> Iterator[SweepQuestion]:
 
 
 def _question(scenario: Scenario, table: FixtureTable, document: Json, options: SweepOptions) -> SweepQuestion:
-    planted = plants(scenario, table, document)
+    planted = [*plants(scenario, table, document), *(unlisted(document) if options.has_unlisted else ())]
     if options.is_mismatched:
         planted, document = _mismatched(planted, table, document, options)
     return SweepQuestion(scenario.name, table.name, table.metadata_location, document, tuple(planted), options)
