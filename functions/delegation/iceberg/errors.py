@@ -57,10 +57,7 @@ class EncryptedMetadataFile(GuardRefused):
     code = "UNSUPPORTED"
 
     def __init__(self, path: str, problem: str = "is encrypted") -> None:
-        super().__init__(
-            f"{printable(path)} {problem}, and this release cannot read which files it names; "
-            "the operator's setting delegation.purge.unsupported=keep purges the table without them"
-        )
+        super().__init__(f"{printable(path)} {problem}, and this release cannot read which files it names")
         self.path = path
 
 
@@ -82,8 +79,5 @@ class ManifestMissing(IcebergError):
     code = "MANIFEST_MISSING"
 
     def __init__(self, path: str) -> None:
-        super().__init__(
-            f"{printable(path)} is missing, and no earlier purge of this table deleted it; restore it, or have the "
-            "operator set delegation.purge.damaged=keep to purge the rest"
-        )
+        super().__init__(f"{printable(path)} is missing, so the files that it names are unknown")
         self.path = path

@@ -105,6 +105,10 @@ class UnreadNeighbours:
 
         return unreadable
 
+    def note_missing(self, path: str) -> None:
+        """Record a file that is gone, and that only expiring snapshots had: what it named is not known, and stays."""
+        self._found.setdefault(ManifestMissing.code, {})[printable(path)] = None
+
     def note_former(self, path: str) -> None:
         """Record a neighbour's former metadata file that cannot be read."""
         if path not in self.former:

@@ -1,11 +1,12 @@
 """How an attempt at work on a table ends that an error ended."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
 from delegation.attempts.task_attempt import error_class
-from delegation.errors import RunStopped
+from delegation.errors import DelegationError, RunStopped
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.behaviors.sources import Hold
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
@@ -23,13 +24,13 @@ class TableEndings:
     """Translates the error that ended an attempt at work on a table into how it ends.
 
     `hold` returns how it ends if it waits for another table, and for how long; attempts of the type `unheld` wait for
-    none. Work that waits for a pass over the catalog is handed over: its attempts do not count. `advice` is added to
-    what such work states.
+    none. Work that waits for a pass over the catalog is handed over: its attempts do not count. `advice` is what the
+    operation adds to an error of a class.
     """
 
     hold: Hold
     unheld: str | None = None
-    advice: str = ""
+    advice: Mapping[type[DelegationError], str] = field(default_factory=dict)
 
     def __call__(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
         """Return how the attempt ends; raise errors that are none of the service's own."""
@@ -38,11 +39,10 @@ class TableEndings:
             if held is not None:
                 return AttemptEnding(*held)
         found = ending_of(error, error_class, traced=False)
-        if not isinstance(error, ReferencesError):
-            return found
-        if isinstance(error, ReferencesNotKnown):
-            found = replace(found, error=replace(found.error, summary=f"{found.error.summary}{self.advice}"))
-        return replace(found, wait=_wait_for_references(error))
+        for kind, advice in self.advice.items():
+            if isinstance(error, kind):
+                found = replace(found, error=replace(found.error, summary=f"{found.error.summary}{advice}"))
+        return replace(found, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else found
 
 
 def _wait_for_references(error: ReferencesError) -> timedelta:

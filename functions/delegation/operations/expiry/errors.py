@@ -12,6 +12,8 @@ from delegation.references.lost import restore_statement
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """A plan was lost, so files of snapshots that it removed may stay until orphan files are removed."""
 
+IF_MISSING: Final = "; a snapshot that stays needs it: restore it, or drop or move the refs that keep the snapshot"
+
 
 class ExpiryError(DelegationError):
     """An expiry of snapshots failed."""

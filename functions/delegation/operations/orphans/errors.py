@@ -10,6 +10,8 @@ from delegation.keeping.errors import changed_at_each_look
 POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
 """The code of a finding: the policy that asked for a removal does not ask for it any more, so it stopped."""
 
+IF_MISSING: Final = "; restore it, or expire the snapshots that have it: until then no file is known to be an orphan"
+
 
 class RemovalWithdrawn(RunStopped):
     """The policy that asked for the removal does not ask for it any more; `reason` is the beginning of a sentence."""

@@ -53,9 +53,12 @@ def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: 
 def kept_for(error: DelegationError, options: PurgeOptions) -> GuardVerdict:
     """Return why a manifest list or manifest that cannot be read is kept; raise its error unless a setting keeps it."""
     setting, verdict = _KEPT_FOR.get(type(error), ("", ""))
-    if not setting or getattr(options, setting) != "keep":
-        raise error
-    return verdict
+    if setting and getattr(options, setting) == "keep":
+        return verdict
+    if setting:
+        way = f"restore it, or have the operator set delegation.purge.{setting}=keep to purge the rest"
+        error.args = (f"{error}; {way}",)
+    raise error
 
 
 def check_plan(index: PlanIndex, options: PurgeOptions) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import ClassVar
 
 from delegation.attempts.task_attempt import TaskAttempt
+from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.lost import LostRefsKeeper
 from delegation.keeping.model import ReferenceCheck, TableSource
@@ -22,6 +23,7 @@ from delegation.operations.expiry.behavior.outcome import success
 from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.expiry.commits import Commits
 from delegation.operations.expiry.context import ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
+from delegation.operations.expiry.errors import IF_MISSING
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.permission import Permission, Withdrawn
 from delegation.operations.expiry.phases import expire_snapshots
@@ -145,7 +147,8 @@ class ExpiryBehavior:
 
     @property
     def _runs(self) -> UpkeepRuns:
-        return UpkeepRuns(AttemptRunner(self.tasks, TableEndings(self.hold, unheld=PLAN_TASK_TYPE)), self.settings)
+        endings = TableEndings(self.hold, unheld=PLAN_TASK_TYPE, advice={ManifestMissing: IF_MISSING})
+        return UpkeepRuns(AttemptRunner(self.tasks, endings), self.settings)
 
 
 def _outcome(result: ExpiryResult) -> Outcome:

@@ -72,8 +72,7 @@ class SparkExpiry:
         jobs, found = self._jobs, survey(ctx, table, gone)
         plan_id = ctx.new_plan_id()
         written = WrittenParts()
-        unread = UnreadNeighbours(ctx)
-        near = NearTables(ctx, unread)
+        near = NearTables(ctx, found.unread)
         if found.small:
             sources = ExpirySources(jobs, ctx, near, given_up=found.outdated)
             sources.add_rows(CANDIDATE, found.small)
@@ -84,6 +83,8 @@ class SparkExpiry:
             results = jobs.run(ctx.attempt, sources.runs().mapPartitions(WriteParts(writing)))
             for result in results:
                 near.take(result["unread"])
+                for path in result["missing"]:
+                    found.unread.note_missing(path)
             written = WrittenParts.of(results)
         found.guard.add((cast("GuardVerdict", verdict), finding) for verdict, finding in written.kept.items())
         return finish_plan(
@@ -91,7 +92,6 @@ class SparkExpiry:
             table,
             gone,
             found,
-            unread,
             plan_id=plan_id,
             engine=self.name,
             chunks=written.chunks,

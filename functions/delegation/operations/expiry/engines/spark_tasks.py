@@ -10,12 +10,12 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from delegation.iceberg.files import Row
-from delegation.iceberg.reach import Tolerance, refuse
+from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.executors import OWN, UNREAD, ReadNear, WritesPlan, noting
 from delegation.operations.expiry.engines.inline import FORMER
 from delegation.operations.expiry.planning.plan import write_candidates
-from delegation.operations.expiry.planning.reach import ANY_SPELLING, with_others_read
+from delegation.operations.expiry.planning.reach import ANY_SPELLING, unless_missing, with_others_read
 from delegation.operations.expiry.reduction import REACHABLE_NOW, SHARED_NOW, OtherPlaces, write_rest
 from delegation.worksets.chunks import Chunk, read_chunk
 from delegation.worksets.engines.parts import ManifestToRead, entries_of, part_writer, written
@@ -24,8 +24,8 @@ from delegation.worksets.engines.shuffle import Gathered
 from delegation.worksets.engines.spark_tasks import Result, plans_of, store_of
 from delegation.worksets.sorting import common_of_two
 
-CANDIDATE, NEEDED, SHARED = range(3)
-"""The marks of rows: what may be deleted, what the table itself needs, what other tables need."""
+CANDIDATE, NEEDED, SHARED, GONE = range(4)
+"""The marks of rows: what may be deleted, what the table itself needs, what other tables need, missing manifests."""
 GOING: Final = -1
 """The number of manifests that only expired snapshots name; those that stay have OWN."""
 
@@ -69,11 +69,12 @@ class ReadExpirySource:
         listed = [(one[0], ManifestToRead(*one[1:])) for one in source.manifests]
         for number, mark in ((GOING, CANDIDATE), (OWN, NEEDED)):
             of_table = [one for of, one in listed if of == number]
-            noted: list[Row] = []
-            tolerance = noting(noted) if number == OWN else Tolerance(refuse, ANY_SPELLING)
+            noted, gone = list[Row](), list[str]()
+            tolerance = noting(noted) if number == OWN else Tolerance(unless_missing(gone.append), ANY_SPELLING)
             for rows in self._entries(of_table, tolerance, live=number == OWN):
                 yield from self._marked(rows, mark)
             yield noted, UNREAD
+            yield [(path, 0, 0) for path in gone], GONE
         for some, mark in self.near([one for one in listed if one[0] > OWN], SHARED):
             yield from [(some, mark)] if mark == UNREAD else self._marked(some, mark)
 
@@ -99,7 +100,8 @@ class WriteCandidates(WritesPlan):
         guard = self.guard.fresh()
         writer = self.writer(part)
         write_candidates(writer, runs.rows(part, CANDIDATE), runs.paths(part, NEEDED), guard, self.foreign)
-        return {**written(writer, guard.counted()), "unread": list(runs.paths(part, UNREAD))}
+        unread, missing = list(runs.paths(part, UNREAD)), list(runs.paths(part, GONE))
+        return {**written(writer, guard.counted()), "unread": unread, "missing": missing}
 
 
 @dataclass(frozen=True, slots=True)

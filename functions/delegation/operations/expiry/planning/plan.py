@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.reach import read_manifest_lists
@@ -23,6 +24,7 @@ from delegation.operations.expiry.planning.reach import (
     only_named_by,
     outdated_metadata,
     retained,
+    unless_missing,
 )
 from delegation.operations.expiry.retention import Expired, decide
 from delegation.polaris.model import LoadedTable
@@ -47,7 +49,12 @@ def decided(ctx: ExpiryContext, table: LoadedTable, keep_refs: Collection[str] =
     if not ctx.retention.clean_expired_metadata or not isinstance(specs, list) or len(specs) <= 1:
         return found.expired
     part = metadata_of(table).of_snapshots(lambda snapshot_id: snapshot_id in found.counted)
-    lists = read_manifest_lists(part, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True)
+    limit = ctx.settings.max_file_bytes
+    try:
+        lists = read_manifest_lists(part, fetcher_of(ctx), limit=limit, readable=lambda _path: True)
+    except ManifestMissing:
+        # Of a snapshot that the request names, or the plan raises it: which specs are in use is not known.
+        return found.expired
     specs = {_spec_of(manifest) for manifest in lists.manifests.values()}
     return decide(table.metadata, ctx.retention, now_ms=now, specs_in_use=specs, keep_refs=keep_refs).expired
 
@@ -66,7 +73,7 @@ class ExpirySurvey:
     """What a plan needs except the manifests' entries, read from metadata and manifest lists.
 
     `small` are the candidates that no manifest names; what snapshots that stay need is in `kept`, apart from the
-    `outdated` metadata files.
+    `outdated` metadata files. `unread` has what is gone of what only expiring snapshots need.
     """
 
     metadata: ParsedMetadata
@@ -76,11 +83,15 @@ class ExpirySurvey:
     going: Going
     outdated: frozenset[str]
     small: list[TableFile]
+    unread: UnreadNeighbours
 
 
 def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurvey:
-    """Read metadata and manifest lists; raise the errors of those that are damaged, encrypted or unreadable."""
-    metadata = metadata_of(table)
+    """Read metadata and manifest lists; raise the errors of those that are damaged, encrypted or unreadable.
+
+    A manifest list that is gone is no error if only expiring snapshots have it.
+    """
+    metadata, unread = metadata_of(table), UnreadNeighbours(ctx)
     covered = covered_of(ctx, table)
     history = history_of(ctx, metadata, covered)
     roots = table_roots(metadata, history.locations, ctx.options.paths)
@@ -89,7 +100,7 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
     kept = retained(ctx, metadata.of_snapshots(lambda snapshot_id: snapshot_id not in gone.snapshot_ids))
     outdated = outdated_metadata(metadata, history)
     part = metadata.of_snapshots(lambda snapshot_id: snapshot_id in gone.snapshot_ids)
-    going = only_named_by(ctx, part, kept, covered)
+    going = only_named_by(ctx, part, kept, covered, unless_missing(unread.note_missing))
     replaced = [one for snapshot_id, one in history.statistics if snapshot_id in gone.snapshot_ids]
     return ExpirySurvey(
         metadata=metadata,
@@ -99,6 +110,7 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
         going=going,
         outdated=frozenset(one.path for one in outdated),
         small=[*going.small, *outdated, *replaced],
+        unread=unread,
     )
 
 
@@ -108,16 +120,16 @@ def make_plan(
     """Write the plan, without publishing it: candidates, minus what retained snapshots need, checked by the guards.
 
     Memory is bounded by a sort run and a chunk, beside the manifests' names. Raises the errors of damaged, encrypted
-    and unreadable metadata, of which nothing is deleted, and HandedToSpark if there is more to read than a function has
-    time or memory for. `engine` is whose process this is.
+    and unreadable metadata, but for what is gone of expiring snapshots alone. Raises HandedToSpark if there is more to
+    read than a function has time or memory for. `engine` is whose process this is.
     """
     found = survey(ctx, table, gone)
     _check_size(ctx, [*found.kept.manifests.values(), *found.going.manifests.values()])
     plan_id = ctx.new_plan_id()
-    run_records, unread = ctx.settings.run_records, UnreadNeighbours(ctx)
+    run_records, unread = ctx.settings.run_records, found.unread
     with Sorter(run_records=run_records) as candidates, Sorter(run_records=run_records) as needed:
         candidates.extend(found.small)
-        candidates.extend(found.going.entries(ctx))
+        candidates.extend(found.going.entries(ctx, unless_missing(unread.note_missing)))
         if not candidates.empty:
             rows = found.kept.rows(ctx, unreadable=unread.of_itself())
             needed.extend(row for row in rows if row[0] not in found.outdated)
@@ -125,7 +137,7 @@ def make_plan(
         paths = (row[0] for row in needed.sorted())
         write_candidates(writer, candidates.batches(), paths, found.guard, found.foreign)
         chunks, totals = writer.close()
-    return finish_plan(ctx, table, gone, found, unread, plan_id=plan_id, engine=engine, chunks=chunks, totals=totals)
+    return finish_plan(ctx, table, gone, found, plan_id=plan_id, engine=engine, chunks=chunks, totals=totals)
 
 
 def write_candidates(
@@ -142,7 +154,6 @@ def finish_plan(
     table: LoadedTable,
     gone: Expired,
     found: ExpirySurvey,
-    unread: UnreadNeighbours,
     *,
     plan_id: str,
     engine: EngineChoice,
@@ -170,7 +181,7 @@ def finish_plan(
         counts=totals,
         findings=(
             *(finding for _, finding in guard.counted()),
-            *unread.findings(),
+            *found.unread.findings(),
             *unknown_findings(metadata.properties),
         ),
         removal=Removal.of(table.metadata, gone),

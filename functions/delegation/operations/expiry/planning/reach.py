@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import RANK, FileType, Row, TableFile
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
@@ -18,7 +20,6 @@ from delegation.iceberg.reach import (
     manifest_record,
     named_by_metadata,
     read_manifest_lists,
-    refuse,
     refuse_cut_off,
 )
 from delegation.keeping.paths import reads
@@ -110,19 +111,32 @@ class Going:
         """Return the manifests that may be read, by path."""
         return {path: manifest for path, manifest in self.manifests.items() if self.readable(path)}
 
-    def entries(self, ctx: ExpiryContext) -> Iterator[Row]:
+    def entries(self, ctx: ExpiryContext, unreadable: Unreadable) -> Iterator[Row]:
         """Yield what all entries of the manifests name, those with status DELETED too.
 
-        After an expiry that kept the files nothing else names some of them. Raises the errors of what cannot be read.
+        After an expiry that kept the files nothing else names some of them. Raises what `unreadable` does.
         """
         wanted = [(path, ctx.settings.max_file_bytes) for path in self.manifests_to_read()]
-        yield from all_entries(fetcher_of(ctx), self.manifests, wanted, Tolerance(refuse, ANY_SPELLING))
+        yield from all_entries(fetcher_of(ctx), self.manifests, wanted, Tolerance(unreadable, ANY_SPELLING))
 
 
-def only_named_by(ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, covered: Roots | None) -> Going:
+def unless_missing(note: Callable[[str], None]) -> Unreadable:
+    """Return a function for errors in what only expiring snapshots need: it notes files that are gone."""
+
+    def unreadable(path: str, error: DelegationError) -> None:
+        if not isinstance(error, ManifestMissing):
+            raise error
+        note(path)
+
+    return unreadable
+
+
+def only_named_by(
+    ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, covered: Roots | None, unreadable: Unreadable
+) -> Going:
     """Return the files of `metadata`, which has the expired snapshots alone, without the manifests that are `kept`.
 
-    What the credentials do not cover is named and not read. Raises the errors of manifest lists that cannot be read.
+    What the credentials do not cover is named and not read. Raises what `unreadable` does for a manifest list.
     """
     readable = reads(metadata, covered)
     found = read_manifest_lists(
@@ -130,7 +144,7 @@ def only_named_by(ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, 
         fetcher_of(ctx),
         limit=ctx.settings.max_file_bytes,
         readable=readable,
-        tolerance=Tolerance(refuse, ANY_SPELLING),
+        tolerance=Tolerance(unreadable, ANY_SPELLING),
     )
     root = ANY_SPELLING.one(metadata.path)
     own = {path: manifest for path, manifest in found.manifests.items() if path not in kept.manifests}

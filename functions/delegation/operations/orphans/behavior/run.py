@@ -10,6 +10,7 @@ from typing import ClassVar, Final, NoReturn, Protocol
 
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.errors import RunHandedOver, RunPaused
+from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import ReferenceCheck, TableSource
 from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
@@ -25,7 +26,7 @@ from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.behavior.outcome import success, withdrawn
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted, no_age
-from delegation.operations.orphans.errors import RemovalWithdrawn, no_role, references_not_indexed
+from delegation.operations.orphans.errors import IF_MISSING, RemovalWithdrawn, no_role, references_not_indexed
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.polaris.model import LoadedTable
@@ -192,7 +193,8 @@ class OrphansBehavior:
 
     @property
     def _runs(self) -> UpkeepRuns:
-        return UpkeepRuns(AttemptRunner(self.tasks, TableEndings(self.hold, unheld=PLAN_TASK_TYPE)), self.settings)
+        endings = TableEndings(self.hold, unheld=PLAN_TASK_TYPE, advice={ManifestMissing: IF_MISSING})
+        return UpkeepRuns(AttemptRunner(self.tasks, endings), self.settings)
 
     def _removed(self, task: Task, ctx: OrphanContext, remove: OrphansFunction, engine: str) -> Outcome:
         """Remove, and return what a success writes, which a withdrawn policy is too."""

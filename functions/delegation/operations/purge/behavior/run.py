@@ -25,6 +25,7 @@ from delegation.operations.purge.behavior.preparing import chosen, ensure_known
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.planning.succession import StatedTable
+from delegation.references.errors import ReferencesNotKnown
 from delegation.references.recurring import IndexReport, RecurringCatalog
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
@@ -132,4 +133,4 @@ class PurgeBehavior(PurgeAccess):
     @property
     def runner(self) -> AttemptRunner:
         """What runs its attempts, and records how they end."""
-        return AttemptRunner(self.tasks, TableEndings(self.hold, advice=_ADVICE))
+        return AttemptRunner(self.tasks, TableEndings(self.hold, advice={ReferencesNotKnown: _ADVICE}))

@@ -192,3 +192,16 @@ def test_a_later_attempt_asks_for_the_references_anew_before_it_deletes(world: E
     assert task.attempt_count > min(began)
     assert held <= set(world.lake.uris())
     assert held
+
+
+def test_a_snapshot_that_stays_without_its_manifest_fails_with_the_advice_of_an_expiry(world: ExpiringWorld) -> None:
+    manifest = world.lake.table("t").current_snapshot().manifests(world.lake.io)[0].manifest_path
+    world.lake.io.delete(manifest)
+    before = set(world.lake.uris())
+
+    task = world.expire("t")
+
+    assert (task.status, task.error_code) == (Status.FAILURE, "MANIFEST_MISSING")
+    assert "a snapshot that stays needs it: restore it" in task.result_summary
+    assert "purge" not in task.result_summary
+    assert set(world.lake.uris()) == before

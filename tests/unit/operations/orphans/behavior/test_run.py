@@ -494,3 +494,16 @@ def test_one_that_is_created_while_a_plan_waits_for_a_person_holds_it_back(caref
     task = careful.ask(plan=plan)
     assert (task.status, task.error_code) == (Status.FAILURE, "PLACES_UNKNOWN")
     assert planted <= careful.files()
+
+
+def test_a_removal_stops_at_a_missing_list_of_an_old_snapshot_and_advises_to_expire_it(world: SweepingWorld) -> None:
+    planted = world.plant("data/a.parquet")
+    lists = [one.manifest_list for one in world.lake.table("t").snapshots()]
+    world.lake.io.delete(lists[0])
+
+    task = world.ask()
+
+    assert (task.status, task.error_code) == (Status.FAILURE, "MANIFEST_MISSING")
+    assert "expire the snapshots that have it" in task.result_summary
+    assert "purge" not in task.result_summary
+    assert planted <= world.files()
