@@ -102,7 +102,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
       them one small list in PEM.
     - `operator_subjects`, `operator_issuer`, `operator_next_issuer`: the certificates of operators, who read, cancel
       and retry tasks; their tokens have `operator_scope` and belong to one of `operator_client_ids`, if set. They
-      submit tasks only with `operators_may_submit`.
+      submit tasks only with `operators_may_submit`. Polaris cancels, retries, pauses and restores only with
+      `polaris_may_manage`.
     - `token_*`: the issuer of the callers' tokens, its JWKS URL, or a public key if it has none, and the pinned client;
       `token_next_*` are admitted beside them while they are replaced. `token_binding` is `required` if every token must
       be bound to the client certificate (RFC 8705).
@@ -160,6 +161,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     operator_client_ids: CommaSeparated = ()
     operator_scope: str = "manage_tasks"
     operators_may_submit: bool = False
+    polaris_may_manage: bool = False
     token_issuer: str = Field(min_length=1)
     token_jwks_url: str | None = Field(None, pattern=r"^https://")
     token_public_key: str | None = None

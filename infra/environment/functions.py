@@ -96,6 +96,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "operator_client_ids",
                 "operator_scope",
                 "operators_may_submit",
+                "polaris_may_manage",
                 "token_issuer",
                 "token_jwks_url",
                 "token_public_key",

@@ -98,6 +98,7 @@ class Resources:
     operator_client_ids: str | None = None
     operator_scope: str = "manage_tasks"
     operators_may_submit: bool = False
+    polaris_may_manage: bool = False
     token_issuer: str | None = None
     token_jwks_url: str | None = None
     token_public_key: str | None = None

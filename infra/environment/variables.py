@@ -53,6 +53,7 @@ VARIABLES: Final = {
     "operator_client_ids": "DELEGATION_OPERATOR_CLIENT_IDS",
     "operator_scope": "DELEGATION_OPERATOR_SCOPE",
     "operators_may_submit": "DELEGATION_OPERATORS_MAY_SUBMIT",
+    "polaris_may_manage": "DELEGATION_POLARIS_MAY_MANAGE",
     "token_issuer": "DELEGATION_TOKEN_ISSUER",
     "token_jwks_url": "DELEGATION_TOKEN_JWKS_URL",
     "token_public_key": "DELEGATION_TOKEN_PUBLIC_KEY",

@@ -377,6 +377,7 @@ def _resources(
         operator_client_ids=",".join(settings.operator_client_ids) or None,
         operator_scope=settings.operator_scope,
         operators_may_submit=settings.operators_may_submit,
+        polaris_may_manage=settings.polaris_may_manage,
         token_issuer=settings.token_issuer,
         token_jwks_url=settings.token_jwks_url,
         token_public_key=settings.token_public_key,

@@ -87,7 +87,11 @@ class CertificateRefused(Forbidden):
 
 def permission_missing(permission: str) -> Forbidden:
     """Return the error: the identity of the caller's certificate may not use the operation."""
-    hint = "; delegation:operators-may-submit allows it to operators" if permission == "submit" else ""
+    allowed = {
+        "submit": "operators-may-submit allows it to operators",
+        "manage": "polaris-may-manage allows it to Polaris",
+    }
+    hint = f"; delegation:{allowed[permission]}" if permission in allowed else ""
     return Forbidden(f"the identity of this certificate may not {permission} tasks{hint}", code="PERMISSION_MISSING")
 
 

@@ -90,6 +90,17 @@ def body_too_large(size: int, limit: int) -> GatewayError:
     )
 
 
+def body_too_deep() -> GatewayError:
+    """Return the error: the body of a request with a key has more levels than can be compared."""
+    return GatewayError(
+        "the body of the request has too many arrays or objects within each other; nothing was done. Send a body "
+        "that conforms to the Iceberg REST Catalog API",
+        code="BODY_TOO_DEEP",
+        status=400,
+        kind="BadRequestException",
+    )
+
+
 def compressed_body() -> GatewayError:
     """Return the error: the body of a request with a key is compressed, so nothing can be compared with the state."""
     return GatewayError(

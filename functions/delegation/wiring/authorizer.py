@@ -12,7 +12,7 @@ from delegation.edge.trust.certificates import (
     parse_serials,
 )
 from delegation.edge.trust.jwks import JwksKeys, https_get
-from delegation.edge.trust.permissions import ALL, Permission
+from delegation.edge.trust.permissions import ALL, OF_POLARIS, Permission
 from delegation.edge.trust.revocation import PublishedLists, RevocationCheck, StaticLists, policy_of, verified_list
 from delegation.edge.trust.settings import AuthorizerSettings
 from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
@@ -42,7 +42,8 @@ def _polaris(settings: AuthorizerSettings, check: RevocationCheck | None) -> Ide
         subject = settings.client_next_subject or settings.client_subject
         issuer = settings.client_next_issuer or settings.client_issuer
         pins.append(_pin(check, subject, issuer, settings.client_next_serials))
-    return Identity(tuple(pins), settings.token_scope, frozenset(settings.token_client_ids))
+    permissions = OF_POLARIS | {Permission.MANAGE} if settings.polaris_may_manage else OF_POLARIS
+    return Identity(tuple(pins), settings.token_scope, frozenset(settings.token_client_ids), permissions)
 
 
 def _operators(settings: AuthorizerSettings, check: RevocationCheck | None) -> tuple[Identity, ...]:

@@ -13,7 +13,7 @@ def body_of(request: Request) -> dict[str, Any]:
     """Return the JSON object of a request; raises RestError 400 for anything else."""
     try:
         body = json.loads(request.get_data())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RestError(400, "JsonParseException", f"Invalid JSON: {error}") from None
     if not isinstance(body, dict):
         raise bad_request("The body is not a JSON object")

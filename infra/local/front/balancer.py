@@ -73,7 +73,7 @@ class CatalogBalancer(ServedFront):
         self._api = LocalApiGateway(
             "localhost", "", region, account, api_id="local00gate", vpc_endpoint=VPC_ENDPOINT, encodes_bodies=True
         )
-        super().__init__("balancer", ConnectionServer(port, self.answer))
+        super().__init__("balancer", ConnectionServer(port, self.answer, too_large=catalog_answer("REQUEST_TOO_LARGE")))
 
     @property
     def url(self) -> str:

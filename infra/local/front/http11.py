@@ -3,9 +3,11 @@
 import contextlib
 import http
 import http.client
+import math
 import re
 import socket
 import socketserver
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -20,7 +22,7 @@ from infra.local.front.apigateway import ApiRequest, Response
 # API Gateway developer guide, "Quotas": payload size.
 REQUEST_LIMIT_BYTES = 10 * 1024 * 1024
 REQUEST_TIMEOUT_SECONDS = 20.0
-"""How long each read of a request that has begun may take."""
+"""How long a request may take from its first byte to its last."""
 _IDLE_SECONDS: Final = 120.0
 _LINGER_SECONDS: Final = 1.0
 _LINGER_READS: Final = 64
@@ -37,7 +39,9 @@ class _BadRequestError(LocalStackError):
 
 
 class AnsweringServer(Protocol):
-    """A server whose `answer` answers a request."""
+    """A server whose `answer` answers a request; `too_large` is the answer to a body beyond the limit."""
+
+    too_large: Response
 
     def answer(self, request: ApiRequest) -> Response:
         """Return the answer."""
@@ -72,7 +76,9 @@ class HttpHandler(socketserver.BaseRequestHandler):
 
     def _answer_one(self) -> bool:
         """Read a request and answer it; return whether another may follow."""
-        self._has_begun = bool(self._http.trailing_data[0])
+        self._ends = math.inf
+        if self._http.trailing_data[0]:
+            self._begin()
         self._method = b""
         try:
             head, body = self._read()
@@ -84,11 +90,11 @@ class HttpHandler(socketserver.BaseRequestHandler):
             return self._refuse(str(exc).partition(":")[0])  # h11 quotes the request after the colon
         except TimeoutError:
             # Nobody waits on a connection without the beginning of a request.
-            return self._has_begun and self._refuse("the request did not end in time")
+            return self._ends < math.inf and self._refuse("the request did not end in time")
         if head is None:
             return False
         if len(body) > REQUEST_LIMIT_BYTES:
-            return self._send(apigateway.TOO_LARGE, close=True)
+            return self._send(self.server.too_large, close=True)
         request = ApiRequest(
             method=head.method.decode("latin-1"),
             target=head.target.decode("latin-1"),
@@ -120,6 +126,9 @@ class HttpHandler(socketserver.BaseRequestHandler):
                 break
         return head, bytes(body)
 
+    def _begin(self) -> None:
+        self._ends = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+
     def _events(self) -> Iterator[h11.Event]:
         received = self._http.trailing_data[0]
         while True:
@@ -131,9 +140,13 @@ class HttpHandler(socketserver.BaseRequestHandler):
                 continue
             if self._http.they_are_waiting_for_100_continue:
                 self.request.sendall(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
-            self.request.settimeout(REQUEST_TIMEOUT_SECONDS if self._has_begun else _IDLE_SECONDS)
+            left = self._ends - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self.request.settimeout(min(left, _IDLE_SECONDS))
             data = self.request.recv(_READ_BYTES)
-            self._has_begun |= bool(data)
+            if data and self._ends == math.inf:
+                self._begin()
             if self._http.their_state is h11.IDLE:
                 received += data
             self._http.receive_data(data)

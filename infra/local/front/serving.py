@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-from infra.local.front.apigateway import ApiRequest, Response
+from infra.local.front.apigateway import TOO_LARGE, ApiRequest, Response
 from infra.local.front.http11 import HttpHandler
 from infra.local.processes.programs import LOOPBACK
 
@@ -23,8 +23,9 @@ class ConnectionServer(socketserver.ThreadingTCPServer):
     request_queue_size = 128
     handler: type[HttpHandler] = HttpHandler
 
-    def __init__(self, port: int, answer: Callable[[ApiRequest], Response]) -> None:
+    def __init__(self, port: int, answer: Callable[[ApiRequest], Response], *, too_large: Response = TOO_LARGE) -> None:
         self.answer = answer
+        self.too_large = too_large
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         super().__init__((LOOPBACK, port), self.handler)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 BASE = "/api/catalog/v1"
 TABLE = f"{BASE}/lake/namespaces/sales%1Feu/tables/orders"
+OWN = "/api/catalog/polaris/v1/lake"
 TOMBSTONE = "0123456789abcdef-1760000000000-aabbccdd"
 KEY = (("Idempotency-Key", "0198f6a2-7f2e-7c3a-9b1d-3f6a2b7c9d10"),)
 
@@ -17,6 +18,11 @@ class RuleSample:
     target: str
     to_gateway: bool
     headers: tuple[tuple[str, str], ...] = field(default=())
+    nginx_misses: bool = False
+
+    def leads_to_gateway(self, proxy: str) -> bool:
+        """Whether a proxy leads it to the gateway."""
+        return self.to_gateway and not (self.nginx_misses and proxy == "nginx")
 
 
 SAMPLES = (
@@ -40,7 +46,12 @@ SAMPLES = (
     RuleSample("commit-with-key", "POST", TABLE, True, KEY),
     RuleSample("commit-with-key-in-lower-case", "POST", TABLE, True, (("idempotency-key", "k"),)),
     RuleSample("commit-without-key", "POST", TABLE, False),
-    RuleSample("commit-with-empty-key", "POST", TABLE, False, (("Idempotency-Key", ""),)),
+    RuleSample("commit-with-empty-key", "POST", TABLE, True, (("Idempotency-Key", ""),), nginx_misses=True),
+    RuleSample("commit-with-blank-key", "POST", TABLE, True, (("Idempotency-Key", " "),), nginx_misses=True),
+    RuleSample("commit-with-tab-as-key", "POST", TABLE, True, (("Idempotency-Key", "\t"),)),
+    RuleSample("policy-with-key", "PUT", f"{OWN}/namespaces/sales/policies/keep", True, KEY),
+    RuleSample("policy-without-key", "PUT", f"{OWN}/namespaces/sales/policies/keep", False),
+    RuleSample("generic-table-with-key", "POST", f"{OWN}/namespaces/sales/generic-tables", True, KEY),
     RuleSample("rename-with-key", "POST", f"{BASE}/lake/tables/rename", True, KEY),
     RuleSample("multi-table-commit-with-key", "POST", f"{BASE}/lake/transactions/commit", True, KEY),
     RuleSample("drop-view-with-key", "DELETE", f"{BASE}/lake/namespaces/sales/views/v", True, KEY),

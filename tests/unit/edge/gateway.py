@@ -40,7 +40,7 @@ def request(
     client_id: str | None = "polaris",
     base: str = BASE,
     query: dict[str, str] | None = None,
-    permissions: str | None = None,
+    permissions: str | None = "read submit manage",
 ) -> dict[str, Any]:
     """Return a REST proxy event; a `body` that is not text is sent as JSON."""
     context = {"client_id": client_id, "principalId": client_id}

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from infra.local.front import http11
 from infra.local.front.balancer import CatalogBalancer
 from infra.local.lambdas.functions import Invocation, PayloadTooLargeError, TooManyRequestsError
 from infra.local.processes.loopback import LoopbackServer
@@ -32,7 +33,7 @@ class Catalog(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(seen)
 
-    do_GET = do_POST = do_DELETE = do_HEAD = answer
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = answer
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' name
         """Print nothing."""
@@ -59,6 +60,17 @@ def raising(error: Exception) -> Callable[[], Invocation]:
         raise error
 
     return invocation
+
+
+def test_a_body_beyond_the_limit_is_answered_in_the_form_of_the_catalog(address: str, monkeypatch):
+    monkeypatch.setattr(http11, "REQUEST_LIMIT_BYTES", 10)
+    url = urlsplit(address)
+    connection = http.client.HTTPConnection(str(url.hostname), url.port or 0, timeout=10)
+    connection.request("POST", TABLE, b"x" * 11)
+    answer = connection.getresponse()
+    error = json.loads(answer.read())["error"]
+    connection.close()
+    assert (answer.status, error["code"], error["type"]) == (413, 413, "PayloadTooLargeException")
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,11 @@
 The cases that may be read in two ways are in tests/unit/edge/trust/refusals.
 """
 
+import contextlib
 import json
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,14 +68,14 @@ def address(authority: CertificateAuthority) -> Iterator[tuple[str, int]]:
 def send(authority: CertificateAuthority, address: tuple[str, int]) -> Callable[..., bytes]:
     """Send bytes on a new connection; return all that is answered until the front closes it.
 
-    What is sent `then` follows the first part of the answer.
+    What is sent `then` follows the first part of the answer; `dripping` bytes follow one by one, 20 a second.
     """
     pair = authority.issue_client("polaris")
     context = ssl.create_default_context(cafile=str(authority.files.cert))
     context.load_cert_chain(pair.cert, pair.key)
     API.seen.clear()
 
-    def send(sent: bytes, then: bytes = b"") -> bytes:
+    def send(sent: bytes, then: bytes = b"", dripping: int = 0) -> bytes:
         with (
             socket.create_connection(address, timeout=3) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as connection,
@@ -81,6 +83,10 @@ def send(authority: CertificateAuthority, address: tuple[str, int]) -> Callable[
             connection.sendall(sent)
             answer = connection.recv(65536) if then else b""
             connection.sendall(then)
+            with contextlib.suppress(OSError):  # the front may have answered and closed by then
+                for _ in range(dripping):
+                    time.sleep(0.05)
+                    connection.sendall(b"x")
             while part := connection.recv(65536):
                 answer += part
             return answer
@@ -111,6 +117,16 @@ def test_a_request_that_does_not_end_is_answered_with_400(
 ) -> None:
     monkeypatch.setattr(http11, "REQUEST_TIMEOUT_SECONDS", 0.2)
     assert_one_refusal(send(begun))
+
+
+@pytest.mark.parametrize("begun", [b"GET /", POST + b"X-A: b", POST + b"Content-Length: 90\r\n\r\n"], ids=str)
+def test_the_time_of_a_request_is_that_of_the_whole_and_not_of_each_read(
+    send: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    monkeypatch.setattr(http11, "REQUEST_TIMEOUT_SECONDS", 0.3)
+    began = time.monotonic()
+    assert_one_refusal(send(begun, dripping=40))
+    assert time.monotonic() - began < 1.8
 
 
 def test_equal_content_lengths_and_one_coding_are_accepted(send: Callable[..., bytes]) -> None:

@@ -23,7 +23,8 @@ KEY_HEADER: Final = "Idempotency-Key"
 _SUPPORTED: Final = "idempotency-key-supported"
 _LIFETIME: Final = "idempotency-key-lifetime"
 _MUTATION: Final = re.compile(
-    r"/(namespaces(/[^/]+(/(properties|register|register-view|tables|views)|/(tables|views)/[^/]+)?)?"
+    r"/(namespaces(/[^/]+(/(properties|register|register-view|tables|views)|/(tables|views)/[^/]+"
+    r"|/tables/[^/]+/unregister)?)?"
     r"|(tables|views)/rename|transactions/commit)/?\Z"
 )
 """The end of a mutation's path (Iceberg REST Catalog API, "paths")."""

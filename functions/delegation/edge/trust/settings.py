@@ -192,6 +192,7 @@ class TokenSettings(EnvironmentSettings):
         (), alias="DELEGATION_OPERATOR_CLIENT_IDS"
     )
     operators_may_submit: bool = Field(False, alias="DELEGATION_OPERATORS_MAY_SUBMIT")
+    polaris_may_manage: bool = Field(False, alias="DELEGATION_POLARIS_MAY_MANAGE")
 
     @property
     def token_client_ids(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from delegation.gateway.errors import GatewayError
+from delegation.gateway.errors import GatewayError, body_too_deep
 from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.gateway.spelling import canonical_path
@@ -37,7 +37,13 @@ def scope_of(request: CatalogRequest, key: str, *, principal: str, realm: str) -
 
 
 def payload_of(request: CatalogRequest) -> Callable[[int], str]:
-    """Return the payload's hashes by rule: of the query, and of a JSON body in canonical form or any other's bytes."""
-    with suppress(ValueError, RecursionError, NotCanonicalizable):
-        return payload_hashes({"query": request.query, "json": json.loads(request.body)})
+    """Return the payload's hashes by rule: of the query, and of a JSON body in canonical form or any other's bytes.
+
+    Raises GatewayError (BODY_TOO_DEEP).
+    """
+    try:
+        with suppress(ValueError, NotCanonicalizable):
+            return payload_hashes({"query": request.query, "json": json.loads(request.body)})
+    except RecursionError:
+        raise body_too_deep() from None
     return payload_hashes({"query": request.query, "sha256": hashlib.sha256(request.body).hexdigest()})

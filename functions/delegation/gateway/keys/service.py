@@ -58,7 +58,7 @@ class CatalogMutations:
     def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
         """Perform or replay a mutation.
 
-        Raises GatewayError (INVALID_IDEMPOTENCY_KEY, COMPRESSED_BODY, CALLER_NOT_VERIFIED), KeyConflict,
+        Raises GatewayError (INVALID_IDEMPOTENCY_KEY, COMPRESSED_BODY, BODY_TOO_DEEP, CALLER_NOT_VERIFIED), KeyConflict,
         MutationInProgress, MutationNotVerified, OutOfTime, CatalogNotReached, and the errors of the catalog and of the
         store of keys.
         """

@@ -211,6 +211,7 @@ def test_each_operation_needs_its_permission(api: Api, endpoint: Endpoint) -> No
     body = assert_problem(response, 403, "PERMISSION_MISSING")
     assert str(endpoint.permission) in body["message"]
     assert ("operators-may-submit" in body["message"]) is (endpoint.permission is Permission.SUBMIT)
+    assert ("polaris-may-manage" in body["message"]) is (endpoint.permission is Permission.MANAGE)
     assert (api.submissions.calls, api.tasks.dispatched) == (0, [])
 
 

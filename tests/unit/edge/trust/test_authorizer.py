@@ -87,7 +87,7 @@ def test_the_pinned_client_with_a_valid_token_is_allowed_the_whole_stage() -> No
         "client_id": "polaris",
         "subject": "service-account-polaris",
         "scope": "execute_tasks openid",
-        "permissions": "manage read submit",
+        "permissions": "read submit",
         "certificate_subject": SUBJECT,
         "certificate_serial": f"{SERIAL:x}",
     }
@@ -335,9 +335,21 @@ def test_operators_come_from_the_settings(monkeypatch: pytest.MonkeyPatch, may: 
     }.items():
         monkeypatch.setenv(name, value)
     polaris, found = wiring.authorizer().identities
-    assert polaris.permissions == {"read", "manage", "submit"}
+    assert polaris.permissions == {"read", "submit"}
     assert [pin.subject.rfc4514_string() for pin in found.pins] == [OPERATOR, "CN=night shift"]
     assert (found.scope, found.permissions) == ("manage_tasks", permissions)
+
+
+@pytest.mark.parametrize(
+    ("may", "permissions"), [("false", {"read", "submit"}), ("true", {"read", "submit", "manage"})]
+)
+def test_polaris_manages_only_where_a_setting_says_so(
+    monkeypatch: pytest.MonkeyPatch, may: str, permissions: set[str]
+) -> None:
+    for name, value in {**ENVIRONMENT, "DELEGATION_POLARIS_MAY_MANAGE": may}.items():
+        monkeypatch.setenv(name, value)
+    (polaris,) = wiring.authorizer().identities
+    assert polaris.permissions == permissions
 
 
 ENVIRONMENT = {

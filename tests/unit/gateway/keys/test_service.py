@@ -81,6 +81,12 @@ def test_a_body_that_is_no_json_is_refused_by_the_catalog_and_that_is_replayed(w
     assert world.call(keyed(world, body=b"[")).status == 422
 
 
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 100_000, b"[" * 100_000 + b"]" * 100_000])
+def test_a_body_without_end_of_levels_is_refused_before_anything_is_done(world, body):
+    answer = world.call(keyed(world, body=body))
+    assert (answer.status, error_of(answer)["type"], world.sent) == (400, "BadRequestException", [])
+
+
 def test_a_compressed_body_is_refused_because_it_could_not_be_verified(world):
     answer = world.call(keyed(world, body=b"\x1f", Content_Encoding="gzip"))
     assert (answer.status, world.sent) == (415, [])
