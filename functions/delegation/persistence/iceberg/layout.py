@@ -24,9 +24,9 @@ Json = dict[str, Any]
 
 FIRST_PARTITION_ID: Final = 1000
 """The id of the first partition field of a table."""
-MAX_JSON_NESTING: Final = 1_000
-"""The most objects and arrays within each other in a document that Iceberg's reader accepts (Jackson,
-StreamReadConstraints.DEFAULT_MAX_DEPTH)."""
+MAX_JSON_NESTING: Final = 500
+"""The most objects and arrays within each other in a document that is written: half of Python's recursion limit, which
+`json` counts on top of its caller's frames. Former releases wrote 1,000 levels, which are still read and served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,15 @@ LAYOUTS: Final = {layout.kind: layout for layout in (TABLE, VIEW)}
 
 
 def check_nesting(name: str, value: Any, around: int) -> None:
-    """Raise InvalidIcebergMetadata if Iceberg would not read a value that `around` objects and arrays lie around."""
+    """Raise InvalidIcebergMetadata for a value that is too deep, with the `around` objects and arrays around it."""
     if nests_beyond(value, MAX_JSON_NESTING - around):
-        raise InvalidIcebergMetadata(
-            f"{name} has more than {MAX_JSON_NESTING} objects and arrays within each other, which Iceberg does not read"
-        )
+        raise _too_deep(name)
+
+
+def _too_deep(name: str) -> InvalidIcebergMetadata:
+    return InvalidIcebergMetadata(
+        f"{name} has more than {MAX_JSON_NESTING} objects and arrays within each other; flatten it"
+    )
 
 
 def id_text(value: object) -> bytes:
@@ -146,8 +150,10 @@ def parse(data: bytes | str) -> Json:
     try:
         document = json.loads(data, parse_constant=_refuse)
         json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidIcebergMetadata(f"the metadata document is not valid JSON: {type(error).__name__}") from error
+    except RecursionError as error:
+        raise _too_deep("the metadata document") from error
     if not isinstance(document, dict):
         raise InvalidIcebergMetadata("the metadata document is not a JSON object")
     return document
@@ -155,7 +161,31 @@ def parse(data: bytes | str) -> Json:
 
 def serialise(document: Mapping[str, Any]) -> bytes:
     """Return the bytes of metadata.json for a document."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    if nests_beyond(document, MAX_JSON_NESTING):
+        return "".join(_pieces(document)).encode()
+    return _text(document).encode()
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _pieces(document: Any) -> Iterator[str]:
+    """Yield the JSON of a document that a former release stored, of any depth."""
+    pending: list[Any] = [document]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, bytes):  # punctuation: JSON has no bytes
+            yield one.decode()
+        elif one and isinstance(one, dict | list):
+            named = isinstance(one, dict)
+            inside: list[Any] = []
+            for part in one.items() if isinstance(one, dict) else one:
+                inside += (b",", _text(part[0]).encode() + b":", part[1]) if named else (b",", part)
+            inside[0] = b"{" if named else b"["
+            pending += reversed([*inside, b"}" if named else b"]"])
+        else:
+            yield _text(one)
 
 
 def _refuse(constant: str) -> Any:

@@ -1,7 +1,10 @@
 """Managed metadata in a catalog: committed in two round trips, complete under threads and sweeps."""
 
 import itertools
+import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +13,8 @@ from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.committer import CommitRetries, Committer
 from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
 from delegation.persistence.errors import InvalidIcebergMetadata, InvalidIcebergUpdate
-from delegation.persistence.iceberg.layout import TABLE, Json
+from delegation.persistence.iceberg import layout
+from delegation.persistence.iceberg.layout import TABLE, Json, _pieces, parse, serialise
 from delegation.persistence.iceberg.log import same
 from delegation.persistence.iceberg.metadata import ManagedMetadata
 from delegation.persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
@@ -190,8 +194,8 @@ def nested_structs(count: int) -> Json:
     return {**type_, "schema-id": 7}
 
 
-@pytest.mark.parametrize("structs", [132, 133, 140, 332])
-def test_a_schema_that_iceberg_reads_is_read_back_by_another_process(tables: Tables, structs: int) -> None:
+@pytest.mark.parametrize("structs", [132, 133, 140, 166])
+def test_a_schema_within_the_bound_is_read_back_by_another_process(tables: Tables, structs: int) -> None:
     """Issue 32, line 3: from about 130 structs on it was acknowledged, and no process could read the table any more."""
     schema = nested_structs(structs)
     tables.create(NAME, document_of(pyiceberg_table(2, 1)))
@@ -201,24 +205,24 @@ def test_a_schema_that_iceberg_reads_is_read_back_by_another_process(tables: Tab
     assert same(found, schema)
 
 
-def test_a_schema_that_iceberg_does_not_read_is_refused_and_the_table_stays(tables: Tables) -> None:
+def test_a_schema_that_nests_deeper_is_refused_and_the_table_stays(tables: Tables) -> None:
     tables.create(NAME, document_of(pyiceberg_table(2, 1)))
     before = tables.document(NAME)
     for change in (
-        lambda table: table.put("schemas", 7, nested_structs(333)),
+        lambda table: table.put("schemas", 7, nested_structs(167)),
         lambda table: table.put("schemas", 7, nested_structs(50_000)),
-        lambda table: table.set_properties(nested_structs(334)),
-        lambda table: table.set_field("x", nested_structs(334)),
-        lambda table: table.log("metadata-log").append(nested_structs(333)),
+        lambda table: table.set_properties(nested_structs(167)),
+        lambda table: table.set_field("x", nested_structs(167)),
+        lambda table: table.log("metadata-log").append(nested_structs(167)),
         lambda table: table.replace_with({**before, "x": nested_structs(50_000)}),
     ):
-        with pytest.raises(InvalidIcebergMetadata, match="Iceberg does not read"):
+        with pytest.raises(InvalidIcebergMetadata, match="more than 500 objects and arrays within each other"):
             tables.update(NAME, change)
     assert process(tables.backend, tables.clock, itertools.count(1 << 50).__next__).document(NAME) == before
 
 
 def test_deep_parts_are_packed_and_read_back(tables: Tables) -> None:
-    deep = nested_structs(332)
+    deep = nested_structs(166)
     tables.create(NAME, document_of(pyiceberg_table(2, 1)))
 
     def many(table: ManagedMetadata) -> None:
@@ -230,3 +234,44 @@ def test_deep_parts_are_packed_and_read_back(tables: Tables) -> None:
     found = other.document(NAME)["statistics"]
     assert len(found) == 80
     assert same(found[-1]["deep"], deep["fields"])
+
+
+def under(frames: int, work: Callable[[], Any]) -> Any:
+    """Run work below so many frames more."""
+    return work() if frames == 0 else under(frames - 1, work)
+
+
+@pytest.mark.parametrize("frames", [0, 50, 400])
+def test_the_depth_that_is_accepted_does_not_depend_on_the_frames_of_the_caller(tables: Tables, frames: int) -> None:
+    """Issue 47, line 16: 943 levels were accepted under 50 frames, and 998 ended in a bare RecursionError."""
+    deepest = {**document_of(pyiceberg_table(2, 1)), "x": nested_structs(166)["fields"]}
+    read = under(frames, lambda: parse(serialise(deepest)))
+    under(frames, lambda: tables.create(NAME, read))
+    assert same(under(frames, lambda: parse(serialise(tables.document(NAME)))), deepest)
+    for levels in (167, 332, 333, 50_000):
+        with pytest.raises(InvalidIcebergMetadata, match="more than 500 objects and arrays within each other"):
+            under(
+                frames,
+                lambda levels=levels: tables.update(NAME, lambda table: table.set_field("x", nested_structs(levels))),
+            )
+    for text in ("[" * 1_100 + "]" * 1_100, '{"a":' * 1_100 + "1" + "}" * 1_100):
+        with pytest.raises(InvalidIcebergMetadata, match="more than 500 objects and arrays within each other"):
+            under(frames, partial(parse, text))
+
+
+def test_a_document_deeper_than_the_bound_that_a_former_release_stored_is_served(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = ["", '\u20ac"\\\n', 10**40, -0.0, 1e300, None, True, [], {}, {"": [{}]}, {"a": 1, "b": [1, [2]]}]
+    deep = {**document_of(pyiceberg_table(2, 1)), "x": [nested_structs(280)["fields"], hostile]}
+    with monkeypatch.context() as former:
+        former.setattr(layout, "MAX_JSON_NESTING", 1_000)
+        tables.create(NAME, deep)
+    other = process(tables.backend, tables.clock, itertools.count(1 << 50).__next__)
+    stored = other.document(NAME)
+    assert same(stored, deep)
+    shallow = {**stored, "x": hostile}
+    assert "".join(_pieces(shallow)).encode() == serialise(shallow)
+    assert (
+        under(400, lambda: serialise(stored)) == json.dumps(stored, ensure_ascii=False, separators=(",", ":")).encode()
+    )

@@ -143,7 +143,7 @@ def action_of(update: Any) -> str:
 
 
 def check_depth(update: Any) -> None:
-    """Raise UpdateRefusal for an update that nests so deeply that Iceberg would not read a document with its part."""
+    """Raise UpdateRefusal for an update whose part would nest too deeply in a document."""
     reason = f"the update has more than {MAX_JSON_NESTING - 1} objects and arrays within each other"
     check(not nests_beyond(update, MAX_JSON_NESTING - 1), reason)
 
