@@ -6,13 +6,15 @@ Fields that name a file or a location are checked strictly; all others are ignor
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata
+from delegation.polaris.large_metadata import LARGE, read_document, read_large
 from delegation.polaris.model import properties_of, with_uuid
 
 FORMAT_VERSIONS = frozenset({1, 2, 3})
@@ -166,14 +168,13 @@ def _locations(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def decode_metadata(path: str, data: bytes) -> Mapping[str, Any]:
-    """Return the JSON object in a metadata file, gzip (detected by its first bytes) or plain.
+    """Return the JSON object in a metadata file, gzip (detected by its first bytes) or plain; of a large one what is
+    needed.
 
     Raises CorruptMetadata, also for a file of more than MAX_METADATA_BYTES when decompressed.
     """
-    if data[:2] == b"\x1f\x8b":
-        data = _inflate(path, data)
     try:
-        parsed = json.loads(data)
+        parsed = _read_inflated(path, data) if data[:2] == b"\x1f\x8b" else read_document(data)
     except (ValueError, RecursionError) as error:
         raise CorruptMetadata(path, "file", "it is not JSON") from error
     if not isinstance(parsed, dict):
@@ -181,16 +182,29 @@ def decode_metadata(path: str, data: bytes) -> Mapping[str, Any]:
     return parsed
 
 
-def _inflate(path: str, data: bytes) -> bytes:
+def _read_inflated(path: str, data: bytes) -> Any:
+    pieces = _inflate(path, data)
+    begin = next(pieces, b"")
+    if len(begin) < LARGE or json.detect_encoding(begin[:4]) != "utf-8":
+        return json.loads(b"".join([begin, *pieces]))
+    return read_large(chain([begin], pieces))
+
+
+def _inflate(path: str, data: bytes) -> Iterator[bytes]:
+    """Yield what a gzip file has, LARGE bytes at a time."""
     inflater = zlib.decompressobj(wbits=31)
-    try:
-        plain = inflater.decompress(data, MAX_METADATA_BYTES)
-    except zlib.error as error:
-        raise CorruptMetadata(path, "file", "its gzip stream is corrupt") from error
-    if not inflater.eof:
-        reason = "it is too large when decompressed" if inflater.unconsumed_tail else "its gzip stream is cut off"
-        raise CorruptMetadata(path, "file", reason)
-    return plain
+    size = 0
+    while not inflater.eof:
+        try:
+            piece = inflater.decompress(data, LARGE)
+        except zlib.error as error:
+            raise CorruptMetadata(path, "file", "its gzip stream is corrupt") from error
+        size, data = size + len(piece), inflater.unconsumed_tail
+        if size > MAX_METADATA_BYTES:
+            raise CorruptMetadata(path, "file", "it is too large when decompressed")
+        if not piece and not inflater.eof:
+            raise CorruptMetadata(path, "file", "its gzip stream is cut off")
+        yield piece
 
 
 def _snapshot(fields: "_Fields") -> Snapshot:

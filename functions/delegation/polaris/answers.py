@@ -30,6 +30,7 @@ from delegation.polaris.errors import (
     TableAlreadyExists,
     TableMetadataMissing,
 )
+from delegation.polaris.large_metadata import read_document
 
 NOT_APPLIED = frozenset({429, 503})
 _MESSAGE_LIMIT = 300
@@ -157,10 +158,10 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def json_object(response: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object of a 2xx answer with exact integers; raises PolarisUnexpectedAnswer."""
+    """Return the JSON object of a 2xx answer with exact integers, of large metadata what is needed; raises PolarisUnexpectedAnswer."""
     try:
-        body = json.loads(response.content)
-    except ValueError:
+        body = read_document(response.content)
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         # The error neither quotes the body nor chains the parser's error: both can contain credentials.
