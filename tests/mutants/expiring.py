@@ -1,4 +1,4 @@
-"""Mutants of the decision which snapshots expire, of its bounds and of its guards."""
+"""Mutants of expiries: which snapshots expire, bounds, guards; of their upkeep, and of deletes of orphan files."""
 
 from typing import Final
 
@@ -18,6 +18,12 @@ FILES: Final = "tests/unit/operations/expiry/attacks/test_files.py"
 TABLES: Final = "tests/unit/operations/expiry/attacks/test_tables.py"
 REQUESTS: Final = "tests/unit/operations/expiry/test_requests.py"
 SHARED_REQUESTS: Final = "tests/contract/upkeep/test_requests.py"
+ORDERS: Final = "tests/unit/operations/expiry/test_orders.py"
+OUTCOMES: Final = "tests/unit/operations/expiry/attacks/test_commit_outcomes.py"
+NEEDS: Final = "functions/delegation/upkeep/execution/needs.py"
+SUBMITTING: Final = "functions/delegation/upkeep/execution/submitting.py"
+PASSES: Final = "tests/unit/upkeep/execution/test_passes.py"
+SWEEPS: Final = "tests/unit/operations/orphans/test_orders.py"
 
 EXPIRING: Final = (
     Mutant(
@@ -166,5 +172,54 @@ EXPIRING: Final = (
         "if canonical(now.metadata_location) == canonical(table.metadata_location):",
         "if now:",
         (TABLES,),
+    ),
+    Mutant(
+        "a commit without an answer is waited for an hour",
+        COMMITTING,
+        "UNANSWERED_FOR: Final = timedelta(hours=24)",
+        "UNANSWERED_FOR: Final = timedelta(hours=1)",
+        (f"{OUTCOMES}::test_a_commit_without_an_answer_is_waited_for_a_day",),
+    ),
+    Mutant(
+        "a reduced plan has what was deleted before it",
+        "functions/delegation/operations/expiry/reduction.py",
+        "if one.kind is not Phase.KEPT and one.name not in done]",
+        "if one.kind is not Phase.KEPT]",
+        (f"{ORDERS}::test_a_plan_that_is_reduced_after_some_of_its_files_are_deleted_has_only_the_others",),
+    ),
+    Mutant(
+        "a need of a former rule starts a run",
+        NEEDS,
+        "if not health.expirable or health.rule != asked.version or not can_be_decided(health):",
+        "if not health.expirable or not can_be_decided(health):",
+        (f"{PASSES}::test_a_need_of_a_former_rule_starts_nothing_until_it_is_computed_by_the_present_one",),
+    ),
+    Mutant(
+        "the end of a former run settles one that never began",
+        SUBMITTING,
+        "if task is None or (task.is_terminal and task.last_status_change_ts < run.began):",
+        "if task is None:",
+        (f"{PASSES}::test_a_run_whose_task_was_not_submitted_is_not_settled_by_the_end_of_the_former_run",),
+    ),
+    Mutant(
+        "a caller's expiry is resumed as a run of a policy",
+        SUBMITTING,
+        "if former is not None and former.policy is not None and resumes(stored, expiry):",
+        "if former is not None and resumes(stored, expiry):",
+        (f"{PASSES}::test_a_callers_expiry_that_failed_after_its_commit_is_never_repeated_as_a_run_of_a_policy",),
+    ),
+    Mutant(
+        "a run whose policy was withdrawn leaves the need from before it",
+        SUBMITTING,
+        '        return replace(noted, rule="", expirable=None)\n',
+        "        return noted\n",
+        (f"{PASSES}::test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_anew",),
+    ),
+    Mutant(
+        "orphan files: paths are not checked again before they are deleted",
+        "functions/delegation/operations/orphans/deleting.py",
+        '        PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")\n',
+        "",
+        (f"{SWEEPS}::test_paths_are_checked_again_before_they_are_deleted_although_every_hash_matches",),
     ),
 )

@@ -1,6 +1,8 @@
 """What others do between any two calls of an expiry: nothing that anyone can read is deleted, and a rerun completes."""
 
+import dataclasses
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -15,7 +17,7 @@ from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key
 from delegation.worksets.chunks import Phase, read_chunk
 from delegation.worksets.marks import Marks
-from tests.kit.stories.expiries import ExpiringTables
+from tests.kit.stories.expiries import SMALL, ExpiringTables
 from tests.kit.stories.tables import StoryTable, Warehouse
 
 # The calls of an undisturbed run: the load that it plans from, the commit's own load, the commit, the load that finds
@@ -305,6 +307,31 @@ def test_what_an_executor_that_outlived_its_attempt_marks_after_the_plan_was_red
     assert result.status == "EXPIRED"
     assert result.files_deleted == len(before - story.lake.uris())
     check(story, result)
+
+
+def test_a_plan_that_is_reduced_after_some_of_its_files_are_deleted_has_only_the_others() -> None:
+    for at in range(1, 200):
+        story = Story()
+        story.table.delete(story.of_old[1])
+        before, store = story.lake.uris(), story.world.plans
+        with suppress(Killed):
+            small = dataclasses.replace(SMALL, chunk_paths=1)
+            expire_snapshots(story.world.context(story.table, settings=small, faults=Faults(kill_at=at)))
+        store.faults = Faults()
+        if story.world.head.read() and Marks(store, story.world.plan().plan_id).done():
+            break
+    gone, left = before - story.lake.uris(), [path for path in story.of_old if path in story.lake.uris()]
+    assert gone
+    assert left
+    story.table.append(paths=left[:1])
+
+    ended = until_it_ends(story)
+
+    assert isinstance(ended, ExpiryResult)
+    assert len(ended.plan_ids) == 2, "the plan was reduced"
+    assert story.world.planned().isdisjoint(gone)
+    assert ended.files_deleted == len(before - story.lake.uris())
+    check(story, ended)
 
 
 def test_a_plan_from_a_dry_run_is_only_ever_reduced() -> None:

@@ -20,14 +20,15 @@ from delegation.operations.orphans.errors import (
     OrphansError,
     PrefixMismatch,
 )
-from delegation.operations.orphans.index import read_candidates
+from delegation.operations.orphans.index import CandidateWriter, read_candidates
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
-from delegation.worksets.attempt import PlanSegment, receipt_key
-from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet
+from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key
+from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, PlanTampered
+from delegation.worksets.index import store_index
 from delegation.worksets.marks import Marks
 from tests.effort import apart
 from tests.kit.errors import coded
@@ -553,6 +554,27 @@ def test_a_plan_of_another_table_or_of_where_the_table_was_is_refused() -> None:
     with pytest.raises(GuardRefused, check=coded("PLAN_OF_ANOTHER_TABLE"), match="no more"):
         world.sweep(table, execute_plan=waiting.plan_ids[-1])
     assert OLD in world.lake.uris()
+
+
+def test_paths_are_checked_again_before_they_are_deleted_although_every_hash_matches() -> None:
+    """Write access to the plan bucket and to the task is not enough to delete files outside the plan's location."""
+    world, table = beach()
+    victim = world.orphan("s3://lake/wh/sibling/data/old.parquet")
+    world.lake.pass_days(4)
+    world.sweep(table, dry_run=True)
+    index = world.plan()
+    [chunk] = index.chunks
+    [planned] = read_candidates(world.plans, index.plan_id, chunk)
+    written = CandidateWriter(world.plans, index.plan_id, "forged", chunk_paths=1)
+    written.extend([planned._replace(path=victim, modified=planned.modified + 4 * 86_400)])
+    forged = index.model_copy(update={"chunks": tuple(written.chunks)})
+    world.head = PlanHead()
+    world.head._segments = (store_index(world.plans, forged),)
+
+    with pytest.raises(PlanTampered, match="outside"):
+        remove_orphan_files(world.context(table))
+
+    assert {victim, OLD} <= world.lake.uris()
 
 
 def test_a_table_that_moved_while_the_removal_waited_is_listed_anew() -> None:

@@ -9,6 +9,7 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.expiry.behavior.parameters import TableExpiry
+from delegation.operations.expiry.permission import POLICY_WITHDRAWN
 from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,
@@ -443,6 +444,77 @@ def test_a_callers_expiry_of_the_table_is_in_the_way_and_is_left_alone() -> None
     [task] = world.all_tasks()
     assert TableExpiry.of(task).policy is None
     assert TASK_TYPE not in world.health("a").runs
+
+
+def test_a_need_of_a_former_rule_starts_nothing_until_it_is_computed_by_the_present_one() -> None:
+    """The history is too large to be kept, and the pass has no load left for it."""
+    world = world_of("a")
+    without_history(world, "a")
+    world.policies.attach(WEEK, "ns")
+    closed = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
+    assert world.run(settings=closed).computed == 1
+    world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 100}}, "ns", version=1)
+    counts = world.run(loads=0)
+    assert (counts.started, counts.waiting, world.all_tasks()) == (0, {}, [])
+    world.later(minutes=15)
+    assert world.run().computed == 1
+    assert (world.health("a").expirable, world.all_tasks()) == (0, [])
+
+
+def test_a_run_whose_task_was_not_submitted_is_not_settled_by_the_end_of_the_former_run() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    world.run()
+    world.finish("a")
+    world.later(days=1)
+    world.run()
+    world.write("a", OLD)
+
+    def killed_once_reserved() -> None:
+        if world.health("a").runs[TASK_TYPE].ended is None:
+            raise Killed
+
+    with pytest.raises(Killed):
+        world.run(checkpoint=killed_once_reserved)
+    assert world.submissions() == 1
+    world.later(minutes=15)
+    assert world.run().started == 1
+    assert (world.submissions(), len(world.health("a").past)) == (2, 1)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_callers_expiry_that_failed_after_its_commit_is_never_repeated_as_a_run_of_a_policy(failed: bool) -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    state = TableExpiry.model_validate(
+        {"realm": "R", "identifier": named("a"), "table": world.loaded("a"), "properties": {"retain-last": "9"}}
+    )
+    first = world.tasks.submission.first(task_id=state.task_id, task_type=TASK_TYPE, payload=state.to_payload())
+    world.tasks.submission.create(first)
+    held = world.tasks.leases.acquire(state.task_id, "w", lambda now: Lease.until(now + timedelta(minutes=1), now))
+    world.tasks.leases.start(state.task_id, held.attempt_count, effects=failed)
+    world.tasks.leases.end_attempt(state.task_id, held.attempt_count, AttemptError("NO", "no", ErrorClass.PERMANENT))
+    assert world.run().started == (not failed)
+    [task] = world.all_tasks()
+    assert TableExpiry.of(task).policy == (None if failed else "lake.gov.keep")
+    assert ("EXPIRY_UNFINISHED" in str(world.health("a").asides.get(TASK_TYPE))) is failed
+
+
+def test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_anew() -> None:
+    """Its commit may have removed some of the snapshots: what was to expire before it says nothing."""
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    world.run()
+    world.finish("a", details={"findings": [{"code": POLICY_WITHDRAWN, "count": 1, "sample": ["lake.gov.keep"]}]})
+    world.later(minutes=15)
+    world.policies.broken[PolicyTarget("lake", ("ns",))] = PolarisForbidden("no", status=403)
+    world.run()
+    health = world.health("a")
+    assert (health.runs[TASK_TYPE].outcome, health.rule, health.expirable) == ("STOPPED", "", None)
+    world.policies.broken.clear()
+    world.later(days=2)
+    assert world.run().computed == 1
+    assert world.submissions() == 2
 
 
 def test_a_budget_of_a_day_lets_the_neediest_run_and_the_others_wait() -> None:

@@ -13,6 +13,7 @@ from delegation.polaris.errors import (
     NoSuchTable,
     PolarisError,
     PolarisForbidden,
+    PolarisOutcomeUnknown,
     PolarisUnavailable,
     PolarisUnexpectedAnswer,
 )
@@ -109,6 +110,22 @@ def test_a_commit_without_an_answer_is_waited_for_although_nothing_of_its_plan_i
     ended = until_it_ends(story)
     assert isinstance(ended, RefLost)
     check(story, ended)
+
+
+@pytest.mark.parametrize(("hours", "waits"), [(23, True), (25, False)])
+def test_a_commit_without_an_answer_is_waited_for_a_day(hours: int, waits: bool) -> None:
+    story = Story()
+    unanswered_first(story)
+    tag_old(story)
+    for snapshot_id in story.ids - {story.table.refs["main"]}:
+        story.table.tag(f"new{snapshot_id}", snapshot_id)
+    story.lake.now_ms += hours * 3_600_000
+    ctx = story.world.context(story.table)
+    if waits:
+        with pytest.raises(PolarisOutcomeUnknown, match="may still be applied"):
+            expire_snapshots(ctx)
+    else:
+        assert expire_snapshots(ctx).status == "NOTHING"
 
 
 def test_a_commit_without_an_answer_that_another_one_made_impossible_is_not_waited_for() -> None:
