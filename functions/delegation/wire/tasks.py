@@ -226,6 +226,15 @@ class TaskRecord(Answer):
                 return {}
 
     @property
+    def policy(self) -> str | None:
+        """The dotted name of the policy that asked for the work, None where a caller did."""
+        match _object(self.task_payload):
+            case {"operation_parameters": {"policy": str(found)}}:
+                return found
+            case _:
+                return self.properties.get("upkeep-policy")
+
+    @property
     def correlation_id(self) -> str | None:
         """The correlation id in the payload, None without one."""
         match _object(self.task_payload):

@@ -33,7 +33,7 @@ _STATUS: Final = len("ACQUIRING_RESOURCES")
 _OTHERS: Final = GAP + _STATUS + GAP + len("1,200,000/1,200,000")
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Task": (
-        *("task_id", "task_type", "correlation_id", "parent_id", "children"),
+        *("task_id", "task_type", "policy", "correlation_id", "parent_id", "children"),
         *("requested_by", "cancelled_by", "synchronous"),
     ),
     "Status": (

@@ -3,6 +3,8 @@
 import json
 
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
+from tests.unit.upkeep.execution.catalogs import WEEK, UpkeepWorld
+from tests.unit.upkeep.execution.test_sweeps import DAYS, Coast
 
 PAYLOAD = {
     "common_payload": {"operation_type": "TABLE_PURGE", "realm_identifier": "POLARIS"},
@@ -14,8 +16,9 @@ PAYLOAD = {
 SEGMENT = {"id": f"{TASK_ID}/1/aaaaaaaaaaaa", "sha256": "0123456789abcdef" * 4}
 
 
-def shown(run, service, **fields):
-    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record(task_payload=json.dumps(PAYLOAD), **fields)))
+def shown(run, service, payload=None, **fields):
+    fields["task_payload"] = payload or json.dumps(PAYLOAD)
+    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record(**fields)))
     done = run("tasks", "show", TASK_ID)
     assert done.exit_code == 0, done.output
     return done.stdout
@@ -42,3 +45,17 @@ def test_a_terminal_gets_no_control_characters_of_a_property(run, service):
         assert "\x1b" not in shown(run, service)
     finally:
         del PAYLOAD["operation_parameters"]["properties"]["note"]
+
+
+def test_a_run_of_upkeep_names_its_policy(run, service):
+    expiries, removals = UpkeepWorld(), Coast()
+    expiries.policies.attach(WEEK, "ns")
+    removals.attach(DAYS, "ns")
+    for world in (expiries, removals):
+        world.write("a", [30.0, 1.0])
+    expiries.run()
+    removals.sweep()
+    for [task], name in ((expiries.all_tasks(), "lake.gov.keep"), (removals.all_tasks(), "lake.gov.sweep")):
+        rows = [line.split() for line in shown(run, service, task.task_payload).splitlines()]
+        assert ["policy", name] in rows
+    assert "policy" not in shown(run, service)

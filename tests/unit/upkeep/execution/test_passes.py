@@ -225,6 +225,20 @@ def test_a_failed_run_is_tried_again_after_ever_longer_pauses() -> None:
     assert world.health("a").runs[TASK_TYPE].outcome == "NO"
 
 
+@pytest.mark.parametrize(("failed_at", "again_at"), [("12:00", "00:00"), ("23:45", "00:45")])
+def test_a_failed_run_is_tried_again_on_the_next_day_an_hour_later_at_the_earliest(failed_at: str, again_at: str) -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    while f"{world.now:%H:%M}" != failed_at:
+        world.later(minutes=15)
+    world.run()
+    world.finish("a", error="NO")
+    world.later(minutes=15)
+    while not world.run().started:
+        world.later(minutes=15)
+    assert (f"{world.now:%H:%M}", world.now.day) == (again_at, 24)
+
+
 def test_a_table_that_a_guard_refuses_is_not_asked_about_in_each_pass() -> None:
     world = UpkeepWorld()
     world.write("a", OLD, properties={"gc.enabled": "false"})
