@@ -176,7 +176,7 @@ class DynamoDbCalls:
         for attempt in range(self.tries):
             self.wait(attempt)
             try:
-                answer = call()
+                answer = self.send(call)
             except ClientError as error:
                 failure, outcome = error, outcome_of(error)
                 if is_conditional and outcome is CallOutcome.CONDITION_FAILED:
@@ -194,6 +194,10 @@ class DynamoDbCalls:
         if unclear and is_conditional:
             raise self.unknown(f"{name} got no clear answer: {_reason(failure)}") from failure
         raise self.refused.get(outcome, self.unavailable)(f"{name} failed: {_reason(failure)}") from failure
+
+    def send(self, call: Callable[[], Any]) -> Any:
+        """Make a call; a subclass may bound how long it waits for the answer."""
+        return call()
 
     def answered(self, answer: Mapping[str, Any]) -> None:
         """Take note of an answer; a subclass may, for example, read the time from it."""

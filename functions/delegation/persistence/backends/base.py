@@ -190,7 +190,10 @@ class Backend(Protocol):
 
     @property
     def longest_call(self) -> float:
-        """Return how many seconds a method lasts after the last check of the deadline (`deadlines.check_time`)."""
+        """Return how many seconds a method usually lasts at most after the last check of the deadline.
+
+        Each call of a method begins with `deadlines.check_time` and is given up after `deadlines.seconds_left`.
+        """
 
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
         """Return the objects that exist. `consistent=False` may be cheaper and is for immutable objects only: absent

@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Any, Final
 
+from botocore.exceptions import ReadTimeoutError
+
 from delegation.dynamodb import CallOutcome, DynamoDbCalls
 from delegation.persistence.backends import dynamodb_items as items
 from delegation.persistence.backends.base import (
@@ -28,7 +30,7 @@ from delegation.persistence.backends.base import (
     distinct,
     hints,
 )
-from delegation.persistence.backends.deadlines import check_time
+from delegation.persistence.backends.deadlines import answer_in_time, check_time
 from delegation.persistence.backends.dynamodb_items import AttributeMap, RowKey
 from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown, backend_refused
 
@@ -64,6 +66,13 @@ class Calls(DynamoDbCalls):
         """Return how many seconds one call lasts at most without repeats: the client's time-outs."""
         config = self.client.meta.config
         return float(config.connect_timeout + config.read_timeout)
+
+    def send(self, call: Callable[[], Any]) -> Any:
+        """Make a call; one without an answer at the deadline of the commit ends as by a time-out of the client."""
+        try:
+            return answer_in_time(call)
+        except TimeoutError as error:
+            raise ReadTimeoutError(endpoint_url="DynamoDB", error=error) from error
 
     def wait(self, attempt: int) -> None:
         """Pause before a repeat, and check that the call may begin. Raises BackendUnavailable."""

@@ -101,7 +101,7 @@ class Committer(Generic[H]):
         self._turns: Turns[H] = Turns(
             store, reference, model, self._kinds, retry, clock=self._clock, draw=draw, record=record
         )
-        # A client with very long time-outs may overrun the deadline by one call.
+        # A call of a client with longer time-outs is given up at the deadline.
         self._longest_call = min(store.backend.longest_call, retry.seconds / 4)
         self._lock = threading.Lock()
         self._queue: list[Pending[H]] = []
@@ -198,7 +198,7 @@ class Committer(Generic[H]):
         """Commit a group until the first member, whose thread this is, has an outcome; return those without one."""
         group, completed = Group(members), False
         try:
-            with calls_begin_within(lambda: self._time_left(group)):
+            with calls_begin_within(lambda: self._time_left(group), self._longest_call):
                 try:
                     self._attempt_until_settled(group)
                 except _NotTogetherError:
@@ -215,9 +215,11 @@ class Committer(Generic[H]):
         return group.waiting
 
     def _time_left(self, group: Group[H]) -> float:
-        """Return for how many seconds calls may begin: a call of the longest duration ends before any deadline."""
-        deadline = min(one.deadline for one in group.waiting or group.members)
-        return deadline - self._clock() - self._longest_call
+        """Return the seconds until the first deadline of a group."""
+        return min(one.deadline for one in group.waiting or group.members) - self._clock()
+
+    def _pause(self, group: Group[H], seconds: float) -> None:
+        self._sleep(max(0.0, min(seconds, self._time_left(group) - self._longest_call)))
 
     def _attempt_until_settled(self, group: Group[H]) -> None:
         """Attempt, or wait while others that wait longer are next, until the first member has an outcome."""
@@ -261,7 +263,7 @@ class Committer(Generic[H]):
             if group.attempts >= self._retry.tries:
                 raise self._contended()
         if pause:
-            self._sleep(max(0.0, min(pause, self._time_left(group))))
+            self._pause(group, pause)
         if waits or self._clock() - self._known_at > self._retry.known_for:
             return _FoundReference(self._read_reference(), True)
         return _FoundReference(known, current)
@@ -334,7 +336,7 @@ class Committer(Generic[H]):
                 self._store.backend,
                 known,
                 moved,
-                wait=lambda attempt: self._sleep(self._retry.wait(attempt, self._draw())),
+                wait=lambda attempt: self._pause(group, self._retry.wait(attempt, self._draw())),
                 in_log=lambda now: now.head is not None and in_log(self._store, now.head, id_, seq, self._model),
             )
         except (BackendUnavailable, ReferenceNotFound):

@@ -1,11 +1,12 @@
 """Commits of one process that share an attempt: who waits, what was stored for them, and what each one is answered."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic
 
-from delegation.persistence.backends.deadlines import check_time
+from delegation.persistence.backends.deadlines import answer_in_time, check_time
 from delegation.persistence.commits.commits import CommitAttempt, Committed, H, Memo, Writes
 from delegation.persistence.commits.files import Files
 from delegation.persistence.commits.waiting import CombinedOutcome, Ticket, WaitingChange
@@ -197,7 +198,7 @@ class Storing(Generic[H]):
         if made.files and self._files is not None:
             check_time()
             group.files |= made.files.keys()
-            self._files.write_many(made.files)
+            self._write(self._files, made.files)
 
     def discard(self, group: Group[H]) -> None:
         """Delete what belongs to attempts that are known to have lost."""
@@ -207,6 +208,13 @@ class Storing(Generic[H]):
                 self._store.delete(lost)
             if self._files is not None and (files := group.lost_files):
                 check_time()
-                self._files.delete_many(files)
-        except BackendUnavailable:
+                answer_in_time(partial(self._files.delete_many, files))
+        except (BackendUnavailable, TimeoutError):
             return  # Nothing names them, so maintenance deletes the objects.
+
+    @staticmethod
+    def _write(store: Files, files: Mapping[str, bytes]) -> None:
+        try:
+            answer_in_time(lambda: store.write_many(files))
+        except TimeoutError as error:
+            raise BackendUnavailable("the files of a commit were not written in its time; try again later") from error

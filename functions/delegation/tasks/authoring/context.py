@@ -204,6 +204,10 @@ class AsyncContext:
         """See Context.submit."""
         return await self._called(lambda: self._context.submit(call, **options))
 
+    async def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Handle[V]]:
+        """See Context.submit_all."""
+        return await self._called(lambda: self._context.submit_all(calls, **options))
+
     @overload
     async def gather(self, children: Sequence[Handle[V]]) -> list[V]: ...
     @overload

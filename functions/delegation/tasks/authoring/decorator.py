@@ -69,6 +69,8 @@ def behavior(
     *,
     retry: Retry = PLAIN_RETRY,
     timeout: timedelta | None = None,
+    deadline: timedelta | None = None,
+    version: int = 1,
     on_lost: OnLost = OnLost.RETRY,
     concurrency: int | None = None,
     key: Callable[..., str] | None = None,
@@ -80,8 +82,9 @@ def behavior(
     The function's parameters and result have types that pydantic can store; a parameter of type Context, of a coroutine
     AsyncContext, takes the context. A coroutine runs in an event loop of its attempt. `key`, called with the same
     arguments, identifies a task: a second submission attaches to the first one. An attempt may work for `timeout`,
-    checked at its checkpoints. `every` and `cron` are the schedule of submissions
-    that name none. Raises DelegationError (BAD_BEHAVIOR, BAD_SCHEDULE).
+    checked at its checkpoints; a task that is not done `deadline` after its submission fails. `version` is that of the
+    parameters (see Behavior). `every` and `cron` are the schedule of submissions that name none. Raises DelegationError
+    (BAD_BEHAVIOR, BAD_SCHEDULE).
     """
 
     def declare(function: Callable[..., Any]) -> FunctionTask[Any, Any]:
@@ -102,6 +105,8 @@ def behavior(
             on_lost=on_lost,
             retry=retry,
             timeout=timeout,
+            deadline=deadline,
+            version=version,
             concurrency=concurrency,
             function=function,
             signature=found,

@@ -226,7 +226,9 @@ def test_a_failed_run_is_tried_again_after_ever_longer_pauses() -> None:
 
 
 @pytest.mark.parametrize(("failed_at", "again_at"), [("12:00", "00:00"), ("23:45", "00:45")])
-def test_a_failed_run_is_tried_again_on_the_next_day_an_hour_later_at_the_earliest(failed_at: str, again_at: str) -> None:
+def test_a_failed_run_is_tried_again_on_the_next_day_an_hour_later_at_the_earliest(
+    failed_at: str, again_at: str
+) -> None:
     world = world_of("a")
     world.policies.attach(WEEK, "ns")
     while f"{world.now:%H:%M}" != failed_at:
