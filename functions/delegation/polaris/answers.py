@@ -62,6 +62,12 @@ POLICY_CODES: Final[Mapping[str, str]] = {
 """The code of a PolarisError by the type of an answer about policies."""
 _NOT_AUTHORIZED = re.compile(r"is not authorized for op ([A-Z_]+)")
 _NO_STS = "Credential vending was requested"
+_FILE_GONE: Final = "Location does not exist"
+"""Of a metadata file, in Iceberg's NotFoundException."""
+_STATIC_FACADE: Final = "static-facade external catalog"
+EXTERNAL: Final = "the catalog is EXTERNAL: another catalog owns its tables, and this service deletes nothing of theirs"
+CATALOG_UNSUPPORTED: Final = "CATALOG_UNSUPPORTED"
+SUPPORTED_STORAGE: Final = frozenset({"S3", "FILE"})
 _STS_HINT = "the catalog's storage has no STS that issues credentials; set one up in its storage configuration"
 _READ_AND_WRITE = "TABLE_WRITE_DATA on the table's namespace or the catalog (to read alone, TABLE_READ_DATA)"
 # Polaris' name of an operation -> the privilege to grant, and where
@@ -119,6 +125,11 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
     if error_type == "NotFoundException":
         # Polaris uses this type for a missing metadata file (400) and for an unknown catalog (404).
         kind: type[PolarisError] = NoSuchCatalog if status == 404 else TableMetadataMissing
+    elif _FILE_GONE in (answered or "") and error_type not in _BY_TYPE:
+        # A federated catalog passes on what the other one answered, as BadRequestException or with a 5xx.
+        kind = TableMetadataMissing
+    elif hint == EXTERNAL:
+        kind = PolarisError
     elif hint == _STS_HINT:
         kind = CredentialVendingFailed
     elif error_type in POLICY_CODES:
@@ -127,13 +138,14 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
         kind = _BY_TYPE.get(error_type or "") or _BY_STATUS.get(status) or PolarisUnexpectedAnswer
     if kind is PolarisUnexpectedAnswer and is_transient(status):
         kind = PolarisOutcomeUnknown if write and status not in NOT_APPLIED else PolarisUnavailable
+    code = CATALOG_UNSUPPORTED if hint == EXTERNAL else POLICY_CODES.get(error_type or "")
     return kind(
         text,
         status=status,
         error_type=error_type,
         retry_after=retry_after(response),
         answered=answered,
-        code=POLICY_CODES.get(error_type or ""),
+        code=code,
         scope=ErrorScope.CATALOG if status == httpx.codes.TOO_MANY_REQUESTS else None,
     )
 
@@ -143,7 +155,20 @@ def _hint(error_type: str | None, message: str | None) -> str:
     if error_type == "ForbiddenException" and (refused := _NOT_AUTHORIZED.search(message or "")):
         needed = _NEEDED.get(refused[1])
         return f"the principal needs {needed}" if needed else ""
+    if _STATIC_FACADE in (message or ""):
+        return EXTERNAL
     return _STS_HINT if error_type == "IllegalArgumentException" and (message or "").startswith(_NO_STS) else ""
+
+
+def why_unsupported(catalog: Mapping[str, Any]) -> str | None:
+    """Return why nothing may be deleted of the tables of a catalog of the management API, None if it may."""
+    storage = catalog.get("storageConfigInfo")
+    kind = storage.get("storageType") if isinstance(storage, dict) else None
+    if catalog.get("type") == "EXTERNAL":
+        return EXTERNAL
+    if isinstance(kind, str) and kind not in SUPPORTED_STORAGE:
+        return f"the catalog's storage type is {_printable(kind, ())}, and this service deletes from S3 alone"
+    return None
 
 
 def is_transient(status: int) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from delegation.identifiers import TableIdentifier, encoded
-from delegation.polaris.answers import json_object
+from delegation.polaris.answers import CATALOG_UNSUPPORTED, json_object, why_unsupported
 from delegation.polaris.credentials import parse_credentials
 from delegation.polaris.errors import (
     NoSuchCatalog,
@@ -55,6 +55,7 @@ class PolarisClient:
     ) -> None:
         self.requests = CatalogRequests(base_url, token, realm=realm, transport=transport or Transport())
         self._without_generic_tables: set[str] = set()
+        self._checked: dict[str, str | None] = {}
         self._lock = Lock()
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
@@ -80,6 +81,22 @@ class PolarisClient:
         if response.status_code != 200:
             raise error_in(response)
         return loaded_table(identifier, json_object(response), response.headers.get("ETag"))
+
+    def check_catalog(self, catalog: str) -> None:
+        """Raise PolarisError (CATALOG_UNSUPPORTED) for a catalog known to be EXTERNAL or of another storage than S3.
+
+        What the principal may not read (CATALOG_READ_PROPERTIES), or a server without the management API, states
+        nothing. Source: Apache Polaris, polaris-management-service.yml, getCatalog. It is asked for once.
+        """
+        if catalog not in self._checked:
+            try:
+                found = self.requests.get(f"../management/v1/catalogs/{encoded(catalog)}", {})
+            except PolarisError:
+                found = {}
+            self._checked[catalog] = why_unsupported(found)
+        why = self._checked[catalog]
+        if why is not None:
+            raise PolarisError(f"{catalog}: {why}", status=200, code=CATALOG_UNSUPPORTED)
 
     def sign_in(self) -> None:
         """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""

@@ -12,7 +12,7 @@ import httpx
 from pydantic import SecretStr
 
 from delegation.identifiers import encoded
-from delegation.polaris.answers import TOKEN_REFUSED, error_of, json_object
+from delegation.polaris.answers import TOKEN_REFUSED, error_of, json_object, why_unsupported
 from delegation.polaris.errors import PolarisUnauthorized, PolarisUnexpectedAnswer, TableAlreadyExists
 from delegation.polaris.tokens import ClientCredentials, TokenSource, accepting_json, subject_of
 from delegation.polaris.transport import Transport
@@ -62,6 +62,10 @@ class PolarisManagement:
     def properties_of(self, catalog: str) -> Mapping[str, str]:
         """Return a catalog's properties, none if there is no such catalog."""
         return _properties(self._find(f"catalogs/{encoded(catalog)}") or {})
+
+    def why_unsupported(self, catalog: str) -> str | None:
+        """Return why the service cannot delete tables of a catalog, None if it can; see `answers.why_unsupported`."""
+        return why_unsupported(self._find(f"catalogs/{encoded(catalog)}") or {})
 
     def set_property(self, catalog: str, name: str, value: str) -> None:
         """Set one property of a catalog and keep the others; raises PolarisError if another change came between."""

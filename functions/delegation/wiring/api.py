@@ -183,7 +183,11 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
         Acceptance(store, records, lifetime=settings.keys().lifetime, clock=utc_now, nonce=new_nonce),
         behavior,
         sources=RequestSources(
-            settings.realm, settings.properties, lambda: tasks.policies.notifications.callbacks, tables
+            settings.realm,
+            settings.properties,
+            lambda: tasks.policies.notifications.callbacks,
+            tables,
+            check_catalog=lambda catalog: tables().check_catalog(catalog),
         ),
         budget=timedelta(seconds=settings.synchronous_budget_seconds),
         sleep=time.sleep,

@@ -19,6 +19,7 @@ from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
+from delegation.polaris.errors import PolarisError
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.life.lease import Lease
@@ -106,8 +107,13 @@ class World:
             self.store, self.records, lifetime=LIFETIME, clock=self.clock, nonce=self.tasks.writes.hooks.nonce
         )
         self.beside: dict[str, TaskBehavior] = {}
+        self.unsupported: set[str] = set()
         self.become(self.behavior, properties or {})
         self.calls = 0
+
+    def _check_catalog(self, catalog: str) -> None:
+        if catalog in self.unsupported:
+            raise PolarisError(f"{catalog}: the catalog is EXTERNAL", status=200, code="CATALOG_UNSUPPORTED")
 
     def deploy(self, properties: Mapping[str, str] | None = None, /, **beside: TaskBehavior) -> None:
         """Deploy the service with these behaviors beside its purges; one of the same name replaces the former."""
@@ -129,6 +135,7 @@ class World:
                 lambda: self.tasks.policies.notifications.callbacks,
                 lambda: behavior.catalog,
                 clock=self.clock,
+                check_catalog=self._check_catalog,
             ),
             budget=timedelta(seconds=25),
             sleep=self.sleep,

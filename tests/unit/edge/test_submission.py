@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import IdempotencyError, KeyConflict, RequestInProgress
+from delegation.operations.behaviors.requests import check_storage
+from delegation.operations.behaviors.task_types import purge_id
 from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.parameters import purge_id
-from delegation.polaris.errors import NoSuchTable, PolarisUnavailable
-from delegation.storage.locations import ObjectLocation
+from delegation.polaris.errors import NoSuchTable, PolarisError, PolarisUnavailable
+from delegation.storage.locations import ObjectLocation, UnsupportedLocation
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
@@ -433,3 +435,21 @@ def test_a_purge_is_handed_over_when_its_manifest_lists_are_read_slowly(
     monkeypatch.undo()
     world.drive()
     assert world.tasks.reads.get(task_id).status is Status.SUCCESS
+
+
+@pytest.mark.parametrize("stated", [True, False], ids=["with metadata", "by identity"])
+def test_a_table_of_a_federated_catalog_is_refused_at_submission(world: World, stated: bool) -> None:
+    world.unsupported = {"cat"}
+    body = world.body("orders") if stated else world.identity("orders")
+    with pytest.raises(PolarisError, match="EXTERNAL") as raised:
+        world.submit(body)
+    assert problem_of(raised.value).status == 409
+    assert world.queue.sent == []
+
+
+def test_a_table_in_another_storage_is_refused_at_submission() -> None:
+    for location in ("gs://b/t/metadata/1.metadata.json", "abfss://c@a.dfs.core.windows.net/t/1.metadata.json"):
+        with pytest.raises(UnsupportedLocation, match=r"the scheme (gs|abfss) is not supported"):
+            check_storage(location)
+    check_storage("s3a://b/t/1.metadata.json")
+    check_storage("s3://b/a#b/1.metadata.json")  # the task refuses it, with its reason

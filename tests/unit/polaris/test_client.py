@@ -129,6 +129,15 @@ ANSWERS: list[tuple[httpx.Response, type[errors.PolarisError]]] = [
         errors.TableMetadataMissing,
     ),
     (error(500, "NotFoundException"), errors.TableMetadataMissing),
+    (
+        error(400, "BadRequestException", "Malformed request: Location does not exist: s3://lake/x.metadata.json"),
+        errors.TableMetadataMissing,
+    ),
+    (
+        error(500, "ServiceFailureException", "Server error: Location does not exist: s3://lake/x.metadata.json"),
+        errors.TableMetadataMissing,
+    ),
+    (error(404, "NoSuchTableException", "Location does not exist: s3://lake/x"), errors.NoSuchTable),
     (error(400, "BadRequestException", "Table does not exist: NoSuchTableException"), errors.PolarisUnexpectedAnswer),
     (error(409, "AlreadyExistsException"), errors.TableAlreadyExists),
     (error(403, "ForbiddenException"), errors.PolarisForbidden),
@@ -451,3 +460,48 @@ def test_a_conditional_load_of_an_unknown_table_raises(client: PolarisClient, se
     server.answer("GET", TABLE, error(404, "NoSuchTableException"))
     with pytest.raises(errors.NoSuchTable):
         client.load_if_changed(ORDERS, 'W/"abc"')
+
+
+MANAGED = "/api/management/v1/catalogs/lake"
+
+
+@pytest.mark.parametrize(
+    ("found", "word"),
+    [
+        ({"type": "EXTERNAL", "storageConfigInfo": {"storageType": "S3"}}, "EXTERNAL"),
+        ({"type": "INTERNAL", "storageConfigInfo": {"storageType": "GCS"}}, "storage type is GCS"),
+        ({"type": "INTERNAL", "storageConfigInfo": {"storageType": "AZURE"}}, "storage type is AZURE"),
+    ],
+)
+def test_a_catalog_whose_files_are_not_the_services_is_refused_with_that_word(
+    client: PolarisClient, server: Server, found: dict[str, Any], word: str
+) -> None:
+    server.answer("GET", MANAGED, httpx.Response(200, json={"name": "lake", **found}))
+    for _ in range(2):
+        with pytest.raises(errors.PolarisError, match=word) as raised:
+            client.check_catalog("lake")
+        assert raised.value.code == "CATALOG_UNSUPPORTED"
+    assert len(server.asked("GET", MANAGED)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, json={"type": "INTERNAL", "storageConfigInfo": {"storageType": "S3"}}),
+        httpx.Response(200, json={"type": 7, "storageConfigInfo": [1]}),
+        error(403, "ForbiddenException", "Principal 'p' is not authorized for op GET_CATALOG"),
+        httpx.Response(404, text="no such path"),
+    ],
+)
+def test_a_catalog_of_which_nothing_is_known_is_not_refused(
+    client: PolarisClient, server: Server, answer: httpx.Response
+) -> None:
+    server.answer("GET", MANAGED, answer)
+    client.check_catalog("lake")
+
+
+def test_the_refusal_of_a_static_facade_names_the_catalog_as_external(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", TABLE, error(400, "BadRequestException", "Cannot X on static-facade external catalogs."))
+    with pytest.raises(errors.PolarisError, match="the catalog is EXTERNAL") as raised:
+        client.load_table(ORDERS)
+    assert raised.value.code == "CATALOG_UNSUPPORTED"

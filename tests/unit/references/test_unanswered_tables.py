@@ -5,10 +5,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import error_of
 from delegation.polaris.errors import PolarisUnauthorized, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.references.blocking.model import Subject, blocking_of
@@ -237,3 +239,21 @@ def test_who_waits_for_the_pass_learns_why_it_does_not_complete(scene) -> None:
     )  # fmt: skip
     with pytest.raises(ReferencesNotKnown, match=r"cat\.ns\.bad"):
         scene.refresher("me").ensure_fresh("cat", timedelta(0))
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_table_whose_metadata_is_gone_in_a_federated_catalog_blocks_nobody(scene: Scene, status: int) -> None:
+    """Its answer is the other catalog's, handed on with another type; a long path may be cut off in its text."""
+    scene.refresher().ensure_fresh("cat", MAX_AGE)
+    location = scene.store.get(table("bad")).metadata_location
+    message = f"Malformed request: {'x' * 300} Location does not exist: {location}"
+    answer = {"error": {"message": message, "type": "BadRequestException", "code": status}}
+    gone = error_of(httpx.Response(status, json=answer))
+    assert location not in str(gone)
+    scene.listing.broken["bad"] = gone
+    state = one_pass(scene)
+    assert state.complete_as_of is not None
+    assert problem(scene) is None
+    assert list(scene.store.unreadable("cat")) == []
+    one_pass(scene)
+    assert scene.store.get(table("bad")) is None or scene.store.get(table("bad")).absent

@@ -25,6 +25,7 @@ PRINCIPAL: Final = "principal"
 VIEWS: Final = "views"
 GRANTS: Final = "grants"
 _NO_CATALOG: Final = "Polaris has no such catalog"
+CATALOG: Final = "catalog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +62,24 @@ class CatalogCheck:
 
 @dataclass(frozen=True, slots=True)
 class ViewCheck:
-    """Checks whether anybody can drop a view of a catalog, as an administrator of Polaris sees it."""
+    """Checks the kind of a catalog, and whether anybody can drop a view of it, as an administrator sees it."""
 
     management: PolarisManagement
     url: str
     catalog: str
 
     def findings(self) -> Iterator[CheckResult]:
-        """Yield one finding."""
+        """Yield both findings."""
         try:
             properties = self.management.properties_of(self.catalog)
+            why = self.management.why_unsupported(self.catalog)
         except PolarisError as error:
             yield polaris_failure(VIEWS, self.url, "polaris_admin_credential", error)
             return
+        if why is None:
+            yield passed(CATALOG, f"{self.catalog} is INTERNAL, with storage that the service deletes from")
+        else:
+            yield failed(CATALOG, f"{self.catalog}: {why}", "Leave it out: drop its tables where they are owned.")
         if are_droppable(properties):
             yield passed(VIEWS, f"views of {self.catalog} can be dropped")
         else:

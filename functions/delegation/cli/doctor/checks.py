@@ -33,6 +33,7 @@ CHECKS: Final[Mapping[str, str]] = {
     "namespace": "whether the namespace can be listed",
     "tombstones": "the namespace of tombstones",
     "callers": "whether a role may rename tables into it",
+    "catalog": "whether the service works on a catalog of this kind",
     "views": "whether views can be dropped",
     "principal": "the service's principal, with its roles",
     "grants": "whether the grants below can be checked",

@@ -136,6 +136,11 @@ def setup_command(
             "Check the name; catalogs are made in Polaris itself.",
             code="UNKNOWN_CATALOG",
         )
+    why = api.why_unsupported(catalog)
+    if why is not None:
+        raise CommandError(
+            f"{catalog}: {why}", "Choose an INTERNAL catalog whose storage is S3.", code="CATALOG_UNSUPPORTED"
+        )
     extra = None
     if tombstones is not None:
         place = parse_namespace(tombstones, "--tombstones")

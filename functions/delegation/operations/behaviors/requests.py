@@ -1,6 +1,7 @@
 """Requests for work on one table that the service loads itself: the form that reads them, and what they ask for."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
@@ -115,8 +116,10 @@ class TableForm(Generic[Work]):
         check = self.checks(request, sources)
         callback = callback_of(request.properties, sources.callbacks())
         # The snapshots of refs suffice for the guards; the task reads all of them.
+        sources.check_catalog(request.identifier.catalog)
         loaded = sources.catalog().load_table(request.identifier, vend=False, snapshots="refs")
         check(loaded)
+        check_storage(loaded.metadata_location)
         work = self.work_type(**{**dict(request), "realm": sources.realm, "table": TableState.of(loaded)})
         files = files_of(loaded.metadata)
         is_small = files is None or files <= sources.small_files
@@ -125,3 +128,11 @@ class TableForm(Generic[Work]):
         return AskedWork(
             work, self.relation, work.task_id, work.task_type, payload, work.payload_version, traits, callback
         )
+
+
+def check_storage(location: str) -> None:
+    """Raise UnsupportedLocation for a table in another storage than S3; what else is odd the task finds."""
+    from delegation.storage.locations import AmbiguousPath, parse  # noqa: PLC0415 - not to start the API
+
+    with suppress(AmbiguousPath):
+        parse(location)

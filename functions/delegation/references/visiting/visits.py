@@ -92,7 +92,8 @@ class Visitor:
             return Absence.GONE
         except TableMetadataMissing as error:
             # Polaris names the file; the table was purged, and is not dropped yet.
-            same = known is not None and known.metadata_location and known.metadata_location in str(error)
+            answered = error.answered or str(error)
+            same = known is not None and known.metadata_location and known.metadata_location in answered
             return Absence.EMPTIED if same else Absence.LOST
         return self._stored(found, displacing, cloned=cloned) if isinstance(found, _Changed) else found
 

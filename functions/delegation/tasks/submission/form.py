@@ -30,7 +30,8 @@ class RequestSources:
 
     `properties` are the service's, `callbacks` returns the names of those that a request may pick. A task with more
     than `small_files` files waits for its admission as a large one. `catalog` is called on demand, for a request that
-    names only what it is about. `clock` returns the present time in UTC.
+    names only what it is about; `check_catalog` raises for one whose tables the service cannot delete. `clock` returns
+    the present time in UTC.
     """
 
     realm: str
@@ -39,6 +40,7 @@ class RequestSources:
     catalog: Callable[[], Any]
     small_files: int = 1_000
     clock: Callable[[], datetime] = utc_now
+    check_catalog: Callable[[str], object] = bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,3 +240,12 @@ def test_a_fix_is_on_one_line_so_that_its_command_can_be_copied():
     lines = capture.get().splitlines()
     assert f"   → {command}" in lines
     assert lines[0].index("well") == lines[1].index("nobody"), "the names are one column"
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [({"type": "EXTERNAL"}, "EXTERNAL"), ({"storageConfigInfo": {"storageType": "GCS"}}, "storage type is GCS")],
+)
+def test_a_federated_catalog_and_one_of_another_storage_are_named(run, settings, deployment, kind, word):
+    deployment.polaris["/api/management/v1/catalogs/lake"] |= kind
+    assert word in broken(run)["catalog"]["detail"]

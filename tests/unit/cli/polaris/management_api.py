@@ -20,6 +20,7 @@ class ManagementApi:
         self.changes: list[str] = []
         self.fails_at: int | None = None
         self.secrets = 0
+        self.kind: dict[str, Any] = {"type": "INTERNAL", "storageConfigInfo": {"storageType": "S3"}}
 
     def client(self) -> httpx.Client:
         return httpx.Client(transport=httpx.MockTransport(self._answer))
@@ -40,7 +41,8 @@ class ManagementApi:
     def _read(self, parts: list[str]) -> Any:
         match parts:
             case ["catalogs", "lake"]:
-                return {"name": "lake", "properties": {"polaris.config.purge-view-metadata-on-drop": "false"}}
+                properties = {"polaris.config.purge-view-metadata-on-drop": "false"}
+                return {"name": "lake", "properties": properties, **self.kind}
             case ["principals", name]:
                 return {"clientId": self.principals[name]} if name in self.principals else None
             case ["principals", name, "principal-roles"]:

@@ -157,3 +157,18 @@ def test_each_wanted_grant_gives_what_it_is_wanted_for(namespaces, whole_index):
     wanted = wanted_grants(namespaces, whole_index=whole_index)
     assert wanted
     assert all(gives(grant, grant) for grant in wanted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        ({"type": "EXTERNAL"}, "EXTERNAL"),
+        ({"type": "INTERNAL", "storageConfigInfo": {"storageType": "AZURE"}}, "storage type is AZURE"),
+    ],
+)
+def test_a_federated_catalog_and_one_of_another_storage_are_refused(run, polaris, kind, word):
+    polaris.kind = kind
+    result = run("polaris", "setup", "lake", "--json")
+    [problem] = lines(result.stderr)
+    assert (result.exit_code, problem["error_code"], polaris.changes) == (1, "CATALOG_UNSUPPORTED", [])
+    assert word in problem["message"]

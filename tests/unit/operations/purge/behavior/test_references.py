@@ -133,6 +133,9 @@ def test_a_catalog_of_the_settings_is_checked_too(world: IndexedWorld) -> None:
     world.become(replace(world.behavior, reference_settings=ReferenceSettings(catalogs=("second",))))
     task = world.purge("t")
     assert [one["catalog"] for one in world.receipt(task)["references"]] == ["cat", "second"]
+    # The listing has the same tables in each catalog, as a federated one does.
+    [same] = [one for one in world.receipt(task)["findings"] if one["code"] == "SAME_TABLE"]
+    assert same["sample"] == ["second.ns.t"]
 
 
 def test_the_recurring_task_is_submitted_once(world: IndexedWorld) -> None:

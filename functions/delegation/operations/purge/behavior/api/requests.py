@@ -6,6 +6,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final
 
+from delegation.operations.behaviors.requests import check_storage
 from delegation.operations.purge.behavior.limits import OPTIONS, Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.behavior.parameters import TablePurge
@@ -113,9 +114,11 @@ def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Trait
 def _purge_of(body: PurgePayload, document: Mapping[str, Any], sources: RequestSources) -> tuple[TablePurge, Any]:
     """Return the purge that a body asks for, and the table's metadata."""
     request = PurgeRequest.of_payload(body)
+    sources.check_catalog(request.identifier.catalog)
     if request.table is not None:
         table, metadata = request.table, document["operation_parameters"]["metadata"]
     else:
         loaded = sources.catalog().load_table(request.identifier, vend=False)
         table, metadata = TableState.of(loaded), loaded.metadata
+    check_storage(table.metadata_location)
     return TablePurge(**{**dict(request), "realm": sources.realm, "table": table}), metadata
