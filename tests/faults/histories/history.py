@@ -3,7 +3,7 @@
 A purge must not delete a file that a live table referenced at its moment, whatever happens to names meanwhile. And of
 the files of its table a purge that succeeded leaves exactly these: what a live table references; what belonged to a
 table that was dropped without a purge; and what is outside the location that its credentials cover, listed as
-NOT_COVERED, or as AT_ANOTHER_TABLE at the location of a live table, whose purge deletes it.
+NOT_COVERED, or as AT_ANOTHER_TABLE at the location of a live table.
 
 Beside them are tables that the catalog does not list: dropped ones, whose place is used again or not, those of a second
 catalog, path tables, and clones that were dropped after both registrations were committed to. A purge deletes nothing
@@ -95,9 +95,11 @@ class History:
             self.create()
         for _ in range(steps):
             self.random.choices(actions, weights=(3, 3, 5, 2, 2, 2, 2, 1, 0.3, 4, 1, 1, 2, 0.5, 0.5))[0]()
-        for name in self._shuffled():
-            if name in self.house.listed():
-                self._drop(name, purged=self._purge(name))
+        # Tables are created while others are purged.
+        while names := self._shuffled():
+            for name in names:
+                if name in self.house.listed():
+                    self._drop(name, purged=self._purge(name))
         self._check_left()
 
     def create(self, *, but: Name | None = None) -> None:
@@ -301,7 +303,7 @@ class History:
         others = self._locations(but=name)
         self._note(f"purge {name}")
         self._unknown = {one: self._ids[one] for one in self.house.listed() if not self.house.knows(*one)}
-        changes = [0]
+        changes, before = [0], self._number
 
         def change() -> None:
             if changes[0] < _MOST_CHANGES and self.random.random() < 0.15:
@@ -327,7 +329,9 @@ class History:
             self.verdict.harmed.extend(f"{path} of {one}, not listed, by the purge of {name}" for path in lost)
         found = self.house.found_unlisted(task)
         self.verdict.unlisted += len(found & self._uuids)
-        self.verdict.needless += len(found - self._uuids)
+        created = {one for one, table in self._ids.items() if table > before and self.house.readable(*one)}
+        listed = {str(self.house.table(*one).metadata.table_uuid) for one in created}
+        self.verdict.needless += len(found - self._uuids - listed)
         if task.status is Status.SUCCESS:
             self.verdict.succeeded += 1
             self._purged |= own
@@ -345,21 +349,15 @@ class History:
     ) -> None:
         """Compare what a purge that succeeded left of its table with what it may leave, file by file.
 
-        A file at one of `others`, the locations of the tables that were live at its moment and are now, may be left for
-        the purge of that table: at the end of the history it has to be gone. Where that table was dropped without a
-        purge meanwhile, the file stays with its files.
+        A file that nobody needs at the location of another table, live at its moment (`others`) or now, stays and is
+        listed: it is an orphan file there.
         """
-        dropped = others - self._locations(but=name)
-        self._abandoned |= {
-            path for path in own if kept.get(path) == "at-another-table" and path.startswith(tuple(dropped))
-        }
-        others -= dropped
+        at_others = tuple(others | self._locations(but=name))
+        self._abandoned |= {one for one in own if kept.get(one) == "at-another-table" and one.startswith(at_others)}
         needed = at_moment | self._needed(but=name) | self._abandoned
         for path in sorted(one for one in own if one not in needed and self._exists(one)):
             if path.startswith(location):
                 self.verdict.left.append(f"{path} by the purge of {name}, which covers it")
-            elif kept.get(path) == "at-another-table" and path.startswith(tuple(others)):
-                continue
             elif kept.get(path) != "not-covered":
                 self.verdict.left.append(f"{path} by the purge of {name}, which lists it as {kept.get(path)}")
         listed = {path for path, reason in kept.items() if reason == "not-covered"}
