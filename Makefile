@@ -35,7 +35,7 @@ PLANTED ?=
 
 .PHONY: help venv demo up test check client-check clients-check recorded-calls package regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
 .PHONY: linearizability applier-fuzz upkeep-month expiry-fuzz expiry-oracle orphans-oracle mutants schemathesis canonical histories orphans-histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
-.PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test fixtures clean
+.PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test release-check fixtures clean
 
 help: ## List the targets
 	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
@@ -94,7 +94,7 @@ format: $(STAMP) ## Fix formatting and lint with ruff
 	@$(BIN)/ruff format .
 
 bench: need-java $(STAMP) ## Run the benchmarks and print their figures; BENCH=spark ARGS="--rounds 1" for one
-	@for script in $(wildcard tests/bench/bench_$(BENCH).py tests/bench/*/bench_$(BENCH).py); do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" $(ARGS); done
+	@for script in $(wildcard tests/bench/bench_$(BENCH).py tests/bench/*/bench_$(BENCH).py); do echo "== $$script"; PYTHONPATH=functions:. $(BIN)/python "$$script" $(ARGS); done
 
 bench-check: $(STAMP) ## Run the short benchmarks and compare them with their last record; fails beyond the tolerance (five minutes)
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records check $(ARGS)
@@ -271,6 +271,9 @@ $(SITE)/.installed: pyproject.toml constraints.txt
 
 deployment-check: need-node $(STAMP) ## Follow docs/deployment.md in a copy of the checkout, up to cdk synth and cdk diff; ARGS="--wheels FOLDER" for wheels you have
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.deployment $(ARGS)
+
+release-check: $(STAMP) ## Run the long targets, each below its bound, and print a table; ARGS="docs drill" for some, --list, --due as CI does
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.release_check $(ARGS)
 
 fixtures: need-java $(STAMP) ## Rewrite tests/fixtures with Spark and Iceberg; ARGS="codecs odd" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.fixtures.write $(ARGS)

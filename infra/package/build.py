@@ -37,6 +37,7 @@ from infra.package.trees import (
     add_sources,
     merge,
     remove_notes,
+    remove_symbols,
     remove_unused,
     unusable,
 )
@@ -100,7 +101,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (wheels.WheelUnusable, NotCompiled, PackageTooLarge, FileExistsError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    publish(output, given.archives.absolute(), order.processor)
+    too_large = publish(output, given.archives.absolute(), order.processor)
+    if too_large and not (order.modules or order.requirements or order.services > AWS_SERVICES):
+        sys.stderr.write(f"{'; '.join(too_large)}: leave out what nothing imports (infra/package/trees.py)\n")
+        return 1
     sys.stdout.write(f"deploy with -c delegation:package={output} -c delegation:architecture={order.processor}\n")
     return 0
 
@@ -124,6 +128,7 @@ def build(order: PackageOrder, output: Path) -> None:
             wheels.install_added(part, order.processor, list(order.requirements), Path(added))
             merge(Path(added), tree)
         remove_notes(tree)
+        remove_symbols(tree)
         add_sources(tree)
         add_modules(tree, order.modules)
         add_licences(tree)
@@ -151,9 +156,13 @@ def policies_in(path: Path) -> str:
     return text
 
 
-def publish(output: Path, archives: Path, processor: Processor) -> None:
-    """Put the archives into a folder under names with the processor, and print their sizes and hashes."""
+def publish(output: Path, archives: Path, processor: Processor) -> list[str]:
+    """Put the archives into a folder under names with the processor, and print their sizes and hashes.
+
+    Returns a sentence for each that is larger than its goal; what an author adds may take more.
+    """
     archives.mkdir(parents=True, exist_ok=True)
+    too_large = []
     for part, name in ARCHIVES.items():
         target = archives / f"delegation-{name.replace('.', f'-{processor}.', 1)}"
         target.unlink(missing_ok=True)
@@ -161,6 +170,9 @@ def publish(output: Path, archives: Path, processor: Processor) -> None:
         size = target.stat().st_size
         goal = f"{size / 1e6:.1f} MB (goal: at most {GOAL_BYTES[part] / 1e6:.0f})"
         sys.stdout.write(f"{target}: {goal}, SHA-256 {wheels.digest(target)}\n")
+        if size > GOAL_BYTES[part]:
+            too_large.append(f"{name} has {goal}")
+    return too_large
 
 
 def _require_room(tree: Path) -> None:

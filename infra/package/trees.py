@@ -1,6 +1,7 @@
 """The content of a package besides its dependencies: sources, an author's modules, licences; and what is left out."""
 
 import shutil
+import struct
 from collections.abc import Collection, Iterable
 from email.message import Message
 from importlib.metadata import Distribution, PathDistribution
@@ -38,6 +39,9 @@ _UNUSED: Final = (
     "dateutil/zoneinfo/*.tar.gz",
     *("tzdata/zoneinfo/tzdata.zi", "tzdata/zoneinfo/*.tab", "tzdata/zoneinfo/leapseconds"),
 )
+_ELF64: Final = b"\x7fELF\x02\x01"
+"""How a library for 64-bit little-endian processors begins."""
+_SHT_NOBITS, _SHF_ALLOC = 8, 2
 _NOTES: Final = ("bin", *(f"*.dist-info/{name}" for name in ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")))
 """What pip writes: programs, which nothing runs, and notes that name the machine's paths and files not shipped."""
 _SOURCES_ONLY: Final = shutil.ignore_patterns("__pycache__", "*.pyc")
@@ -66,6 +70,25 @@ def remove_unused(package: Path, services: Collection[str] = AWS_SERVICES) -> No
 def remove_notes(package: Path) -> None:
     """Remove what pip wrote for an installation on this machine."""
     _remove(package, _NOTES)
+
+
+def remove_symbols(package: Path) -> None:
+    """Overwrite with zeros what debuggers alone read of compiled modules: zeros compress to nothing.
+
+    What a processor loads has the flag SHF_ALLOC (System V ABI, "Sections"); the names of sections stay, too.
+    """
+    for library in sorted(package.glob("**/*.so")):
+        data = bytearray(library.read_bytes())
+        if data[:6] != _ELF64:
+            continue
+        (table,) = struct.unpack_from("<Q", data, 40)
+        size, count, names = struct.unpack_from("<HHH", data, 58)
+        for number in range(count):
+            at = table + number * size
+            kind, flags, _, start, length = struct.unpack_from("<4xIQQQQ", data, at)
+            if kind != _SHT_NOBITS and not flags & _SHF_ALLOC and number != names:
+                data[start : start + length] = bytes(length)
+        library.write_bytes(data)
 
 
 def _remove(package: Path, patterns: Iterable[str]) -> None:

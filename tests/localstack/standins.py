@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -26,6 +27,7 @@ from infra.local.s3.front import S3Front
 from infra.local.s3.vended_keys import VendedKeys
 from infra.local.stack_file import StackFile
 from infra.local.supervisor import BASE_PATH
+from infra.package.bytecode import find_python
 from tests.localstack.relay import Relays
 from tests.localstack.replaced import ACCOUNT, APPLICATION_ID
 
@@ -78,6 +80,8 @@ class StandIns:
             log_folder=folder / "emr",
             environment=endpoints.environment(),
             download=lambda bucket, key, target: s3.download_file(bucket, key, str(target)),
+            # The archive's compiled modules are for the cloud's Python, whatever this checkout runs on.
+            python=find_python() or sys.executable,
         )
         emr = EmrServerlessEndpoint(jobs, region=REGION, account=ACCOUNT, application_id=APPLICATION_ID).start()
         cleanup.callback(emr.stop)

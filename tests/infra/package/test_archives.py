@@ -1,18 +1,23 @@
 """The same content gives the same archive, wherever it was written; bytecode holds neither time nor path."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
-from infra.package import bytecode
+from infra.package import build, bytecode
 from infra.package.archives import write_tar, write_zip
 from infra.package.bytecode import NotCompiled, compile_tree, find_python, remove_sources
+from infra.package.parts import Processor
+from infra.package.trees import remove_symbols
 
 SOURCES = {"b/__init__.py": "KNOWN = {'x', 'y', 'z'}\n", "a.py": "import b\n", "b/data.json": "{}"}
 
@@ -90,3 +95,27 @@ def test_another_version_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert find_python(str(tmp_path / "absent")) is None
     monkeypatch.setattr(bytecode, "PYTHON_VERSION", f"{sys.version_info.major}.{sys.version_info.minor}")
     assert find_python(sys.executable) == sys.executable
+
+
+def test_compiled_modules_are_smaller_without_symbols_and_load_as_before(tmp_path: Path) -> None:
+    [library] = Path(zstandard.__file__).parent.glob("backend_c.*.so")
+    shutil.copytree(Path(zstandard.__file__).parent, tmp_path / "zstandard")
+    (tmp_path / "other.so").write_bytes(b"no library")
+    remove_symbols(tmp_path)
+    made = tmp_path / "zstandard" / library.name
+    assert len(zlib.compress(made.read_bytes())) < len(zlib.compress(library.read_bytes())) / 2
+    assert (tmp_path / "other.so").read_bytes() == b"no library"
+    code = "import zstandard as z; print(z.__file__, z.decompress(z.compress(b'files' * 99)) == b'files' * 99)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(tmp_path / "zstandard" / "__init__.py"), "True"]
+
+
+@pytest.mark.parametrize("size", [900, 1_100])
+def test_an_archive_above_its_goal_is_named(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "GOAL_BYTES", {"lambda": 1_000, "spark": 10_000})
+    for name in ("functions.zip", "spark.tgz"):
+        (tmp_path / name).write_bytes(bytes(size))
+    found = build.publish(tmp_path, tmp_path / "dist", Processor.ARM64)
+    assert [one.partition(" ")[0] for one in found] == (["functions.zip"] if size > 1_000 else [])

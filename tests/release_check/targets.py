@@ -1,0 +1,93 @@
+"""The long targets of the Makefile, in one place: how each is run, and for how long at most."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+LANDINGS: Final = 12
+"""After so many landings every target has run."""
+MINUTES: Final = 30
+"""A landing runs targets whose bounds are at most so many minutes together, and one at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class LongTarget:
+    """What `make` is given, and after how many minutes it is stopped, which is a failure.
+
+    The words limit a target that takes more than ten minutes to a part of it.
+    """
+
+    name: str
+    minutes: int
+    words: tuple[str, ...]
+
+
+def _whole(minutes: int, *names: str) -> list[LongTarget]:
+    return [LongTarget(name, minutes, (name,)) for name in names]
+
+
+def _part(minutes: int, target: str, *words: str, of: str = "") -> LongTarget:
+    return LongTarget(f"{target}-{of}" if of else target, minutes, (target, *words))
+
+
+TARGETS: Final[tuple[LongTarget, ...]] = (
+    *_whole(10, "localstack-test"),
+    *_whole(8, "package", "upgrade-both-ways"),
+    *_whole(5, "bench-check"),
+    _part(6, "bench", "BENCH=cold", "ARGS=--build --handlers api run_inline authorizer", of="cold"),
+    _part(6, "test", "THOROUGH=1", "ARGS=-m long tests/contract", of="contract"),
+    _part(6, "test", "THOROUGH=1", "ARGS=-m long tests/golden tests/unit", of="unit"),
+    _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/infra --ignore tests/infra/rule", of="infra"),
+    _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/integration", of="integration"),
+    _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/faults", of="faults"),
+    _part(6, "crash-matrix", "ARGS=--engine inline"),
+    _part(6, "oracle", "ARGS=--way direct"),
+    _part(6, "hostile", "ARGS=--size small"),
+    _part(5, "histories", "HISTORIES=1000"),
+    _part(5, "orphans-histories", "HISTORIES=300"),
+    _part(5, "simulate", "SEEDS=500"),
+    _part(6, "mutants", "TEXT=child"),
+    _part(6, "applier-fuzz", "SEQUENCES=2000"),
+    _part(6, "expiry-fuzz", "SEQUENCES=2000"),
+    _part(6, "expiry-oracle", "ARGS=--only branches"),
+    _part(6, "orphans-oracle", "ARGS=--only branches"),
+    _part(6, "drill", "TASKS=200"),
+    _part(9, "chaos", "MINUTES=4", "SEED=7"),
+    _part(4, "linearizability", "SECONDS=60"),
+    _part(5, "drain", "TASKS=5000"),
+    _part(8, "schemathesis", "ARGS=--ours 20 --appendix 100"),
+    _part(5, "gateway-interleavings", "SEEDS=1000"),
+    _part(5, "gateway-stories", "SEEDS=300"),
+    _part(6, "gateway-matrix", "ARGS=--part 1/4"),
+    *_whole(4, "upkeep-month", "canonical", "pairing-check", "chart-check", "sam-check", "client-check"),
+    *_whole(6, "gateway-rule", "gateway-kit", "gateway-pyiceberg", "gateway-clients", "clients-check"),
+    *_whole(6, "alarms-drill", "s3-servers-test", "deployment-check", "docs"),
+)
+NOT_LONG: Final[Mapping[str, str]] = {
+    "help": "prints",
+    "venv": "a part of every target",
+    "clean": "removes",
+    "format": "writes sources",
+    "demo": "for people; tests/integration/acceptance runs the same walk",
+    "up": "runs until Ctrl-C",
+    "check": ".ci/run runs it at each landing",
+    "regenerate": "writes; each generated file has a test that compares it",
+    "fixtures": "writes; tests read what it wrote",
+    "recorded-calls": "writes; tests compare the roles with the record",
+    "template-diffs": "writes; tests/infra/deploying compares the page",
+    "bench-record": "writes what bench-check compares with",
+    "release-check": "runs this list",
+}
+"""The other targets, and why no landing runs them after its tests."""
+
+
+def due(records: Mapping[str, datetime], targets: Sequence[LongTarget] = TARGETS) -> list[LongTarget]:
+    """Return what a landing runs: the targets whose records are oldest, those without one first, within MINUTES."""
+    oldest = sorted(targets, key=lambda one: records[one.name].timestamp() if one.name in records else 0.0)
+    chosen: list[LongTarget] = []
+    for target in oldest:
+        if chosen and sum(one.minutes for one in chosen) + target.minutes > MINUTES:
+            break
+        chosen.append(target)
+    return chosen

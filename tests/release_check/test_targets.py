@@ -1,0 +1,134 @@
+"""The list of long targets beside the Makefile, the rotation of landings, and how one target is run."""
+
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.paths import ROOT
+from tests.release_check.__main__ import FAILED, OK, SKIPPED, TIMED_OUT, in_log, load, run, store, table
+from tests.release_check.targets import LANDINGS, MINUTES, NOT_LONG, TARGETS, LongTarget, due
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+NOW = datetime(2026, 11, 28, tzinfo=UTC)
+
+
+def test_every_target_of_the_makefile_is_in_the_list_or_has_a_reason_why_not() -> None:
+    there = {*re.findall(r"^([a-z0-9-]+):.*## ", MAKEFILE, re.MULTILINE)}
+    listed = {target.words[0] for target in TARGETS} - {"test"}
+    assert listed & NOT_LONG.keys() == set()
+    assert listed | NOT_LONG.keys() | {"test"} == there
+    names = [target.name for target in TARGETS]
+    assert len({*names}) == len(names)
+
+
+def test_every_folder_with_long_tests_is_run_by_a_target_of_the_list() -> None:
+    recipes = [
+        *(" ".join(target.words) for target in TARGETS),
+        *(
+            recipe
+            for target in TARGETS
+            for recipe in re.findall(rf"^{target.words[0]}:.*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+        ),
+    ]
+    run_by_name = {"tests/alarms": "alarms-drill", "tests/canonical": "canonical"}
+    assert {*run_by_name.values()} <= {target.name for target in TARGETS}
+    marked = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "mark.long" in path.read_text(encoding="utf-8") and path != Path(__file__)
+    }
+    left = {one for one in marked if "/".join(one.split("/")[:2]) not in run_by_name}
+    assert {one for one in left if not any("/".join(one.split("/")[:2]) in recipe for recipe in recipes)} == {
+        one
+        for one in left
+        if one.startswith("tests/s3_servers/")  # its recipe names the module
+    }
+
+
+def test_no_target_takes_more_than_ten_minutes() -> None:
+    assert [target.name for target in TARGETS if not 0 < target.minutes <= 10] == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_target_has_run_after_a_dozen_landings_whatever_ran_before(seed: int) -> None:
+    random = Random(seed)
+    records = {
+        target.name: NOW - timedelta(minutes=random.randrange(10_000)) for target in TARGETS if random.random() < 0.8
+    }
+    ran: set[str] = set()
+    for landing in range(LANDINGS):
+        chosen = due(records)
+        assert sum(target.minutes for target in chosen) <= MINUTES
+        for target in chosen:
+            records[target.name] = NOW + timedelta(hours=landing)
+            ran.add(target.name)
+    assert ran == {target.name for target in TARGETS}
+
+
+def makefile(monkeypatch: pytest.MonkeyPatch, folder: Path, recipe: str) -> LongTarget:
+    (folder / "Makefile").write_text(f"it:\n\t@{recipe}\n", encoding="utf-8")
+    for name, value in {"ROOT": folder, "LOGS": folder / "logs"}.items():
+        monkeypatch.setattr(f"tests.release_check.__main__.{name}", value)
+    return LongTarget("it", 1, ("it",))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "result"),
+    [("echo fine", OK), ("echo 'planted fault'; exit 3", FAILED), ("echo 'skipped: no Go'", SKIPPED)],
+)
+def test_a_target_has_the_result_of_its_recipe(
+    recipe: str, result: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(makefile(monkeypatch, tmp_path, recipe), "abc")["result"] == result
+    assert ("planted fault" in capsys.readouterr().out) == (result == FAILED)
+
+
+def test_a_target_that_takes_longer_than_its_bound_is_stopped_with_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = makefile(monkeypatch, tmp_path, "sleep 500 & echo $$! > pid; wait")
+    assert run(target, "abc", seconds=2)["result"] == TIMED_OUT
+    left = int((tmp_path / "pid").read_text())
+    state = Path(f"/proc/{left}/stat")
+    if Path("/proc/self").exists():
+        assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    else:
+        with pytest.raises(ProcessLookupError):
+            os.kill(left, 0)
+
+
+def record(name: str, result: str, hour: int) -> dict[str, object]:
+    at = (NOW + timedelta(hours=hour)).isoformat()
+    return {"target": name, "result": result, "seconds": 5, "commit": "abc", "at": at}
+
+
+def test_what_failed_stays_due_and_an_older_log_replaces_no_record(tmp_path: Path) -> None:
+    place = tmp_path / "long.json"
+    store([record("docs", OK, 1), record("drill", OK, 1), record("former-target", OK, 1)], place)
+    store([record("docs", FAILED, 3), record("drill", OK, 0), record("canonical", SKIPPED, 2)], place)
+    found = load(place)
+    assert {name: (one["result"], one["at"][11:13]) for name, one in found.items()} == {
+        "docs": (OK, "01"),
+        "drill": (OK, "01"),
+        "canonical": (SKIPPED, "02"),
+    }
+
+
+def test_records_are_found_in_a_log_and_the_table_has_totals() -> None:
+    log = 'noise\nrecord: {"target": "docs", "result": "ok", "seconds": 7}\nrecords: none\n'
+    assert in_log(log) == [{"target": "docs", "result": OK, "seconds": 7}]
+    assert table([record("docs", OK, 1), record("drill", TIMED_OUT, 1)])[-1] == (
+        "release-check: 2 targets, 1 ok, 1 timed out, 10 s"
+    )
+
+
+def test_ci_runs_what_is_due_and_prints_the_summary_of_pytest_last() -> None:
+    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    due_at = next(at for at, line in enumerate(lines) if "release-check" in line and "--due" in line)
+    summary_at = next(at for at, line in enumerate(lines) if line.startswith("grep -E '^=+"))
+    assert due_at < summary_at
+    assert not [line for line in lines[summary_at + 1 :] if "echo" in line or "make" in line]
