@@ -78,15 +78,19 @@ class DynamoDbIdempotencyStore:
 
     def remove_expired(self, now: datetime, limit: int) -> int:
         """See IdempotencyStore.remove_expired; a Scan, and a conditional DeleteItem per record."""
+        from delegation.items import each_item  # noqa: PLC0415 - the API removes none
+
         moment = to_item({":now": int(now.timestamp())})
         removed = 0
         start: dict[str, Any] = {}
         while True:
             answer = self._scan(_EXPIRED, ExpressionAttributeValues=moment, **start)
-            for item in answer["Items"]:
+            for one in each_item(
+                answer["Items"], lambda item: self._remove({"scope": item["scope"]}, moment), name="keys.removed"
+            ):
+                removed += one.result is True
                 if removed == limit:
                     return removed
-                removed += self._remove({"scope": item["scope"]}, moment)
             if "LastEvaluatedKey" not in answer:
                 return removed
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}

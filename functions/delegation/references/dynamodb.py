@@ -76,9 +76,9 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         stored = self._get(key["pk"], key["sk"]) or {}
         if stored and stored["revision"] != entry.revision:
             raise PassLost(f"another process wrote the references of {identifier}")
-        former = {*stored.get("areas", ())} - set(entry.areas)
+        former = _texts(stored, "areas") - set(entry.areas)
         # What the put before this one retired; it is removed first, so that no item collects the areas of many.
-        for area in sorted({*stored.get("retired", ())} - {*stored.get("areas", ())} - set(entry.areas)):
+        for area in sorted(_texts(stored, "retired") - _texts(stored, "areas") - set(entry.areas)):
             self._delete(_area_key(identifier, area), entry.revision)
         revision = entry.revision + 1
         common = {"namespace": list(identifier.namespace), "name": identifier.name, "revision": revision}
@@ -101,7 +101,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         stored = self._get(key["pk"], key["sk"])
         if stored is None or stored["revision"] != entry.revision:
             return
-        for area in sorted({*stored["areas"], *stored["retired"]}):
+        for area in sorted(_texts(stored, "areas") | _texts(stored, "retired")):
             self._delete(_area_key(identifier, area), entry.revision)
         self._delete({"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}, entry.revision)
         self._delete(key, entry.revision)
@@ -226,7 +226,24 @@ def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
 
 
 def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
-    seen = bytes(item["seen"].value) if "seen" in item else b""
+    """Return an entry; one that is damaged is that of a table that cannot be read, which the next pass visits."""
+    try:
+        return _whole_entry(catalog, item)
+    except (AttributeError, TypeError, ValueError) as error:
+        from delegation.items import reason_of  # noqa: PLC0415 - most processes read no such entry
+
+        areas, revision = tuple(sorted(_texts(item, "areas"))), int(item["revision"])
+        return TableEntry(_identifier(catalog, item), "", "", areas, problem=reason_of(error), revision=revision)
+
+
+def _texts(item: Mapping[str, Any], name: str) -> set[str]:
+    """Return a stored list of texts; an item of an area that a damaged list does not name stays, and protects."""
+    found = item.get(name)
+    return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
+
+
+def _whole_entry(catalog: str, item: Mapping[str, Any]) -> TableEntry:
+    seen = bytes(getattr(item.get("seen"), "value", b""))  # without it all manifests are read again
     return TableEntry(
         identifier=_identifier(catalog, item),
         table_uuid=item.get("table_uuid", ""),

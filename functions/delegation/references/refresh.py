@@ -12,7 +12,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from delegation.errors import ErrorScope, shown
 from delegation.identifiers import TableIdentifier
@@ -174,12 +174,15 @@ class Refresher:
         self._sweep(one, _later(sorted(one.doubted, key=str)), loaded_to=names.last_visited())
         if held.moved_again:
             self._remember(names)
-        for identifier in names.without_table():
-            held.renew()
+
+        def retire(identifier: TableIdentifier) -> None:
             entry = names.entry(identifier)
             if entry is not None:
                 missed = held.moved_again and names.is_missed(identifier)
                 self._retire(entry, moved=missed or seen.may_have_moved(identifier))
+
+        # An entry that cannot be marked or removed protects its areas until a later pass.
+        self._each(names.without_table(), retire, name="references.retired", checkpoint=held.renew)
         why = one.why_incomplete()
         return held.complete(names.tables()) if why is None else held.incomplete(why)
 
@@ -228,9 +231,22 @@ class Refresher:
 
     def _remember(self, names: PassNames) -> None:
         """Keep the areas of tables that were met under no name, until the next pass: each may have any other name."""
-        for now, former, uuid in names.missed():
+
+        def remember(missed: tuple[TableEntry, TableEntry, str]) -> None:
+            now, former, uuid = missed
             with suppress(PassLost):
                 self.store.put(with_displaced(now, former, now.displaced | {uuid}))
+
+        failed = self._each(names.missed(), remember, name="references.remembered", in_a_row=None)
+        if failed:
+            raise failed[0]
+
+    def _each(self, items: Iterable[T], act: Callable[[T], None], *, name: str, **options: Any) -> list[Exception]:
+        """Do something for each item, and return the errors of those that failed alone."""
+        found = each_item(
+            items, act, name=name, clock=self.clock, stops=ErrorScope.CATALOG, most_wasted=timedelta.max, **options
+        )
+        return [one.error for one in found if one.error is not None]
 
     def _sweep(self, one: "_Pass", turns: Iterable[tuple[TableIdentifier, Turn]], *, loaded_to: Position = ()) -> None:
         """Visit names in order, several at a time, after those up to `loaded_to`."""

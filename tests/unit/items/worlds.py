@@ -9,6 +9,8 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
+import pytest
+
 from delegation.dynamodb import to_item
 from delegation.gateway.drop.tombstones import TombstoneState, pending
 from delegation.handlers import dispatcher, sweeper
@@ -46,6 +48,7 @@ from delegation.upkeep.health import dynamodb
 from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, _health_item
 from delegation.upkeep.health.model import TableHealth
 from delegation.wiring.notifications.worker import _run
+from tests.contract.task_tables import moto_task_store, record_store
 from tests.kit.lakes.lake import Lake
 from tests.kit.tasks.builders import HOUR, MINUTE, failed, submitted
 from tests.kit.worlds.service import World
@@ -265,6 +268,24 @@ def keys_whose_tasks_cannot_be_read(failing: Failing) -> Served:
         list(upkeep.start_expiry(now))
     records = [here.records.get(f"key-{number}") for number in range(len(ORDER))]
     return found["g"], {one.task_id for one in records if one.expires_at is not None}
+
+
+@world("keys.removed")
+def expired_keys_that_cannot_be_removed(failing: Failing) -> Served:
+    with moto_task_store() as tasks:
+        store, now = record_store(tasks), NOW
+        names = {f"key-{number}": kind for number, kind in enumerate(ORDER)}
+        texts = dict.fromkeys(("caller", "realm_id", "method", "resource_path", "idempotency_key"), "x")
+        for scope in names:
+            record = Record(
+                scope=scope, payload_hash="0", state=State.IN_PROGRESS, task_id=str(uuid4()), bound_version=1,
+                created_at=now, updated_at=now, expires_at=now, nonce="n", **texts,
+            )  # fmt: skip
+            store.put(RecordWrite(record))
+        with planted(store, "_remove", lambda key, _moment: names[key["scope"]["S"]] == "b", failing):
+            store.remove_expired(now + HOUR, 100)
+        left = {scope for scope in names if store.get(scope) is not None}
+    return {scope for scope, kind in names.items() if kind == "g"}, names.keys() - left
 
 
 @world("references.release")
@@ -559,6 +580,33 @@ def tables_that_a_pass_cannot_load(failing: Failing) -> Served:
         state = here.refresher().ensure_fresh("cat", HOUR)
     assert state.complete == state.number
     return found["g"], {one.identifier.name for one in here.store.entries("cat") if one.problem is None}
+
+
+@world("references.retired")
+def entries_of_dropped_tables_that_cannot_be_marked(failing: Failing) -> Served:
+    here, found = listed_tables()
+    here.refresher().ensure_fresh("cat", HOUR)
+    for name in found["g"] | found["b"]:
+        del here.one.pointers[name]
+    here.now += 2 * HOUR
+    with planted(here.store, "put", lambda entry: entry.identifier.name in found["b"], failing):
+        state = here.refresher().ensure_fresh("cat", HOUR)
+    assert state.complete == state.number
+    return found["g"], {one.identifier.name for one in here.store.entries("cat") if one.absent}
+
+
+@world("references.remembered")
+def tables_met_under_no_name_that_cannot_be_remembered(failing: Failing) -> Served:
+    """The pass fails, but only after all others are remembered: a purge would not see what is not."""
+    here, found = listed_tables()
+    here.refresher().ensure_fresh("cat", HOUR)
+    names: Any = SimpleNamespace(missed=lambda: ((one, one, "moved") for one in here.store.entries("cat")))
+    with (
+        planted(here.store, "put", lambda entry: entry.identifier.name in found["b"], failing),
+        pytest.raises(type(failing())),
+    ):
+        here.refresher()._remember(names)
+    return found["g"], {one.identifier.name for one in here.store.entries("cat") if "moved" in one.displaced}
 
 
 @world("references.namespaces")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from delegation.dynamodb import to_item
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
@@ -574,6 +575,38 @@ def test_whatever_text_is_a_tables_uuid_the_others_are_found(scene, uuid):
         assert scene.concerned("s3://lake/wh/") == {"ns.a", "ns.hostile", "ns.z"}
         (entry,) = scene.store.unreadable("cat")
     assert (entry.identifier.name, len(entry.table_uuid) <= 100) == ("hostile", True)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"problem_since": "yesterday"}, {"areas": 7}, {"unanswered": ["x"]}, {"displaced": 1}],
+    ids=lambda one: next(iter(one)),
+)
+def test_a_damaged_entry_stops_no_pass_and_is_read_again(scene, damage):
+    for name in ("a", "bad", "z"):
+        scene.one.create(name)
+    with moto() as client:
+        scene.store = reference_store(client)
+        scene.refresher().ensure("cat", PassNeeded(0))
+        [key] = [
+            {"pk": item["pk"], "sk": item["sk"]}
+            for item in client.scan(TableName=scene.store._table)["Items"]
+            if item["pk"]["S"] == "catalog:cat" and item.get("name") == {"S": "bad"}
+        ]
+        [(name, value)] = to_item(damage).items()
+        client.update_item(
+            TableName=scene.store._table,
+            Key=key,
+            UpdateExpression="SET #name = :value",
+            ExpressionAttributeNames={"#name": name},
+            ExpressionAttributeValues={":value": value},
+        )
+        [damaged] = [one for one in scene.store.entries("cat") if one.identifier.name == "bad"]
+        assert (damaged.is_complete, str(damaged.problem).partition(":")[0]) == (False, "UNEXPECTED_ERROR")
+        assert scene.concerned("s3://lake/wh/") == {"ns.a", "ns.bad", "ns.z"}
+        assert scene.refresher().ensure("cat", PassNeeded(1)).complete == 2
+        assert [one.problem for one in scene.store.entries("cat")] == [None] * 3
+        assert scene.concerned("s3://lake/wh/") == {"ns.a", "ns.bad", "ns.z"}
 
 
 def test_a_commit_to_a_table_of_many_snapshots_costs_a_few_reads(scene):
