@@ -183,7 +183,10 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def json_object(response: httpx.Response) -> dict[str, Any]:
-    """Return the JSON object of a 2xx answer with exact integers, of large metadata what is needed; raises PolarisUnexpectedAnswer."""
+    """Return the JSON object of a 2xx answer with exact integers, of large metadata what is needed.
+
+    Raises PolarisUnexpectedAnswer.
+    """
     try:
         body = read_document(response.content)
     except (ValueError, RecursionError):

@@ -5,7 +5,9 @@ estimates of money, choice and admission are the service's own functions.
 """
 
 import argparse
+import logging
 import random
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -219,13 +221,35 @@ def table_of(month: Month, found: Outcome, alone: Outcome, seconds: float) -> st
     return "\n".join(f"{name:26}{value}" for name, value in rows.items())
 
 
+def beside_bad(given: argparse.Namespace) -> None:
+    """Simulate months of real passes with bad tables and without them, and exit with 1 if good tables wait longer."""
+    from tests.unit.upkeep.bad_month import PassedMonth, compare
+
+    logging.disable(logging.CRITICAL)
+    tables, days = min(given.tables, 200), min(given.days, 10)
+    found = []
+    for seed in range(given.seeds):
+        bad = max(tables * given.bad // 100, 1)
+        text, is_short = compare(PassedMonth(tables, days, max(tables // 100, 1), bad, seed))
+        print(text, flush=True)  # noqa: T201
+        found.append(is_short)
+    sys.exit(not all(found))
+
+
 def main() -> None:
     """Simulate a month and print it."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("tables", "days", "drops"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Month(), name))
     parser.add_argument("--at-once", type=int, default=RUNS_AT_ONCE, help="delegation.upkeep.at-once")
+    parser.add_argument("--seeds", type=int, default=2, help="months beside bad tables")
+    parser.add_argument(
+        "--bad", type=int, help="percent of bad tables of each kind; exits with 1 if good ones wait longer"
+    )
     given = parser.parse_args()
+    if given.bad is not None:
+        beside_bad(given)
+        return
     month = Month(given.tables, given.days, given.drops, at_once=given.at_once)
     began = time.process_time()
     found, alone = simulate(month), simulate(replace(month, upkeep=False))

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from delegation.upkeep.schedule.amounts import Budget
+from tests.unit.upkeep.bad_month import PassedMonth, compare
 from tests.unit.upkeep.month import Month, simulate, table_of
 
 SMALL = Month(tables=150, days=8, drops=200, everything=20)
@@ -44,3 +45,9 @@ def test_the_outcome_is_a_table_for_people() -> None:
     text = table_of(month, simulate(month), simulate(replace(month, upkeep=False)), 1.0)
     assert "tables, days" in text
     assert "drops beside upkeep       none" in text
+
+
+def test_good_tables_wait_no_longer_beside_bad_ones_of_every_kind() -> None:
+    text, is_short = compare(PassedMonth(tables=40, days=3, at_once=1, bad=1, seed=3))
+    assert is_short, text
+    assert "5xx, damaged, too-large, policies, gone" in text
