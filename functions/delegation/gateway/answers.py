@@ -1,12 +1,12 @@
 """The gateway's own answers, as Iceberg's clients read them (Iceberg REST Catalog API, ErrorModel)."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from delegation.errors import DelegationError
 from delegation.gateway.errors import GatewayError
 from delegation.gateway.messages import CatalogAnswer
+from delegation.idempotency.mutations.answer import json_bytes
 
 _JSON: Final = ("Content-Type", "application/json")
 _RETRY: Final = ("Retry-After", "2")
@@ -31,8 +31,7 @@ def error_answer(status: int, kind: str, message: str, *headers: tuple[str, str]
 
 def json_answer(status: int, document: Mapping[str, Any], *headers: tuple[str, str]) -> CatalogAnswer:
     """Return a JSON answer."""
-    body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-    return CatalogAnswer(status, (_JSON, *headers), body)
+    return CatalogAnswer(status, (_JSON, *headers), json_bytes(document))
 
 
 def answer_of(error: DelegationError, *, is_repeatable: bool = False) -> CatalogAnswer:

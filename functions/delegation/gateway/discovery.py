@@ -56,6 +56,6 @@ def _document(answer: CatalogAnswer) -> dict[str, Any] | None:
         return None
     try:
         document = json.loads(answer.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None

@@ -35,6 +35,8 @@ from delegation.polaris.large_metadata import read_document
 NOT_APPLIED = frozenset({429, 503})
 _MESSAGE_LIMIT = 300
 _ANSWER_LIMIT = 2_000
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+"""An escape of half a character beyond U+FFFF, or its bytes."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _BY_TYPE: dict[str, type[PolarisError]] = {
     "NoSuchTableException": NoSuchTable,
@@ -187,22 +189,27 @@ def json_object(response: httpx.Response) -> dict[str, Any]:
 
     Raises PolarisUnexpectedAnswer.
     """
-    try:
-        body = read_document(response.content)
-    except (ValueError, RecursionError):
-        body = None
+    body = _parsed(response)
     if not isinstance(body, dict):
         # The error neither quotes the body nor chains the parser's error: both can contain credentials.
         raise PolarisUnexpectedAnswer("Polaris answered with something other than a JSON object", status=200)
     return body
 
 
+def _parsed(response: httpx.Response) -> Any:
+    """Return the JSON value of an answer; None for no JSON, too many levels, and text that is not Unicode."""
+    try:
+        value = read_document(response.content)
+        if _SURROGATE.search(response.content):
+            json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
 def _error_model(response: httpx.Response) -> tuple[str | None, str | None]:
     """Return type and message of Iceberg's ErrorModel or of an OAuth2 error (RFC 6749, Section 5.2)."""
-    try:
-        body = json.loads(response.content)
-    except ValueError:
-        return None, None
+    body = _parsed(response)
     error = body.get("error") if isinstance(body, dict) else None
     if isinstance(error, dict):
         return _text(error.get("type")), _text(error.get("message"))

@@ -320,21 +320,33 @@ def _listed(kind: str, catalog: str, namespace: tuple[str, ...], entry: Any) -> 
         raise PolarisUnexpectedAnswer(f"no request can name the {kind} {name!r}: {error}", status=200) from None
 
 
+def _is_usable(metadata: Mapping[str, Any]) -> bool:
+    """Return whether metadata states which table it is, where, and of which format."""
+    try:
+        int(metadata["format-version"])
+    except (KeyError, OverflowError, TypeError, ValueError):
+        return False
+    return isinstance(metadata.get("location"), str) and all(metadata.get(name) for name in _REQUIRED_METADATA)
+
+
 def loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str | None = None) -> LoadedTable:
     """Return the table of a LoadTableResult (Iceberg REST specification); raises PolarisUnexpectedAnswer."""
     metadata, location = body.get("metadata"), body.get("metadata-location")
     if isinstance(metadata, dict):
         metadata = with_uuid(metadata, identifier.catalog, str(location))
-    if not isinstance(metadata, dict) or any(not metadata.get(name) for name in _REQUIRED_METADATA):
+    if not isinstance(metadata, dict) or not _is_usable(metadata):
         raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without usable table metadata", status=200)
     if not isinstance(location, str) or not location:
         raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without its metadata-location", status=200)
+    vended = body.get("storage-credentials") or []
+    if not isinstance(vended, list):
+        raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} with unusable storage-credentials", status=200)
     config = {name: str(value) for name, value in mapping_in(body, "config").items()}
     return LoadedTable(
         identifier=identifier,
         metadata_location=location,
         metadata=metadata,
         config=config,
-        credentials=parse_credentials(config, body.get("storage-credentials") or ()),
+        credentials=parse_credentials(config, vended),
         etag=etag,
     )

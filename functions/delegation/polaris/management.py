@@ -133,9 +133,9 @@ class PolarisManagement:
         found = self._find(f"{_roles(catalog)}/{encoded(role)}/grants")
         entries = [] if found is None else _listed(found, "grants")
         return frozenset(
-            PolarisGrant(str(entry.get("privilege")), tuple(map(str, entry.get("namespace") or ())))
+            PolarisGrant(str(entry.get("privilege")), _levels(entry))
             for entry in entries
-            if entry.get("type") in {"catalog", "namespace"}
+            if entry.get("type") in ("catalog", "namespace")
         )
 
     def grant(self, catalog: str, role: str, grant: PolarisGrant) -> None:
@@ -226,6 +226,13 @@ def _listed(body: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise PolarisUnexpectedAnswer(f"Polaris answered with unusable {field}", status=200)
     return entries
+
+
+def _levels(grant: Mapping[str, Any]) -> tuple[str, ...]:
+    levels = grant.get("namespace") or []
+    if not isinstance(levels, list) or not all(isinstance(level, str) for level in levels):
+        raise PolarisUnexpectedAnswer("Polaris answered with a grant on an unusable namespace", status=200)
+    return tuple(levels)
 
 
 def _credentials(response: httpx.Response) -> ClientCredentials:

@@ -95,12 +95,12 @@ class CatalogRequests:
             before()
             body = self.get(path, {**params, "pageToken": token, "pageSize": str(size)})
             entries, following = body.get(field), body.get("next-page-token")
-            if not isinstance(entries, list) or following == token:
+            if not isinstance(entries, list) or following == token or not isinstance(following, str | None):
                 raise PolarisUnexpectedAnswer(f"Polaris returned an unusable page of {field}", status=200)
             yield from entries
             if not following:
                 return
-            token = str(following)
+            token = following
 
     def get(self, path: str, params: dict[str, str], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Return the JSON object of a 200; any other answer is raised."""

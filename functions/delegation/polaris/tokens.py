@@ -158,7 +158,7 @@ def subject_of(token: str) -> str:
     try:
         payload = token.split(".")[1]
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except (IndexError, ValueError):
+    except (IndexError, RecursionError, ValueError):
         claims = None  # the parser's error would quote the token
     match claims:
         case {"sub": str(name)} if name:

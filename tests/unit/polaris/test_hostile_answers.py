@@ -18,7 +18,6 @@ from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTa
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 
-pytestmark = pytest.mark.xfail(strict=True, reason="issue 48, line 4")
 BASE = "https://polaris.test/api/catalog"
 ORDERS = TableIdentifier("lake", ("sales",), "orders")
 CONFIG = {"defaults": {}, "overrides": {"prefix": "lake", "namespace-separator": "%1F"}}

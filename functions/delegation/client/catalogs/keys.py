@@ -115,7 +115,7 @@ def advertised(config: bytes) -> timedelta | None:
         proposed = properties.get(_LIFETIME) if properties.get(_SUPPORTED) == "true" else None
         text = proposed or (None if _SUPPORTED in properties else document.get(_LIFETIME))
         return None if text is None else parse_duration(text)
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, RecursionError, TypeError):
         return None
 
 

@@ -62,7 +62,7 @@ def error_response(response: httpx.Response) -> HttpError:
     """Return the fields that the body has; API Gateway's error bodies have at most a message."""
     try:
         body = json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     body = body if isinstance(body, dict) else {}
 

@@ -115,8 +115,11 @@ class KeyedCall:
                 )
 
     def restore(self, stored: MutationAnswer) -> MutationAnswer:
-        """Return a stored answer with its credentials vended anew."""
-        return restored(stored, self.rule, self.request, self.target.operation, self.view)
+        """Return a stored answer with its credentials vended anew; without them if what is loaded is malformed."""
+        try:
+            return restored(stored, self.rule, self.request, self.target.operation, self.view)
+        except MALFORMED:
+            return stored
 
     def _concluded(self, answer: CatalogAnswer, attempt: MutationAttempt) -> MutationAnswer:
         """Return an answer that states what the call did, or what the state shows instead of it."""

@@ -81,8 +81,15 @@ def shortened(body: bytes) -> bytes:
     document = json.loads(body)
     if not isinstance(document, dict):
         return b""
-    kept = {name: value for name, value in document.items() if not isinstance(value, _CONTAINERS)}
-    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+    return json_bytes({name: value for name, value in document.items() if not isinstance(value, _CONTAINERS)})
+
+
+def json_bytes(document: object) -> bytes:
+    """Return compact JSON; text that is not Unicode, which JSON can escape, stays escaped."""
+    try:
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _is_stored(header: str) -> bool:
@@ -99,10 +106,9 @@ def _without_credentials(body: bytes) -> bytes:
         return body
     try:
         document = json.loads(body)
-        removed = _remove_secrets(document)
+        return json_bytes(document) if _remove_secrets(document) else body
     except (ValueError, RecursionError):
         return b""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() if removed else body
 
 
 def _remove_secrets(value: Any) -> bool:

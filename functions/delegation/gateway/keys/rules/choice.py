@@ -9,7 +9,7 @@ from delegation.gateway.keys.rules.rule import MALFORMED_REQUEST, JsonObject, Ve
 from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.routing import CatalogPaths, Operation, Target
 
-MALFORMED: Final = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+MALFORMED: Final = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What reading a document raises that does not conform to the specification."""
 
 RULES: Final[Mapping[Operation, Callable[[str, Target, JsonObject, CatalogPaths], VerificationRule]]] = {
@@ -39,5 +39,5 @@ def rule_for(target: Target, request: CatalogRequest, paths: CatalogPaths) -> Ve
     try:
         body = json.loads(request.body) if request.body else {}
         return RULES[target.operation](request.path, target, body, paths)
-    except (*MALFORMED, RecursionError):
+    except MALFORMED:
         return MALFORMED_REQUEST
