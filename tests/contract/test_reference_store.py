@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import MOST_AREAS, fold, overlap
-from delegation.references.dynamodb import DIGEST_BYTES, DynamoDbReferenceStore, ReferenceTable
+from delegation.references.blocking.dynamodb import DIGEST_BYTES
+from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.errors import ReferencesUnavailable
 from delegation.references.model import MOST_DISPLACED
 from delegation.references.store import MemoryReferenceStore, ReferenceStore

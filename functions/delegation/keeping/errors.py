@@ -51,6 +51,7 @@ class NeighbourUnreadable(GuardRefused):
 
     `areas` are the last known areas of a table of which nothing can be read. An `exempt` one holds back no purge,
     because an operator exempted it by name. `subject` is what an exemption would name; a scan without index has none.
+    One that `is_found` was met while the table's files were read, and the index may not know it.
     A table of another format is at a location, and which of the files there are its own is not known.
     """
 
@@ -65,12 +66,13 @@ class NeighbourUnreadable(GuardRefused):
         exempt: bool = False,
         subject: "Subject | None" = None,
         is_other_format: bool = False,
+        is_found: bool = False,
     ) -> None:
         super().__init__(
             f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "
             f"{_mend(printable(who), str(why))}. If that is not possible, an operator lists what cannot be read with "
-            "`delegation references blocking`, and with `delegation references exempt` lets purges run beside it: what "
-            "is known of it still protects its files"
+            "`delegation references blocking`, and with `delegation references exempt` lets purges and expiries, not "
+            "removals of orphan files, run beside it: what is known of it still protects its files"
         )
         self.who = who
         self.why = why.code
@@ -78,12 +80,14 @@ class NeighbourUnreadable(GuardRefused):
         self.exempt = exempt
         self.subject = subject
         self.is_other_format = is_other_format
+        self.is_found = is_found
+        self.problem = f"{why.code}: {why}"
 
 
 def _mend(who: str, why: str) -> str:
     """Return the next step: a privilege is to blame only if Polaris named one."""
     if "the principal needs " in why:
-        return "Grant it to the service's principal, then send the purge again"
+        return "Grant it to the service's principal, then send the request again"
     if "allowed locations" in why:
         return (
             f"Polaris refuses every load of it: remove its properties write.data.path and write.metadata.path, or "

@@ -44,8 +44,8 @@ class WritesPlan:
 class ReadNear:
     """Yields the entries of other tables' manifests, which have the numbers of the `identifiers`, from 1.
 
-    What cannot be read of those in `reported` is accepted, of those in `noted` it is the driver's to decide; of others
-    it is raised, as NeighbourUnreadable or NeighbourChanged.
+    What cannot be read of those in `reported` is accepted with its path. The driver decides on all that cannot be read;
+    it gets all of those in `noted`, and of others the first that a source meets.
     """
 
     resources: ExecutorResources
@@ -70,8 +70,8 @@ class ReadNear:
 
     def _tolerance(self, number: int, unread: list[Row]) -> Tolerance:
         def unreadable(path: str, error: DelegationError) -> None:
-            if not (number in self.noted or is_whole_otherwise(error)):
-                raise error
+            if unread and not (number in self.noted or is_whole_otherwise(error)):
+                return
             unread.append((json.dumps([number, path, encode_error(error)]), 0, 0))
 
         return tolerance_of(unreadable, reported=number in self.reported)

@@ -24,7 +24,8 @@ class Neighbour:
     """Another live table that may share files with the purged one, and the store that its manifests are read from.
 
     A `certain` one is read whatever its location, because the operator or the index names it. `areas` are the last
-    known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge.
+    known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge, of
+    one with `unread` files, by their digests, only these.
     A `former` one is a state that its table had, whose files are kept (`keeping.lost`); an `unlisted` one is a version
     of a table that no catalog lists (`keeping.unlisted`).
     """
@@ -36,6 +37,7 @@ class Neighbour:
     exempt: bool = False
     former: bool = False
     unlisted: bool = False
+    unread: frozenset[bytes] | None = None
 
 
 class ReferenceCheck(Protocol):

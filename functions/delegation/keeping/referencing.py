@@ -229,11 +229,13 @@ class ReferencingTables:
         areas = self._areas(identifier)
         if isinstance(one, NeighbourUnreadable):
             return _unreadable(blocking, exempt=exempt.has(blocking), areas=areas)
-        as_seen = (blocking.table_uuid, blocking.metadata_location) == (
-            one.table.table_uuid,
-            one.table.metadata_location,
-        )
-        return replace(one, areas=areas, exempt=as_seen and exempt.has(blocking))
+        found = exempt.of(blocking)
+        same = one.table.table_uuid == blocking.table_uuid
+        if found is None or not same:
+            return replace(one, areas=areas)
+        # Without the files that were accepted only the state as it was seen is exempt.
+        as_seen = found.unread is not None or one.table.metadata_location == blocking.metadata_location
+        return replace(one, areas=areas, exempt=as_seen, unread=found.unread)
 
     def _areas(self, identifier: TableIdentifier) -> tuple[str, ...]:
         entry = self.index.get(identifier)
@@ -342,11 +344,15 @@ class Exempt:
 
     def has(self, blocking: Blocking) -> bool:
         """Return whether an operator exempted what cannot be read, in the state that it still has."""
+        return self.of(blocking) is not None
+
+    def of(self, blocking: Blocking) -> Exemption | None:
+        """Return the exemption that holds for what cannot be read, None if there is none."""
         found = self._exemptions.get(blocking.subject)
         if found is None or not found.covers(blocking, self._now):
-            return False
+            return None
         self._used[blocking.subject] = found
-        return True
+        return found
 
 
 def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:

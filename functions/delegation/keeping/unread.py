@@ -22,6 +22,7 @@ from delegation.polaris.errors import (
     TableMetadataMissing,
 )
 from delegation.references.blocking.model import Subject
+from delegation.references.reading import digest
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots
 from delegation.worksets.index import SAMPLE, Finding
@@ -119,7 +120,6 @@ class UnreadNeighbours:
         if neighbour.unlisted and self.unlisted is not None:
             return self.unlisted(neighbour)
         who = str(neighbour.table.identifier)
-        accepted = self.accepts(exempt=neighbour.exempt)
 
         def unreadable(path: str, error: DelegationError) -> None:
             if reach.is_whole_otherwise(error):
@@ -131,11 +131,12 @@ class UnreadNeighbours:
                 if len(damaged) < _MOST_DAMAGED:
                     damaged[f"{who}: {printable(path)}"] = None
                 return
-            if isinstance(error, ManifestMissing) and not (accepted and self._is_current(neighbour)):
+            if isinstance(error, ManifestMissing) and not self._is_current(neighbour):
                 raise NeighbourChanged(who, path) from error
             if not isinstance(error, (ManifestMissing, *_UNREADABLE)):
                 raise error
-            self.note(_error(neighbour, error))
+            is_exempt = neighbour.exempt and (neighbour.unread is None or digest(path) in neighbour.unread)
+            self.note(_error(neighbour, error, exempt=is_exempt))
 
         return unreadable
 
@@ -176,7 +177,7 @@ def reading(neighbour: Neighbour) -> Iterator[None]:
         except NeighbourUnreadable:
             raise
         except _UNREADABLE as error:
-            raise _error(neighbour, error) from error
+            raise _error(neighbour, error, exempt=neighbour.exempt and neighbour.unread is None) from error
 
 
 @contextmanager
@@ -204,8 +205,10 @@ def changed(who: str) -> Iterator[None]:
         raise NeighbourChanged(who, "its entry in the catalog") from error
 
 
-def _error(neighbour: Neighbour, error: DelegationError) -> NeighbourUnreadable:
+def _error(neighbour: Neighbour, error: DelegationError, *, exempt: bool) -> NeighbourUnreadable:
     areas = neighbour.areas if isinstance(error, (*_NO_ACCESS, CorruptMetadata)) else ()
     identifier = neighbour.table.identifier
     subject = Subject.of(identifier)
-    return NeighbourUnreadable(str(identifier), error, areas=areas, exempt=neighbour.exempt, subject=subject)
+    return NeighbourUnreadable(
+        str(identifier), error, areas=areas, exempt=exempt, subject=subject, is_found=not neighbour.former
+    )

@@ -22,14 +22,13 @@ from typing import Any, Final
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.areas import EVERYWHERE, around, fold
-from delegation.references.blocking.dynamodb import DynamoDbBlocking
+from delegation.references.blocking.dynamodb import DynamoDbBlocking, packed, unpacked
 from delegation.references.errors import PassLost, ReferencesOutcomeUnknown, ReferencesUnavailable
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.locations import split
 from delegation.timestamps import isoformat
 
 FORMAT: Final = 1
-DIGEST_BYTES: Final = 8
 _WRITES_A_CALL: Final = 25
 """DynamoDB API Reference, BatchWriteItem."""
 _END: Final = "\x00"
@@ -49,7 +48,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         names = {"#name": "name"}
         shown = (
             "sk, namespace, #name, table_uuid, metadata_location, areas, etag, revision, displaced, absent, "
-            "cloned, problem, problem_location, problem_since, unanswered"
+            "cloned, problem, problem_location, problem_since, unanswered, unread"
         )
         for item in self._query(
             f"catalog:{catalog}", "table:", ProjectionExpression=shown, ExpressionAttributeNames=names
@@ -200,7 +199,7 @@ def _attributes(entry: TableEntry) -> dict[str, Any]:
     """Return what an item holds of an entry besides its key, name and revision."""
     return {
         "areas": list(entry.areas),
-        "seen": b"".join(sorted(entry.seen)),
+        "seen": packed(entry.seen),
         **({} if entry.etag is None else {"etag": entry.etag}),
         **_problem_attributes(entry),
     }
@@ -222,6 +221,7 @@ def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
         **({"absent": True} if entry.absent else {}),
         **({"cloned": True} if entry.cloned else {}),
         **({"unanswered": list(entry.unanswered)} if entry.unanswered else {}),
+        **({"unread": packed(entry.unread)} if entry.unread else {}),
     }
 
 
@@ -243,14 +243,13 @@ def _texts(item: Mapping[str, Any], name: str) -> set[str]:
 
 
 def _whole_entry(catalog: str, item: Mapping[str, Any]) -> TableEntry:
-    seen = bytes(getattr(item.get("seen"), "value", b""))  # without it all manifests are read again
     return TableEntry(
         identifier=_identifier(catalog, item),
         table_uuid=item.get("table_uuid", ""),
         metadata_location=item.get("metadata_location", ""),
         areas=tuple(item.get("areas", ())),
         etag=item.get("etag"),
-        seen=frozenset(seen[at : at + DIGEST_BYTES] for at in range(0, len(seen), DIGEST_BYTES)),
+        seen=unpacked(item.get("seen")) or frozenset(),  # without it all manifests are read again
         problem=item.get("problem"),
         revision=int(item["revision"]),
         displaced=frozenset(item.get("displaced", ())),
@@ -259,6 +258,7 @@ def _whole_entry(catalog: str, item: Mapping[str, Any]) -> TableEntry:
         problem_location=item.get("problem_location"),
         problem_since=datetime.fromisoformat(item["problem_since"]) if "problem_since" in item else None,
         unanswered=tuple(map(int, item.get("unanswered", ()))),
+        unread=unpacked(item.get("unread")),
     )
 
 

@@ -24,6 +24,8 @@ MOST_DISPLACED: Final = 100
 """Tables kept that had one name in one pass; an entry with more has the uuid "" too, which no table has."""
 UNANSWERED_PASSES: Final = 3
 """After so many passes in which others had an answer, it is a table's own trouble that it has none."""
+MOST_UNREAD: Final = 4_000
+"""Files of one table that cannot be read and are known one by one; of more nobody can tell whether they grew."""
 LONGEST_TEXT: Final = 1_000
 LONGEST_LOCATION: Final = 4_096
 
@@ -41,6 +43,8 @@ class TableEntry:
     and is removed by the next one that finds none either. Of a `cloned` one another name had a table with the same uuid
     when this name's was read again: some areas may be those of that clone by now. `unanswered` are the numbers of
     passes in which the catalog or the storage gave no answer for it, and the catalog one for others.
+    `unread` are digests of the manifest lists and manifests that cannot be read, of a table whose metadata is; None if
+    they are not known one by one.
     """
 
     identifier: TableIdentifier
@@ -57,6 +61,7 @@ class TableEntry:
     absent: bool = False
     cloned: bool = False
     unanswered: tuple[int, ...] = ()
+    unread: frozenset[bytes] | None = None
 
     @property
     def is_doubted(self) -> bool:
@@ -81,6 +86,7 @@ class TableEntry:
             metadata_location=self.metadata_location[:LONGEST_LOCATION],
             etag=self.etag if self.etag is None or len(self.etag) <= LONGEST_TEXT else None,
             displaced=_bounded(self.displaced),
+            unread=None if self.unread is None or len(self.unread) > MOST_UNREAD else self.unread,
             seen=self.seen if len(self.seen) <= MOST_SEEN else frozenset(sorted(self.seen)[:MOST_SEEN]),
             problem=None if self.problem is None else self.problem[:LONGEST_TEXT],
             problem_location=None if self.problem_location is None else self.problem_location[:LONGEST_LOCATION],

@@ -9,7 +9,7 @@ manifests that a table no longer has stay until its entry is built anew; they co
 import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from delegation.errors import DelegationError, GuardRefused
@@ -29,7 +29,7 @@ from delegation.items import reason_of
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import areas_of, directory_of, fold
-from delegation.references.dynamodb import DIGEST_BYTES
+from delegation.references.blocking.dynamodb import DIGEST_BYTES
 from delegation.references.model import LONGEST_TEXT, MOST_SEEN, TableEntry
 from delegation.storage.base import ObjectNotFound, ObjectStore, ObjectStoreError
 from delegation.storage.locations import Roots, parse
@@ -88,26 +88,33 @@ def read_references(
     unread = [path for path, mark in digests.items() if mark not in seen]
     wanted = [(path, limits.max_file_bytes) for path in unread]
     for path, content in fetcher.fetch(wanted):
-        before = problems.count
+        before = len(problems.paths)
         for rows in tolerated_entries(path, found.manifests[path], content, tolerance):
             checkpoint()
             outside.add(row[0] for row in rows)
-        if problems.count > before:
+        if len(problems.paths) > before:
             del digests[path]
     areas = (*areas_of(metadata.locations, ()), *outside.areas)
     # Lists that were not read name manifests that were; the newest list names all that a next one may name.
     now = frozenset(digests.values())
     all_seen = now | seen if former and len(now | seen) <= MOST_SEEN else now
-    return entry_of(table, known, areas=areas, seen=all_seen, problem=problems.first)
+    entry = entry_of(table, known, areas=areas, seen=all_seen, problem=problems.first)
+    return replace(entry, unread=frozenset(map(digest, problems.paths)) or None)
 
 
 def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store: ObjectStore) -> frozenset[str]:
     """The manifest lists that the table had when it was read last, which state nothing new; none if they are few.
 
     They are found in the metadata file of then, so a table with many snapshots costs one read more and not all of them.
-    A manifest list never changes either.
+    A manifest list never changes either. Of a table that cannot be read to its end all are read, because what was lost
+    may be in any.
     """
-    if known is None or known.metadata_location in {"", metadata.path} or len(metadata.snapshots) <= _FEW_LISTS:
+    if (
+        known is None
+        or known.problem is not None
+        or known.metadata_location in {"", metadata.path}
+        or len(metadata.snapshots) <= _FEW_LISTS
+    ):
         return frozenset()
     try:
         content = store.read(parse(known.metadata_location), limit=MAX_METADATA_BYTES)
@@ -163,19 +170,19 @@ def known_of(known: TableEntry | None, table_uuid: str) -> TableEntry | None:
 
 
 class _Problems:
-    """Counts what cannot be read of a table, and keeps the first reason."""
+    """Collects what cannot be read of a table, and keeps the first reason."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.paths: set[str] = set()
         self.first: str | None = None
 
-    def note(self, _path: str, error: DelegationError) -> None:
+    def note(self, path: str, error: DelegationError) -> None:
         if error.retryable or isinstance(error, _GONE):
             raise error
         if is_whole_otherwise(error):
             # All that it names is read.
             return
-        self.count += 1
+        self.paths.add(path)
         self.first = self.first or problem_of(error)
 
 

@@ -198,7 +198,7 @@ class Refresher:
         displaced = entry.displaced | ({entry.table_uuid} if moved else frozenset())
         after = replace(entry, absent=True, displaced=displaced, etag=None)
         with suppress(PassLost):
-            self.store.put(after if displaced else replace(after, areas=(), problem=None, unanswered=()))
+            self.store.put(after if displaced else replace(after, areas=(), problem=None, unanswered=(), unread=None))
 
     def _visit_new(self, one: "_Pass") -> None:
         """Visit the tables that were not listed before, until a new listing has none.

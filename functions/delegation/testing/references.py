@@ -8,6 +8,7 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE
+from delegation.references.blocking.dynamodb import DIGEST_BYTES
 from delegation.references.blocking.model import (
     LONGEST_REASON,
     Blocking,
@@ -249,6 +250,23 @@ class ReferenceStoreContract:
         assert not second.covers(replace(TABLE, table_uuid="another"), NOW)
         store.remove_exemption(second.subject)
         assert store.exemptions("cat") == [of_list]
+
+    def test_an_exemption_of_files_outlives_commits_while_no_other_file_is_unreadable(
+        self, store: ReferenceStore
+    ) -> None:
+        one, two = b"1" * DIGEST_BYTES, b"2" * DIGEST_BYTES
+        problem: dict[str, Any] = {"problem": "X: no", "problem_location": "s3://b/t2.json", "problem_since": NOW}
+        put(store, entry("t", "s3://b/t/", **problem, unread=frozenset({one, two})))
+        (blocking,) = blocking_of(store, "cat")
+        store.put_exemption(Exemption.of(blocking, why="known", by="me", now=NOW))
+        (found,) = store.exemptions("cat")
+        later = replace(blocking, metadata_location="s3://b/later.json")
+        assert found.covers(later, NOW)
+        assert found.covers(replace(later, unread=frozenset({two})), NOW)
+        assert not found.covers(replace(blocking, unread=frozenset({one, two, b"3" * DIGEST_BYTES})), NOW)
+        assert not found.covers(replace(blocking, unread=None), NOW)
+        assert not found.covers(replace(later, table_uuid="another"), NOW)
+        assert not found.covers(later, found.until)
 
     def test_held_purges_are_freed_when_nothing_blocks_them_any_more(self, store: ReferenceStore) -> None:
         problem: dict[str, Any] = {"problem": "X: no", "problem_location": "s3://b/t2.json", "problem_since": NOW}

@@ -59,7 +59,8 @@ def never_read(subject: Subject) -> CommandError:
     """Return the error: nothing is known of a table, so nothing would protect its files."""
     return CommandError(
         f"{name_of(subject)} was never read, so nothing is known of the files that it needs",
-        "Repair its metadata, or drop it from the catalog without purge; the next pass over the catalog sees that.",
+        "Repair its metadata, grant the service's principal the right to load it, or drop it from the catalog without "
+        "purge; the next pass over the catalog sees that.",
         code="NEVER_READ",
     )
 
@@ -113,7 +114,10 @@ def exempt_command(
     ],
     *,
     why: Annotated[
-        str, typer.Option("--why", show_default=False, help="Why purges may run beside it; it is in their receipts.")
+        str,
+        typer.Option(
+            "--why", show_default=False, help="Why purges and expiries may run beside it; it is in their receipts."
+        ),
     ],
     of_list: Annotated[
         bool, typer.Option("--list", help="The name is that of a namespace, or of a catalog, that cannot be listed.")
@@ -124,9 +128,10 @@ def exempt_command(
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let purges run although a table cannot be read; what is known of it still protects its files.
+    """Let purges and expiries run although a table cannot be read; what is known of it still protects its files.
 
-    It ends at the table's next commit, when the table can be read, or after 30 days.
+    It is of the files that cannot be read now, and outlives commits while all else can. Where these are not known one
+    by one it ends at the table's next commit. It ends when the table can be read, and after 30 days.
     """
     open_output(ctx, as_json=as_json)
     subject = parse_subject(name, of_list=of_list)
@@ -162,9 +167,10 @@ def parse_subject(text: str, *, of_list: bool) -> Subject:
 
 
 def confirm(subject: Subject) -> None:
-    """Ask at a terminal whether purges may delete what only this table is known to share; raises Abort."""
+    """Ask at a terminal whether files may go that only this table is known to share; raises Abort."""
     if at_a_terminal():
-        text = f"Purges will delete files that {name_of(subject)} needs, if nothing that can be read says so. Continue?"
+        name = name_of(subject)
+        text = f"Purges and expiries delete files that {name} needs, unless what can be read names them. Continue?"
         typer.confirm(text, abort=True, err=True)
 
 

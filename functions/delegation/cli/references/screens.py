@@ -39,6 +39,7 @@ class BlockingRow:
             "table_uuid": found.table_uuid or None,
             "metadata_location": found.metadata_location,
             "holds_back": "nothing" if found.is_doubted else "overlapping" if found.narrow else "all",
+            "unreadable_files": None if found.unread is None else len(found.unread),
             "passes_without_answer": len(found.unanswered) or None,
             "exemption": None if exemption is None else exemption_document(exemption),
         }
@@ -51,6 +52,7 @@ def exemption_document(exemption: Exemption) -> dict[str, Any]:
         "kind": kind_of(exemption.subject),
         "table_uuid": exemption.table_uuid or None,
         "metadata_location": exemption.metadata_location,
+        "unreadable_files": None if exemption.unread is None else len(exemption.unread),
         "why": exemption.why,
         "by": exemption.by,
         "at": isoformat(exemption.at),
@@ -140,7 +142,9 @@ def print_exempted(exemption: Exemption, released: int | None) -> None:
     """Print a new exemption and how many purges run again; None if the task table is not known."""
     console = Console(highlight=False)
     name = plain(name_of(exemption.subject))
-    console.print(Text(f"{name} is exempt until {_time(exemption.until)}, or until it changes or can be read."))
+    files = exemption.unread
+    change = "it changes" if files is None else f"more than {counted(len(files), 'file')} of it cannot be read"
+    console.print(Text(f"{name} is exempt until {_time(exemption.until)}, or until {change} or all can be read."))
     noun, word = ("purge", "runs") if released == 1 else ("purges", "run")
     runs = {None: "Purges that wait for it run within the hour.", 0: "No purge waited for it."}
     text = runs.get(released) or f"{released:,} {noun} waited for it and {word} within a minute."

@@ -21,6 +21,7 @@ from delegation.references.lost import LostRefs
 from delegation.timestamps import isoformat
 
 FORMAT: Final = 1
+DIGEST_BYTES: Final = 8
 
 
 class DynamoDbBlocking:
@@ -69,6 +70,7 @@ class DynamoDbBlocking:
             exemption.subject,
             table_uuid=exemption.table_uuid,
             **({} if location is None else {"metadata_location": location}),
+            **({} if exemption.unread is None else {"unread": packed(exemption.unread)}),
             why=exemption.why,
             by=exemption.by,
             at=isoformat(exemption.at),
@@ -182,7 +184,19 @@ def _exemption(catalog: str, item: Mapping[str, Any]) -> Exemption:
         by=item["by"],
         at=datetime.fromisoformat(item["at"]),
         until=datetime.fromisoformat(item["until"]),
+        unread=unpacked(item.get("unread")),
     )
+
+
+def packed(digests: frozenset[bytes]) -> bytes:
+    """Return digests as one attribute of an item."""
+    return b"".join(sorted(digests))
+
+
+def unpacked(value: Any) -> frozenset[bytes] | None:
+    """Return the digests of an attribute, None where an item has none, or no bytes."""
+    joined = bytes(getattr(value, "value", b""))
+    return frozenset(joined[at : at + DIGEST_BYTES] for at in range(0, len(joined), DIGEST_BYTES)) or None
 
 
 def _time(text: str | None) -> datetime | None:

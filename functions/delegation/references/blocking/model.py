@@ -36,7 +36,8 @@ class Blocking:
     """Something that cannot be read `since` a time because of a `problem` (an error's code, a colon, its text).
 
     `table_uuid` and `metadata_location` are the table's as far as they are known now, "" and None otherwise. A
-    `narrow` one concerns only purges of tables that overlap its areas, because these are complete.
+    `narrow` one concerns only purges of tables that overlap its areas, because these are complete. `unread` are digests
+    of the table's files that cannot be read, None where they are not known one by one.
     """
 
     subject: Subject
@@ -46,6 +47,7 @@ class Blocking:
     metadata_location: str | None = None
     narrow: bool = False
     unanswered: tuple[int, ...] = ()
+    unread: frozenset[bytes] | None = None
 
     @property
     def is_doubted(self) -> bool:
@@ -54,8 +56,8 @@ class Blocking:
 
     @property
     def was_never_read(self) -> bool:
-        """Whether nothing is known of a table that the catalog does not answer for: no exemption covers it."""
-        return bool(self.unanswered) and self.subject.name is not None and not self.table_uuid
+        """Whether nothing is known of a table, not even its metadata: no exemption covers it."""
+        return self.subject.name is not None and not self.table_uuid
 
     @classmethod
     def of(cls, entry: TableEntry) -> "Blocking":
@@ -68,16 +70,18 @@ class Blocking:
             entry.problem_location,
             narrow=entry.is_complete,
             unanswered=entry.unanswered,
+            unread=entry.unread,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """An operator's decision that purges run although something cannot be read, and why.
+    """An operator's decision that purges and expiries run although something cannot be read, and why.
 
-    It is bound to the state that the operator saw: it ends at the table's next commit, when the table can be read
-    again, when another table has the name, and at `until`. It is for purges alone: the removal of orphan files, which
-    has no list of files that were a table's, never runs beside what cannot be read.
+    It is bound to the table and to the `unread` files that the operator accepted: it outlives commits while all else
+    can be read. Where these are not known one by one, as with metadata that cannot be read, it ends at the next commit
+    that is seen. It ends too when the table can be read again, when another table has the name, and at `until`. The
+    removal of orphan files, which has no list of files that were a table's, never runs beside what cannot be read.
     """
 
     subject: Subject
@@ -87,6 +91,7 @@ class Exemption:
     by: str
     at: datetime
     until: datetime
+    unread: frozenset[bytes] | None = None
 
     @classmethod
     def of(cls, blocking: Blocking, *, why: str, by: str, now: datetime) -> "Exemption":
@@ -98,16 +103,17 @@ class Exemption:
             by=by,
             at=now,
             until=now + EXEMPT_FOR,
+            unread=blocking.unread,
         )
 
     def covers(self, blocking: Blocking, now: datetime) -> bool:
         """Whether it still holds for what cannot be read now."""
-        same = (self.subject, self.table_uuid, self.metadata_location) == (
-            blocking.subject,
-            blocking.table_uuid,
-            blocking.metadata_location,
-        )
-        return same and now < self.until and not blocking.was_never_read
+        same = (self.subject, self.table_uuid) == (blocking.subject, blocking.table_uuid)
+        if self.unread is None:
+            accepted = self.metadata_location == blocking.metadata_location
+        else:
+            accepted = blocking.unread is not None and blocking.unread <= self.unread
+        return same and accepted and now < self.until and not blocking.was_never_read
 
 
 UNKNOWN_AREA: Final = "file:///"

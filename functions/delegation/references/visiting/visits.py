@@ -112,7 +112,7 @@ class Visitor:
         """
         stored = self.store.get(identifier)
         base = stored or TableEntry(identifier, "", "")
-        entry = replace(base, problem=problem_of(error), problem_location=None)
+        entry = replace(base, problem=problem_of(error), problem_location=None, unread=None)
         if isinstance(error, DelegationError):
             self.pace()
             try:
@@ -171,7 +171,8 @@ class Visitor:
         stored = self.store.get(known.identifier)
         if stored is None or stored.revision != known.revision:
             raise PassLost(f"another process wrote the references of {known.identifier}")
-        return self._following(stored, replace(stored, problem=None, problem_location=None, unanswered=()))
+        read = replace(stored, problem=None, problem_location=None, unanswered=(), unread=None)
+        return self._following(stored, read)
 
     def _read(self, table: LoadedTable, stored: TableEntry | None) -> TableEntry:
         try:
@@ -189,7 +190,7 @@ class Visitor:
             except LASTING as again:
                 _raise_retryable(again)
         base = stored or TableEntry(identifier, "", "")
-        return replace(base, problem=problem_of(error), problem_location=None, etag=None, unanswered=())
+        return replace(base, problem=problem_of(error), problem_location=None, etag=None, unanswered=(), unread=None)
 
     def _following(self, stored: TableEntry | None, entry: TableEntry) -> "_Changed":
         """Return an entry as the next one after the stored one; a problem has lasted since it was met first."""
@@ -229,7 +230,7 @@ def with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: froz
     """
     if stored is None or not displaced:
         return entry
-    both = replace(entry, areas=fold((*entry.areas, *stored.areas)), displaced=displaced, etag=None)
+    both = replace(entry, areas=fold((*entry.areas, *stored.areas)), displaced=displaced, etag=None, unread=None)
     if entry.problem is not None or stored.problem is None:
         return both
     location, since = stored.problem_location, stored.problem_since

@@ -19,8 +19,6 @@ from tests.unit.operations.purge.behavior.test_unreadable_tables import (
     refresh,
 )
 
-LINE_5 = pytest.mark.xfail(strict=True, reason="issue 46, line 5")
-
 
 @pytest.fixture
 def world() -> IndexedWorld:
@@ -65,7 +63,6 @@ def recommitted(world: IndexedWorld, changes: dict[str, Any]) -> None:
     world.lake.objects[where.bucket, where.key] = json.dumps(metadata).encode()
 
 
-@LINE_5
 def test_an_exemption_outlives_commits_while_all_that_they_add_is_read(world: IndexedWorld) -> None:
     exempted(world)
     for number in range(3):
@@ -91,7 +88,6 @@ def test_a_second_manifest_that_a_commit_adds_and_that_cannot_be_read_ends_it(wo
     assert continued(world, task).status is Status.SUCCESS
 
 
-@LINE_5
 def test_an_unreadable_metadata_file_is_exempted_until_the_next_commit(world: IndexedWorld) -> None:
     exempted(world)
     world.other.rewrite_metadata("torn", {"snapshots": "not a list"})
@@ -114,7 +110,6 @@ def test_a_table_that_is_created_again_under_the_name_is_not_exempt(world: Index
     assert waits(purged(world, "after"))
 
 
-@LINE_5
 def test_credentials_that_are_refused_end_an_exemption_of_single_files(world: IndexedWorld) -> None:
     """Of a table that loads without credentials no manifest can be read."""
     exempted(world)
@@ -144,11 +139,7 @@ def test_an_exemption_ends_after_thirty_days_of_commits(world: IndexedWorld) -> 
 
 
 @pytest.mark.parametrize(
-    "trouble",
-    [
-        pytest.param(PolarisForbidden("no privilege", status=403), marks=LINE_5),
-        PolarisUnavailable("Polaris answered 503", status=503),
-    ],
+    "trouble", [PolarisForbidden("no privilege", status=403), PolarisUnavailable("Polaris answered 503", status=503)]
 )
 def test_a_table_that_was_never_read_is_passed_by_in_no_way(world: IndexedWorld, trouble: Exception) -> None:
     exempted(world)
@@ -173,7 +164,6 @@ def clone_known_whole(world: IndexedWorld) -> set[str]:
     return set(world.reached("clone"))
 
 
-@LINE_5
 def test_what_is_lost_after_a_pass_has_read_it_holds_only_work_that_it_can_concern(world: IndexedWorld) -> None:
     """The pass reads no manifest twice; the purge that needs it finds the loss, and a person can exempt it."""
     needed = clone_known_whole(world)
@@ -193,7 +183,6 @@ def test_what_is_lost_after_a_pass_has_read_it_holds_only_work_that_it_can_conce
     assert needed - {lost} <= set(world.lake.uris()), "what can be read of it protects"
 
 
-@LINE_5
 def test_a_second_manifest_that_is_lost_without_a_commit_ends_an_exemption(world: IndexedWorld) -> None:
     clone_known_whole(world)
     world.other.table("clone").append(rows(60))

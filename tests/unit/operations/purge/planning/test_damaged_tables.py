@@ -303,7 +303,7 @@ def _clone(bench: PurgedTables) -> LoadedTable:
 
 BESIDE = [
     (a_denied_clone, "NEIGHBOUR_UNREADABLE", "STORAGE_ACCESS_DENIED"),
-    (a_clone_without_a_list, "NEIGHBOUR_CHANGED", "MANIFEST_MISSING"),
+    (a_clone_without_a_list, "NEIGHBOUR_UNREADABLE", "MANIFEST_MISSING"),
 ]
 
 

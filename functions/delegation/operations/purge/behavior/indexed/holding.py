@@ -7,9 +7,11 @@ hour, and as soon as the index finds that the table is readable or gone, or that
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from delegation.identifiers import TableIdentifier
 from delegation.items import each_item
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.behavior.names import PLAN_TASK_TYPE
@@ -37,11 +39,14 @@ def may_be_held(task: Task) -> bool:
 
 
 def held_by(
-    task: Task, error: NeighbourUnreadable | NeighbourChanged, index: ReferenceStore | None
+    task: Task, error: NeighbourUnreadable | NeighbourChanged, index: ReferenceStore | None, now: datetime
 ) -> tuple[AttemptError, timedelta] | None:
     """Return how the attempt ends and for how long the purge waits, and record what it waits for; None if it fails."""
     if isinstance(error, NeighbourChanged):
         return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), CHANGED_WAIT
+    if index is not None and error.is_found:
+        with suppress(ReferencesError):  # then the next attempt finds it
+            _record_found(error, index, now)
     if not may_be_held(task):
         return None
     if index is not None and error.subject is not None:
@@ -50,6 +55,23 @@ def held_by(
     fields = {"action": "hold", "task_id": task.task_id, "table": error.who, "error_code": error.why}
     logger.warning("a table cannot be read, so a purge that it may concern waits", extra=fields)
     return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), HELD_FOR
+
+
+def _record_found(error: NeighbourUnreadable, index: ReferenceStore, now: datetime) -> None:
+    """Record that a file of a table cannot be read which a pass had read, or had not: the next one reads all again.
+
+    Until then nobody knows which else cannot be read, and the areas are those of the state that was read last.
+    """
+    subject = error.subject
+    if subject is None or subject.name is None:
+        return
+    entry = index.get(TableIdentifier(subject.catalog, subject.namespace, subject.name))
+    if entry is None or (entry.problem is not None and entry.unread is None):
+        return
+    again = replace(entry, etag=None, seen=frozenset(), unread=None)
+    if entry.problem is None:
+        again = replace(again, problem=error.problem, problem_since=now, problem_location=entry.metadata_location)
+    index.put(again)
 
 
 def release(index: ReferenceStore, writes: WriteLoop, catalogs: Iterable[str], now: datetime) -> int:

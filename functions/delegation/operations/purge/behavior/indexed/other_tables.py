@@ -79,7 +79,7 @@ class OtherTables:
         What it waits for is recorded, so that it runs as soon as the index finds the table readable or gone. The next
         attempt has a new moment: other tables may have taken files while the purge was held.
         """
-        found = held_by(task, error, self.access.references)
+        found = held_by(task, error, self.access.references, self.access.tasks.clock())
         if found is not None:
             if isinstance(error, NeighbourUnreadable):
                 with suppress(LeaseLost):  # then nothing else is recorded either
