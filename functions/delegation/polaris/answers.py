@@ -64,6 +64,7 @@ POLICY_CODES: Final[Mapping[str, str]] = {
 """The code of a PolarisError by the type of an answer about policies."""
 _NOT_AUTHORIZED = re.compile(r"is not authorized for op ([A-Z_]+)")
 _NO_STS = "Credential vending was requested"
+_OUTCOME_UNKNOWN: Final = "CommitStateUnknownException"
 _FILE_GONE: Final = "Location does not exist"
 """Of a metadata file, in Iceberg's NotFoundException."""
 _STATIC_FACADE: Final = "static-facade external catalog"
@@ -75,10 +76,10 @@ _READ_AND_WRITE = "TABLE_WRITE_DATA on the table's namespace or the catalog (to 
 # Polaris' name of an operation -> the privilege to grant, and where
 _NEEDED = {
     "LIST_NAMESPACES": "NAMESPACE_LIST on the catalog",
-    "LIST_TABLES": "TABLE_LIST (TABLE_WRITE_DATA includes it) on the namespace or the catalog, which a grant on single "
+    "LIST_TABLES": "TABLE_LIST on the namespace or the catalog (TABLE_WRITE_DATA includes it), which a grant on single "
     "tables does not give",
-    "LOAD_TABLE": "TABLE_READ_PROPERTIES (TABLE_WRITE_DATA includes it) on the table's namespace or the catalog",
-    "TABLE_EXISTS": "TABLE_LIST (TABLE_WRITE_DATA includes it) on the table's namespace or the catalog",
+    "LOAD_TABLE": "TABLE_READ_PROPERTIES on the table's namespace or the catalog (TABLE_WRITE_DATA includes it)",
+    "TABLE_EXISTS": "TABLE_LIST on the table's namespace or the catalog (TABLE_WRITE_DATA includes it)",
     "LIST_VIEWS": "VIEW_LIST on the namespace or the catalog",
     "LOAD_VIEW": "VIEW_READ_PROPERTIES on the view's namespace or the catalog",
     "LOAD_TABLE_WITH_READ_DELEGATION": _READ_AND_WRITE,
@@ -130,6 +131,9 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
     elif _FILE_GONE in (answered or "") and error_type not in _BY_TYPE:
         # A federated catalog passes on what the other one answered, as BadRequestException or with a 5xx.
         kind = TableMetadataMissing
+    elif write and error_type == _OUTCOME_UNKNOWN:
+        # 1.7 answers it with 400, later releases with 500.
+        kind = PolarisOutcomeUnknown
     elif hint == EXTERNAL:
         kind = PolarisError
     elif hint == _STS_HINT:

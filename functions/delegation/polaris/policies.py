@@ -15,7 +15,10 @@ from delegation.identifiers import TableIdentifier, encoded
 from delegation.polaris.answers import json_object
 from delegation.polaris.errors import (
     NoSuchCatalog,
+    NoSuchNamespace,
+    NoSuchTable,
     PolarisError,
+    PolarisForbidden,
     PolarisOutcomeUnknown,
     PolarisUnexpectedAnswer,
     PoliciesNotSupported,
@@ -141,7 +144,13 @@ class PolicyClient:
         Raises PolarisError (NO_SUCH_POLICY, POLICY_CHANGED, POLICY_REFUSED).
         """
         document = {"description": description, "content": content, "current-policy-version": version}
-        return _policy_in(self._send("PUT", self._path(identifier), document))
+        try:
+            return _policy_in(self._send("PUT", self._path(identifier), document))
+        except PolarisError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+            # Whichever type a release gives the loser of a race.
+            raise PolarisError(str(error), status=409, error_type=error.error_type, code="POLICY_CHANGED") from error
 
     def delete(self, identifier: PolicyIdentifier, *, detach_all: bool = False) -> None:
         """Delete a policy, which is attached nowhere unless `detach_all`.
@@ -161,10 +170,33 @@ class PolicyClient:
         self._send("PUT", f"{self._path(identifier)}/mappings", document)
 
     def detach(self, identifier: PolicyIdentifier, target: PolicyTarget) -> None:
-        """Detach a policy.
+        """Detach a policy; what a success states is read back, if the principal may read what applies to the target.
 
-        Raises NoSuchNamespace, NoSuchTable, PolarisError (NO_SUCH_POLICY, POLICY_NOT_ATTACHED).
+        Raises NoSuchNamespace, NoSuchTable, PolarisError (NO_SUCH_POLICY, POLICY_NOT_ATTACHED, POLICY_STILL_ATTACHED).
         """
+        self._detach(identifier, target)
+        if self._is_attached(identifier, target):
+            # Releases up to 1.7 on a database may answer success and change nothing.
+            self._detach(identifier, target)
+            if self._is_attached(identifier, target):
+                raise PolarisError(
+                    f"the catalog answered that {identifier} was detached from {target} and still has it attached",
+                    status=200,
+                    code="POLICY_STILL_ATTACHED",
+                )
+
+    def _is_attached(self, identifier: PolicyIdentifier, target: PolicyTarget) -> bool:
+        """Return whether the catalog shows a policy as attached to a target; False where that cannot be read."""
+        try:
+            found = self.applicable(target)
+        except (PolarisForbidden, NoSuchTable, NoSuchNamespace):
+            return False
+        return any(
+            (one.namespace, one.policy.name) == (identifier.namespace, identifier.name) and not one.inherited
+            for one in found
+        )
+
+    def _detach(self, identifier: PolicyIdentifier, target: PolicyTarget) -> None:
         try:
             self._send("POST", f"{self._path(identifier)}/mappings", {"target": target.document()})
         except PolarisOutcomeUnknown as error:

@@ -42,6 +42,9 @@ def new_metadata(request: Mapping[str, Any], location: str, *, now_ms: int) -> J
     return committed(None, [], updates, now_ms=now_ms)
 
 
+_STALE = "Cannot add snapshot with sequence number"
+
+
 def committed(
     base: JsonObject | None,
     requirements: Iterable[Mapping[str, Any]],
@@ -49,16 +52,20 @@ def committed(
     *,
     now_ms: int,
     previous_location: str | None = None,
+    newer: bool = True,
 ) -> JsonObject:
     """Return the metadata of a table after a commit, equal to `base` if nothing changes; None is no table.
 
-    Raises RestError 409 for a requirement that is not met and for values behind the metadata, otherwise 400.
+    Raises RestError 409 for a requirement that is not met and for values behind the metadata, otherwise 400; before a
+    `newer` Polaris also for a stale sequence number.
     """
     try:
         return updated_table(
             base, requirements, updates, now_ms=now_ms, previous_file=previous_location, new_uuid=str(uuid.uuid4())
         )
     except (IcebergConflict, InvalidIcebergUpdate) as error:
+        if not newer and _STALE in error.reason:
+            raise RestError(400, "ValidationException", error.reason) from error
         raise _answer(error) from error
 
 

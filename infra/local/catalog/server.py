@@ -41,7 +41,8 @@ class LocalCatalog:
 
     `s3` and `sts` are clients of the emulated AWS with administrator's keys. Clients of the catalog get `s3_endpoint`,
     the S3 front that shares `keys`. `properties` may set Polaris' flags, all off by default. The principal `root` has
-    the secret `root` and may use the management API; tests change grants through `access` on ids of `state`.
+    the secret `root` and may use the management API; tests change grants through `access` on ids of `state`,
+    and have answers lost through `tables` and `policies`. It answers as Polaris 1.7, or as its `newer` successor.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class LocalCatalog:
         credential_lifetime: timedelta = timedelta(hours=1),
         port: int = 0,
         clock: Callable[[], datetime] = utc_now,
+        newer: bool = False,
     ) -> None:
         self.name = name
         self._realm = realm
@@ -80,9 +82,10 @@ class LocalCatalog:
         )
         vendor = CredentialVendor(sts, keys, clock=clock, lifetime=credential_lifetime)
         files = MetadataFiles(s3)
-        tables = LocalTables(self.warehouse, self.state, files, vendor, self.access)
+        self.warehouse.newer = newer
+        tables = self.tables = LocalTables(self.warehouse, self.state, files, vendor, self.access)
         views = LocalViews(self.warehouse, self.state, files, tables.layout, self.access)
-        policies = PolicyStore()
+        policies = self.policies = PolicyStore(newer=newer)
         self._routes = CatalogRoutes(self.warehouse, self.state, tables, views, self.access, policies=policies)
         self._policies = PolicyRoutes(name, self.state, self.access, policies)
         self._management = ManagementApi(self.access, self.state, self.warehouse, policies)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from infra.local.catalog.errors import bad_request, location_missing
+from infra.local.catalog.errors import RestError, bad_request, location_missing
 from infra.local.catalog.metadata import JsonObject
 from infra.local.s3.vended_keys import VendedKey, VendedKeys
 
@@ -44,9 +44,12 @@ class MetadataFiles:
         self._s3 = s3
 
     def read(self, location: str) -> JsonObject:
-        """Return the metadata at `location`; raise RestError 400 NotFoundException if the file is missing."""
+        """Return the metadata at `location`; raise RestError 400 (missing) or 503 (damaged)."""
         content = self.content(location)
-        metadata: JsonObject = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+        try:
+            metadata: JsonObject = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+        except (ValueError, OSError, EOFError) as error:
+            raise RestError(503, "RuntimeIOException", f"Failed to read file: {location}") from error
         return metadata
 
     def content(self, location: str) -> bytes:

@@ -38,6 +38,8 @@ class LocalTables:
         self._vendor = vendor
         self._access = access
         self.layout = TableLayout(warehouse, state)
+        self.unknown_commits = 0
+        """So many of the next commits are applied, and answered as of an unknown outcome."""
 
     def create(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any], *, vend: bool) -> JsonObject:
         """Return LoadTableResult of a new table, or of a staged one, which exists only after its first commit."""
@@ -147,6 +149,9 @@ class LocalTables:
         except RestError:
             self._files.delete(written)
             raise
+        if self.unknown_commits:
+            self.unknown_commits -= 1
+            raise RestError(500 if self._warehouse.newer else 400, "CommitStateUnknownException", "no answer in time")
         return {"metadata-location": written, "metadata": metadata}
 
     def commit_all(self, who: CatalogCaller, changes: Sequence[Mapping[str, Any]]) -> None:
@@ -183,8 +188,9 @@ class LocalTables:
         requirements: Sequence[Mapping[str, Any]],
         updates: Sequence[Mapping[str, Any]],
     ) -> JsonObject:
-        location = entry.metadata_location
-        return committed(base, requirements, updates, now_ms=self._warehouse.now_ms(), previous_location=location)
+        location, now_ms = entry.metadata_location, self._warehouse.now_ms()
+        newer = self._warehouse.newer
+        return committed(base, requirements, updates, now_ms=now_ms, previous_location=location, newer=newer)
 
     def _commit_staged(
         self,

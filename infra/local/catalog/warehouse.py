@@ -30,6 +30,7 @@ class Warehouse:
         clock: Callable[[], datetime],
     ) -> None:
         self.name = entity.name
+        self.newer = False
         self.s3_endpoint = s3_endpoint
         self.region = region
         self._entity = entity

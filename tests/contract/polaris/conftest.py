@@ -7,11 +7,11 @@ import pytest
 from tests.contract.polaris.world import Polaris, PolarisView, real, stand_in
 
 
-@pytest.fixture(scope="session", params=["stand-in", "real"])
+@pytest.fixture(scope="session", params=["stand-in", "stand-in-newer", "real"])
 def polaris(request: pytest.FixtureRequest) -> Iterator[Polaris]:
     """A server; the real one is skipped unless POLARIS_URL, POLARIS_CREDENTIAL and POLARIS_WAREHOUSE are set."""
-    if request.param == "stand-in":
-        with stand_in() as server:
+    if request.param.startswith("stand-in"):
+        with stand_in(newer=request.param == "stand-in-newer") as server:
             yield server
         return
     server = real()

@@ -43,6 +43,7 @@ class Polaris:
     realm: str
     # Where the tests reach the store that the server names otherwise.
     s3_endpoint: str | None = None
+    local: LocalCatalog | None = field(default=None, repr=False, compare=False)
 
     @property
     def management_url(self) -> str:
@@ -195,7 +196,7 @@ def table(namespace: tuple[str, ...], name: str) -> str:
 
 
 @contextlib.contextmanager
-def stand_in() -> Iterator[Polaris]:
+def stand_in(*, newer: bool = False) -> Iterator[Polaris]:
     """Serve the stand-in over moto's S3 and STS in this process."""
     with mock_aws():
         client = {"region_name": "us-east-1", "aws_access_key_id": "admin", "aws_secret_access_key": "admin"}
@@ -211,9 +212,10 @@ def stand_in() -> Iterator[Polaris]:
             region="us-east-1",
             principals=[],
             root=SecretStr("root-secret"),
+            newer=newer,
         ).start()
         try:
-            yield Polaris(catalog.url, ("root", "root-secret"), "lake", "POLARIS", "https://s3.amazonaws.com")
+            yield Polaris(catalog.url, ("root", "root-secret"), "lake", "POLARIS", "https://s3.amazonaws.com", catalog)
         finally:
             catalog.stop()
 

@@ -20,7 +20,7 @@ LONG = ", ".join(f"role_{n}" for n in range(100))
     ("operation", "needed"),
     [
         ("LIST_NAMESPACES", "NAMESPACE_LIST on the catalog"),
-        ("LIST_TABLES", "TABLE_LIST (TABLE_WRITE_DATA includes it) on the namespace"),
+        ("LIST_TABLES", "TABLE_LIST on the namespace"),
         ("LOAD_TABLE", "TABLE_READ_PROPERTIES"),
         ("LOAD_TABLE_WITH_READ_DELEGATION", "TABLE_WRITE_DATA"),
         ("DROP_TABLE_WITHOUT_PURGE", "TABLE_DROP"),

@@ -54,13 +54,18 @@ def _is_success(operation: Operation, answer: CatalogAnswer) -> bool:
 
 
 def is_error(answer: CatalogAnswer) -> bool:
-    """Whether a refusal has Iceberg's ErrorModel, or is one of those that Polaris gives without a body."""
+    """Whether a refusal has Iceberg's ErrorModel, or is one of those that Polaris gives without a body.
+
+    An outcome that the catalog does not know is no refusal, with whatever status: Polaris 1.7 answers 400.
+    """
     if answer.status < 400:
         return False
     if answer.status in _EMPTY_REFUSALS and not answer.body:
         return True
     error = (_object(answer) or {}).get("error")
-    return isinstance(error, dict) and isinstance(error.get("type"), str) and error.get("code") == answer.status
+    if not isinstance(error, dict) or error.get("type") == "CommitStateUnknownException":
+        return False
+    return isinstance(error.get("type"), str) and error.get("code") == answer.status
 
 
 def is_absence(answer: CatalogAnswer) -> bool:

@@ -43,7 +43,12 @@ class LocalPolicy:
 class PolicyStore:
     """Policies by namespace and name; every method is atomic and may raise RestError."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, newer: bool = False) -> None:
+        self.kept_detaches = 0
+        """So many of the next detachments succeed and change nothing (Polaris up to 1.7, on a database)."""
+        self.raced_updates = 0
+        """So many of the next updates lose a race."""
+        self._newer = newer
         self._lock = threading.Lock()
         self._ids = itertools.count(_FIRST_ID)
         self._policies: dict[PolicyKey, LocalPolicy] = {}
@@ -83,6 +88,10 @@ class PolicyStore:
         """Replace description and content if `version` is the current one; what is the same gets no new version."""
         with self._lock:
             found = self._require(key)
+            if self.raced_updates:
+                self.raced_updates -= 1
+                kind = (409, "CommitConflictException") if self._newer else (500, "IllegalStateException")
+                raise RestError(*kind, f"Failed to update policy {dotted(*key)}: concurrent modification")
             if version != found.version:
                 reason = f"Policy version mismatch. Given version is {version}, current version is {found.version}"
                 raise RestError(409, "PolicyVersionMismatchException", reason)
@@ -122,6 +131,9 @@ class PolicyStore:
                     "with extraInfo: null"
                 )
                 raise RestError(500, "IllegalStateException", reason)
+            if self.kept_detaches:
+                self.kept_detaches -= 1
+                return
             del self._attached[target, policy.type]
 
     def applicable(self, path: Sequence[int], type_: str | None) -> list[dict[str, Any]]:

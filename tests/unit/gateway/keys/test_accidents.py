@@ -488,3 +488,16 @@ def test_a_refused_transaction_costs_the_reads_until_a_table_proves_it(world: Ke
     answer = world.call(keyed(world, "POST", "transactions/commit", body))
     assert answer is not None
     assert (answer.status, [each.method for each in world.sent]) == (409, ["POST", "GET"])
+
+
+@pytest.mark.parametrize("newer", [False, True], ids=["1.7: 400", "newer: 500"])
+def test_a_commit_whose_outcome_the_catalog_does_not_know_is_looked_for(world: KeyedCatalog, newer: bool) -> None:
+    table(world)
+    world.catalog.warehouse.newer = newer
+    request = append(world)
+    world.catalog.tables.unknown_commits = 1
+    first, again = world.call(request), world.call(request)
+    assert first is not None
+    assert again is not None
+    assert (first.status, again.status) == (200, 200)
+    assert len(metadata(world)["snapshots"]) == 1
