@@ -21,6 +21,7 @@ from delegation.wiring.types import default_properties
 from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.contract.task_tables import dynamodb_client, task_store
 from tests.faults.drain.load import SMALL, Load, Outcome, drained
+from tests.faults.drain.poison import PoisonedTasks, poisoned_loads
 from tests.faults.drain.reads import AdmissionReads
 from tests.faults.drain.site import DispatchedTasks
 
@@ -106,15 +107,22 @@ def main() -> int:
     parser.add_argument("--slots", type=int, default=100)
     parser.add_argument("--lanes", type=int, help="as many tenants with tasks of their own, all from the beginning")
     parser.add_argument("--dynamodb", action="store_true", help="on DynamoDB Local instead of in memory")
+    parser.add_argument("--poison", type=int, default=0, help="poisoned tasks of each kind among them, in memory only")
     options = parser.parse_args()
+    if options.poison and options.dynamodb:
+        parser.error("--poison needs the store in memory")
     properties = {**default_properties(), "delegation.limits.all": str(options.slots)}
     began = time.process_time()
     with opened(dynamodb=options.dynamodb) as store:
-        site = DispatchedTasks(store, Policies.from_properties(properties), lambdas=options.slots + _HEADROOM)
+        made = PoisonedTasks if options.poison else DispatchedTasks
+        site = made(store, Policies.from_properties(properties), lambdas=options.slots + _HEADROOM)
         reads = AdmissionReads(site, store.dynamodb) if options.dynamodb else None
         planned = many_lanes(options.tasks, options.lanes) if options.lanes else loads(options.tasks, options.slots)
+        planned += poisoned_loads(options.poison)
         outcome = drained(site, planned, slots=options.slots, shares=not options.lanes)
     sys.stdout.write(f"{report(outcome, options.slots)}\nCPU time         {time.process_time() - began:.0f} s\n")
+    if isinstance(site, PoisonedTasks):
+        sys.stdout.write(f"poisoned         {site.report()}\n")
     too_many = reads is not None and max(reads.queries) > _MOST_QUERIES
     if reads is not None:
         sys.stdout.write(f"reads            {reads.text}\n")

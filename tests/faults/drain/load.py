@@ -20,7 +20,10 @@ SMALL = 60
 
 @dataclass(frozen=True)
 class Load:
-    """Tasks that one tenant submits for one bucket: `count` from `first` on, one every `every` seconds."""
+    """Tasks that one tenant submits for one bucket: `count` from `first` on, one every `every` seconds.
+
+    With `poison` they are of that kind, and no part of the outcome.
+    """
 
     tenant: str
     bucket: str
@@ -28,9 +31,20 @@ class Load:
     longest: float = 7_200
     first: float = 0
     every: float = 0.02
+    poison: str = ""
 
     def payloads(self, dice: random.Random) -> Iterator[dict[str, object]]:
         """Sizes from 1 s to `longest`, evenly over the orders of magnitude."""
+        if self.poison:
+            poisoned = {
+                "tenant": self.tenant,
+                "bucket": self.bucket,
+                "seconds": 5,
+                "small": True,
+                "poison": self.poison,
+            }
+            yield from (poisoned for _ in range(self.count))
+            return
         for _ in range(self.count):
             seconds = math.exp(dice.uniform(0, math.log(self.longest)))
             yield {"tenant": self.tenant, "bucket": self.bucket, "seconds": seconds, "small": seconds <= SMALL}
@@ -115,11 +129,12 @@ def drained(
     """Submit the loads, let the deployment work until every task has ended, and return what came of it."""
     began = site.clock()
     total = submit(site, loads)
+    loads = [load for load in loads if not load.poison]
     count = sum(load.count for load in loads)
     ended, looked = site.count_ends(), Shares(site)
     site.keep_sweeping(looked.look if shares else nothing)
     site.run(lambda: ended() == count or site.clock() > began + most)
-    found = list(heads(site.store))
+    found = [task for task in heads(site.store) if site.is_good(task)]
     waited = {task_id: wait.total_seconds() for task_id, wait in site.behavior.waited.items()}
     of_load = {(load.tenant, load.bucket): load for load in loads}
     waits: dict[Load, list[float]] = {load: [] for load in loads}

@@ -37,6 +37,10 @@ class Throttled(Exception):
     """Lambda has no free slot."""
 
 
+class Poisoned(Exception):
+    """What a poisoned task has its store, its execution or its work raise."""
+
+
 def nothing() -> None:
     """Do nothing each minute."""
 
@@ -97,6 +101,10 @@ class DispatchedTasks:
         each_minute()
         self.after(MINUTE, lambda: self.keep_sweeping(each_minute))
 
+    def is_good(self, _task: Task) -> bool:
+        """Return whether a task is to end as SUCCESS."""
+        return True
+
     def count_ends(self) -> Callable[[], int]:
         """Return a function that returns how many tasks ended since."""
         ends = 0
@@ -107,7 +115,7 @@ class DispatchedTasks:
             if isinstance(change, Advance):
                 self.running += after.is_held - change.before.is_held
             self.most_running = max(self.most_running, self.running)
-            ends += after.is_terminal
+            ends += after.is_terminal and self.is_good(after)
             return after
 
         apply, self.store.apply = self.store.apply, applied  # type: ignore[method-assign]
@@ -183,7 +191,7 @@ class DispatchedTasks:
         while True:
             try:
                 answer = yield from self._invocation(name, state)
-            except (DelegationError, Throttled) as error:
+            except (DelegationError, Throttled, Poisoned) as error:
                 failed = "Lambda.TooManyRequestsException" if isinstance(error, Throttled) else type(error).__name__
             else:
                 return definition["Next"], answer

@@ -1,6 +1,7 @@
 """A dropped schema drains at the speed of the cap, and no task fails by waiting."""
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wiring.types import default_properties
 from tests.faults.drain.load import Load, drained
+from tests.faults.drain.poison import KINDS, PoisonedTasks, poisoned_loads
 from tests.faults.drain.site import DispatchedTasks
 
 
@@ -34,6 +36,14 @@ def test_small_tables_and_a_second_tenant_do_not_wait_for_the_large_ones_of_the_
     assert outcome.statuses == {Status.SUCCESS: 220}
     assert outcome.small_waits[-1] < 0.25 * outcome.took
     assert outcome.waits[shop][-1] < 0.10 * outcome.took
+
+
+def test_good_tasks_all_end_although_poisoned_ones_of_every_kind_are_among_them() -> None:
+    site = PoisonedTasks(MemoryTaskStore(), policies(6), lambdas=12)
+    outcome = drained(site, [Load("sales", "lake", 120), *poisoned_loads(2)], slots=6)
+    assert outcome.statuses == {Status.SUCCESS: 120}
+    assert Counter(site.kinds.values()) == dict.fromkeys(KINDS, 2)
+    assert "SUCCESS" not in site.report()
 
 
 class Crashed(BaseException):
