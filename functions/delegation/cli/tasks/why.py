@@ -1,5 +1,6 @@
 """Why a task is where it is, and what happens next: from its record and the time alone."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -16,6 +17,7 @@ _SWEEP: Final = timedelta(minutes=1)
 _HELD: Final = frozenset({"ACQUIRING_RESOURCES", "RUNNING"})
 _WAITING: Final = frozenset({"SUBMITTED", "RETRY_SCHEDULED"})
 _CANCELLED: Final = "CANCELLED"
+_DEADLINE: Final = "DEADLINE_EXCEEDED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +175,13 @@ def _next_of_held(task: TaskRecord, now: datetime) -> tuple[str, datetime | None
         return "The holder stops at its next checkpoint, and the task ends as FAILURE (CANCELLED).", lost, ""
     if task.eta_ts is not None and task.eta_ts > now:
         return f"At its present rate the work is done in about {_until(task.eta_ts, now)}.", task.eta_ts, ""
+    begins = "The holder works and renews its lease"
+    if task.status == "ACQUIRING_RESOURCES" and task.engine == "spark":
+        job = "a job that is being submitted" if task.job_run_id is None else f"job run {plain(task.job_run_id)}"
+        begins = f"Spark is starting: {job} waits for its workers, usually for a minute or two"
     if lost is not None:
-        text = f"The holder works on; unless it renews its lease, the attempt counts as lost in {_until(lost, now)}."
-        return text, lost, ""
-    return "The holder works on.", None, ""
+        return f"{begins}. Without a sign of life another attempt follows in {_until(lost, now)}.", lost, ""
+    return f"{begins}.", None, ""
 
 
 def _next_of_failed(task: TaskRecord) -> tuple[str, datetime | None, str]:
@@ -186,7 +191,23 @@ def _next_of_failed(task: TaskRecord) -> tuple[str, datetime | None, str]:
         return text, None, f"Remove the cause, then finish with {retry}. Do not drop the table before."
     if task.error_code == _CANCELLED:
         return "Nothing: the task was cancelled and changed nothing.", None, f"{retry} begins anew."
-    return "Nothing by itself: no attempt is left, or the error is final.", None, f"Remove the cause, then {retry}."
+    return f"Nothing by itself: {_why_ended(task)}.", None, f"Remove the cause, then {retry}."
+
+
+def _why_ended(task: TaskRecord) -> str:
+    """Return why no attempt follows a failure, as far as the record tells: a code that came twice was tried again."""
+    counted = task.attempt_count - task.attempts_excused
+    code = re.escape(task.error_code or "")
+    times = len(re.findall(rf"^\S+ attempt \d+ {code}: ", task.result_extended or "", re.MULTILINE))
+    if task.error_code == _DEADLINE:
+        return "the task's deadline has passed"
+    if counted <= 1 and task.synchronous:
+        return "a synchronous task that fails before its first delete is not tried again"
+    if counted <= 1:
+        return "the error is final, another attempt would end the same way"
+    if times > 1:
+        return f"no attempt is left, {counted} failed"
+    return f"after {counted} attempts none is left, or the last error is final"
 
 
 def _attempt(task: TaskRecord) -> str:

@@ -54,7 +54,33 @@ def test_a_holder_without_an_estimate_has_its_lease():
     found = why(lost_not_before=LATER, lease_owner="worker-3")
     assert found.holder == "worker-3, spark engine"
     assert found.when == LATER
-    assert "counts as lost in 50 min 00 s" in found.next
+    assert "another attempt follows in 50 min 00 s" in found.next
+
+
+def test_spark_that_starts_names_what_it_waits_for():
+    starting = {"status": "ACQUIRING_RESOURCES", "engine": "spark", "lost_not_before": LATER}
+    found = why(**starting, job_run_id="job-7")
+    assert found.next.startswith("Spark is starting: job run job-7 waits for its workers")
+    assert "being submitted" in why(**starting, job_run_id=None).next
+    assert "Spark" not in why(**{**starting, "engine": "inline"}).next
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"attempt_count": 1}, "the error is final"),
+        ({"attempt_count": 3, "attempts_excused": 2}, "the error is final"),
+        ({"attempt_count": 1, "synchronous": True}, "a synchronous task"),
+        ({"attempt_count": 1, "error_code": "DEADLINE_EXCEEDED"}, "deadline has passed"),
+        ({"attempt_count": 2, "times": 2}, "no attempt is left, 2 failed"),
+        ({"attempt_count": 2, "times": 1}, "after 2 attempts none is left, or the last error is final"),
+    ],
+)
+def test_a_failure_says_which_of_its_reasons_ended_the_task(changes, reason):
+    entry = "2026-11-20T11:00:00Z attempt {} JOB_FAILED: the job ended\n"
+    history = "".join(entry.format(number) for number in range(changes.pop("times", 0)))
+    failed = {"status": "FAILURE", "error_code": "JOB_FAILED", "result_extended": history, **changes}
+    assert reason in why(**failed).next
 
 
 def test_a_task_that_ended_says_what_a_person_has_to_decide():
