@@ -15,6 +15,8 @@ SITE := $(VENV)-docs
 LOCALSTACK := $(VENV)-localstack
 SAM := $(VENV)-sam
 EXTRAS := service,cli,spark,infra,local,dev
+RUN_STAMP := $(VENV)/.runs
+RUN_EXTRAS := service,cli,spark,local
 # make test ARGS="-k replay"
 ARGS ?=
 WORKERS ?= 3
@@ -47,19 +49,28 @@ help: ## List the targets
 
 venv: $(STAMP) ## Create .venv with the versions of constraints.txt
 
-$(STAMP): pyproject.toml constraints.txt
+# What runs the stack is half of what the checks need, so `demo` and `up` do not wait for the rest.
+define install
 	@python=$$(.ci/need python); test -x $(BIN)/python || "$$python" -m venv $(VENV)
-	@echo "Installing into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt uv
+	@echo "Installing into $(VENV): $(1)"
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt uv
 	@# uv takes a third of pip's time. Where it cannot install (an index that only pip's settings name), pip does.
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]' || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[$(EXTRAS)]'
+	@$(BIN)/uv pip install --python $(BIN)/python -c constraints.txt -e '.[$(1)]' || \
+	  $(BIN)/python -m pip install --disable-pip-version-check --no-compile -c constraints.txt -e '.[$(1)]'
 	@touch $@
+endef
 
-demo: need-java $(STAMP) ## Purge two real tables and have a policy expire the snapshots of one through every part of the system, on this machine
+$(STAMP): pyproject.toml constraints.txt
+	$(call install,$(EXTRAS))
+	@touch $(RUN_STAMP)
+
+$(RUN_STAMP): pyproject.toml constraints.txt
+	$(call install,$(RUN_EXTRAS))
+
+demo: need-java $(RUN_STAMP) ## Purge two real tables and have a policy expire the snapshots of one through every part of the system, on this machine
 	@$(BIN)/python -m infra.local.demo $(ARGS)
 
-up: need-java $(STAMP) ## Keep the whole system running on this machine until Ctrl-C
+up: need-java $(RUN_STAMP) ## Keep the whole system running on this machine until Ctrl-C
 	@$(BIN)/delegation local up $(ARGS)
 
 test: need-java need-node $(STAMP) ## Run the tests, in WORKERS=3 processes; THOROUGH=1 runs the long ones too

@@ -75,9 +75,14 @@ def bad_table_metadata(path: str, reason: str) -> CommandError:
 def task_did_not_succeed(task_id: str, error_code: str | None, summary: str | None) -> CommandError:
     """Return the error: the task that the command waited for ended as FAILURE."""
     reason = ": ".join(part for part in (error_code, summary) if part) or "no reason recorded"
+    from delegation.edge.codes import by_code  # noqa: PLC0415 - only failures need it
+
+    known = by_code().get(error_code or "")
+    cause = "Remove the cause" if known is None else (known.command or known.action).rstrip(".")
     return CommandError(
         f"task {task_id} failed: {reason}",
-        f"`delegation tasks history {task_id}` shows each attempt; submit the table again to resume the purge.",
+        f"{cause}. Then `delegation tasks retry {task_id}` continues it; "
+        f"`delegation tasks history {task_id}` shows each attempt.",
         code="TASK_FAILED",
     )
 

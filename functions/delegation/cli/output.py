@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from delegation.cli.problems import next_step
-from delegation.cli.screens.layout import Rows
+from delegation.cli.screens.layout import Rows, Whole
 from delegation.cli.screens.watching import TaskWatch, plain, size_text, status_text
 from delegation.cli.tasks.bulk import Change
 from delegation.cli.tasks.columns import lines, table
@@ -181,7 +181,8 @@ class TextOutput:
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         last = versions[-1]
         day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
-        self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {last.table or last.task_type}{day}"))
+        what = plain(last.shown_table or last.task_type)
+        self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {what}{day}"))
         self._out.print(history_table(versions, self._out.width), crop=False)
 
     @contextlib.contextmanager
@@ -227,7 +228,12 @@ class TextOutput:
         return self._out.width
 
     def problem(self, error: DelegationError) -> None:
-        self._err.print(Text.assemble(("Error: ", "bold red"), str(error)), soft_wrap=True)
+        text = Text.assemble(("Error: ", "bold red"), str(error))
+        # A terminal would break words; the next step is one line, so that its commands can be copied.
+        if self._err.is_terminal:
+            self._err.print(Whole(text), crop=False)
+        else:
+            self._err.print(text, soft_wrap=True)
         self._err.print(Text.assemble(("Next: ", "bold"), next_step(error, self._options)), soft_wrap=True)
 
 

@@ -217,6 +217,12 @@ class TaskRecord(Answer):
                 return None
 
     @property
+    def shown_table(self) -> str | None:
+        """The name that people know the table by: of one that was dropped through the gateway its name before."""
+        dropped = self.properties.get("dropped-table")
+        return f"{dropped} (dropped)" if dropped is not None and self.table is not None else self.table
+
+    @property
     def properties(self) -> Mapping[str, str]:
         """The properties with which the work was requested; none for a payload without any."""
         match _object(self.task_payload):

@@ -93,7 +93,7 @@ def test_files_of_a_table_without_its_metadata_file_are_not_said_to_be_deleted()
 
 def test_next_step_names_the_task_of_the_error():
     answer = HttpError(500, "LOST", "lost", delegation_task_id="t-1", status="FAILED_TERMINAL")
-    assert "delegation tasks history t-1`" in next_step(client.error_for(answer))
+    assert "delegation tasks retry t-1`" in next_step(client.error_for(answer))
 
 
 def test_next_step_after_a_table_that_is_not_there_is_about_its_name_and_not_about_tasks():

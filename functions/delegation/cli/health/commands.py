@@ -81,11 +81,11 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
     """Print the worst tables, and what could not be read."""
     console = Console(highlight=False)
     if not rows:
-        console.print(
+        text = (
             f"Nothing is known of the tables of {plain(catalog)} yet: their health is read after the first pass of the "
-            "reference index, which a purge in the catalog starts.",
-            soft_wrap=True,
+            "reference index, which a purge in the catalog starts."
         )
+        console.print(Whole(text), crop=False)
         return
     numbers = ("files", "small", "oversized", "deletes", "snapshots", "expirable", "GB", "a month", "expiry saves")
     table = Rows("table", *numbers, right=numbers)
@@ -111,11 +111,17 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
         for text in [one for one in texts if one][:most]:
             console.print(Whole(text), crop=False)
     total = sum(row.cost for row in rows)
-    console.print(
+    text = (
         f"\n{counted(len(rows), 'table')}, {total:,.2f} {prices.currency} a month for the files of their current "
-        f"snapshots in S3 Standard; prices of {prices.region}, {prices.as_of}.",
-        soft_wrap=True,
+        f"snapshots in S3 Standard; prices of {prices.region}, {prices.as_of}. As of {_ages(found)}."
     )
+    console.print(Whole(text), crop=False)
+
+
+def _ages(found: Sequence[TableHealth]) -> str:
+    """Return when the tables were read, from the oldest to the newest."""
+    oldest, newest = (f"{pick(one.as_of for one in found).astimezone():%Y-%m-%d %H:%M:%S %Z}" for pick in (min, max))
+    return newest if oldest == newest else f"{newest}, of the table read longest ago {oldest}"
 
 
 def _states(health: TableHealth) -> tuple[str, ...]:

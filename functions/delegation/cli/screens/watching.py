@@ -94,7 +94,7 @@ class TaskWatch:
             return Text("Waiting for the first answer …", style="dim")
         return Panel(
             Group(self._heading(view), *self._progress(view), self._history()),
-            title=Text(plain(view.table or view.task_type), style="bold"),
+            title=Text(plain(view.shown_table or view.task_type), style="bold"),
             title_align="left",
             border_style=STYLES.get(view.status, ""),
             expand=False,

@@ -48,9 +48,21 @@ StatusOption = Annotated[
 ]
 TypeOption = Annotated[
     list[str] | None,
-    typer.Option("--type", "--kind", help="Only tasks of this type; may be repeated.", show_default=False),
+    typer.Option(
+        "--type",
+        "--kind",
+        help="Only tasks of this type, or purge, drop, expire or scan; may be repeated.",
+        show_default=False,
+    ),
 ]
 """`--kind` is a former spelling."""
+_BY_COMMAND: Final = {
+    "purge": "TABLE_PURGE",
+    "drop": "TABLE_DROP_WITH_PURGE",
+    "expire": "TABLE_EXPIRE_SNAPSHOTS",
+    "scan": "ORPHAN_FILES",
+}
+"""The type of the task that a command of the same name submits."""
 TableFilter = Annotated[
     str | None,
     typer.Option(
@@ -106,7 +118,7 @@ def make_filter(
     """Return the filter of a command's options; raises BadParameter."""
     return TaskFilter(
         statuses=frozenset(status or EVERY) & (OPEN if only_open else EVERY),
-        task_types=frozenset(task_type or ()),
+        task_types=frozenset(_BY_COMMAND.get(one, one) for one in task_type or ()),
         table=None if table is None else table.replace("`", ""),
         since=None if since is None else parse_since(since, datetime.now(UTC)),
         correlation_id=correlation_id,

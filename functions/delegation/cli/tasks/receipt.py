@@ -18,6 +18,10 @@ _OMITTED: Final = frozenset({"format", "request"})
 """Members that a person needs no more than their number; `--json` has them."""
 _NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
 
+_EXPLAINED: Final = {
+    "files_deleted_without_condition": " (the store takes no condition: each was looked at just before its delete)"
+}
+
 
 def show_receipt(ctx: typer.Context, task_id: str, stack: Path | None, *, as_json: bool) -> None:
     """Print the receipt of a task; raise the errors of the service."""
@@ -45,7 +49,7 @@ def _shown(name: str, value: Any) -> str:
         case int() if name.startswith("bytes"):
             return f"{size_text(value)} ({value:,})"
         case int():
-            return f"{value:,}"
+            return f"{value:,}{_EXPLAINED.get(name, '')}"
         case list():
             return "\n".join(_shown("", one) for one in value)
         case {"catalog": str(catalog), "namespace": [*levels], "name": str(own)}:

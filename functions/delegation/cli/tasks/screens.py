@@ -144,7 +144,7 @@ def _subject(view: TaskRecord, *, known: bool) -> Text:
     if not known:
         return Text(f"{view.task_type} (unknown behavior)", style="yellow")
     shown_type = None if view.task_type == USUAL and view.table else view.task_type
-    return Text(plain(" ".join(part for part in (view.table, shown_type) if part)))
+    return Text(plain(" ".join(part for part in (view.shown_table, shown_type) if part)))
 
 
 def _note(view: TaskRecord) -> Text:
@@ -177,7 +177,7 @@ _LABEL: Final = max(len(name) for names in _GROUPS.values() for name in names)
 
 def _headline(view: TaskRecord) -> Text:
     since = view.last_status_change_ts
-    what = plain(view.table or view.task_type)
+    what = plain(view.shown_table or view.task_type)
     return Text.assemble(
         (what, "bold"), "  ", status_text(view.status), Text(f" since {_full(since)}" if since else "", "dim")
     )

@@ -68,7 +68,7 @@ def explain(
     since = task.last_status_change_ts
     return Why(
         task_id=task.task_id,
-        what=plain(f"{task.task_type} of {task.table}" if task.table else task.task_type),
+        what=plain(f"{task.task_type} of {task.shown_table}" if task.table else task.task_type),
         status=task.status + (f" for {_ago(since, now)}, since {_clock(since)}" if since else ""),
         attempt=_attempt(task),
         holder=_holder(task, now),

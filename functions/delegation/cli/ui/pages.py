@@ -9,14 +9,19 @@ from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from pydantic import ValidationError
+
 from delegation.cli.problems import next_step
 from delegation.cli.tasks.source import executed_elsewhere
 from delegation.cli.tasks.why import explain
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
 from delegation.errors import DelegationError, counted
+from delegation.references.names import REFERENCE_INDEX
+from delegation.references.recurring import RecurringCatalog
 from delegation.wire.pauses import ShownPause
 from delegation.wire.responses import Receipt
+from delegation.wire.tasks import TaskRecord
 
 _ASSETS: Final[Mapping[str, tuple[str, str]]] = {
     "": ("index.html", "text/html; charset=utf-8"),
@@ -80,6 +85,10 @@ def _read(
         return client.health().model_dump(mode="json")
     if path == "api/tasks":
         return _page(client, query)
+    if path == "api/catalogs":
+        return {"catalogs": _catalogs(client)}
+    if path == "api/tombstones":
+        return _tombstones(client)
     task = _TASK.fullmatch(path)
     if task is None:
         raise DelegationError("the status page has no such part", code="PAGE_UNKNOWN")
@@ -93,8 +102,30 @@ def _page(client: DelegationClient, query: Mapping[str, list[str]]) -> Mapping[s
     if "status" in filters:
         filters["status"] = [filters["status"]]
     page = client.list_page(token=token, **filters)
-    tasks = [{**task.model_dump(mode="json"), "table": task.table} for task in page.tasks]
-    return {**page.model_dump(mode="json"), "tasks": tasks}
+    return {**page.model_dump(mode="json"), "tasks": [_named(task) for task in page.tasks]}
+
+
+def _named(task: TaskRecord) -> dict[str, Any]:
+    """Return a record with the names of its table: the catalog's, and that which people know."""
+    return {**task.model_dump(mode="json"), "table": task.table, "shown": task.shown_table}
+
+
+def _catalogs(client: DelegationClient) -> list[str]:
+    """Return the catalogs for which the service has a reference index, by its recurring tasks."""
+    found = set()
+    for task in client.list_page(type=REFERENCE_INDEX, page_size=50).tasks:
+        try:
+            found.add(RecurringCatalog.model_validate_json(task.task_payload).catalog)
+        except ValidationError:
+            continue  # of another release
+    return sorted(found)
+
+
+def _tombstones(client: DelegationClient) -> Mapping[str, Any]:
+    """Return the newest tombstones, and whether there are more."""
+    page = client.tombstone_page(page_size=100)
+    shown = [{**one.model_dump(mode="json"), "table": one.table, "is_ended": one.is_ended} for one in page.tombstones]
+    return {"tombstones": shown, "more": page.next_page_token is not None}
 
 
 def _given(query: Mapping[str, list[str]], name: str) -> str:
@@ -126,7 +157,7 @@ def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str,
     by = None if receipt is None else executed_elsewhere(task, receipt)
     pauses = [ShownPause.model_validate(one) for one in client.health().paused]
     return {
-        "task": {**task.model_dump(mode="json"), "table": task.table, "correlation_id": task.correlation_id},
+        "task": {**_named(task), "correlation_id": task.correlation_id},
         "versions": [version.model_dump(mode="json") for version in client.versions(task_id)],
         "why": explain(task, now, pauses, executed_by=by).document(),
         "receipt": receipt and receipt.model_dump(mode="json"),

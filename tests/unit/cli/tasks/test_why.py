@@ -376,3 +376,12 @@ def test_large_tasks_that_wait_for_their_jobs_are_named():
     large = Lane.of("TABLE_PURGE", Traits("sales", "lake", is_small=False))
     running = [Running(f"{n}", large, is_held=True, is_begun=False) for n in range(5)]
     assert "5 large tasks have not begun, at most 5" in blocking(large, running, Caps(everything=10))[0]
+
+
+def test_the_task_of_a_drop_is_named_by_the_table_that_was_dropped():
+    identity = {"catalog_name": "lake", "namespace_levels": ["gone"], "table_name": "dropped_37"}
+    properties = {"dropped-table": "lake.shop.orders"}
+    payload = json.dumps({"operation_parameters": {"table_identity": identity, "properties": properties}})
+    task = recorded(task_type="TABLE_DROP_WITH_PURGE", task_payload=payload)
+    assert task.table == "lake.gone.dropped_37", "what filters and the catalog know"
+    assert explain(task, NOW).what == "TABLE_DROP_WITH_PURGE of lake.shop.orders (dropped)"

@@ -220,7 +220,7 @@ def test_text_that_would_be_drawn_backwards_is_shown_as_it_is(tmp_path):
 def test_an_address_that_names_no_task_says_so(tmp_path, fragment):
     """`%` alone ended the page's program."""
     page = shown(tmp_path, {"api/health": (200, HEALTH)}, fragment)
-    assert page.text("problem") == "The address names no task.All tasks are behind the heading."
+    assert page.text("problem") == "The address names no task.All tasks are behind the first link."
     assert page.text("service") == "POLARIS · release 0.1.0 · up"
 
 
@@ -422,3 +422,66 @@ def test_a_caller_that_acts_for_itself_is_named_once(tmp_path):
         f"api/tasks/{TASK_ID}": (200, {"task": task, "why": WHY, "versions": [task]}),
     }
     assert "polaris (polaris)" not in shown(tmp_path, answers, f"#{TASK_ID}").document
+
+
+VIEWS = ("list", "task", "choose", "audit", "upkeep", "tombstones", "pauses")
+
+
+@pytest.mark.parametrize("view", ["upkeep", "audit"])
+def test_the_only_catalog_needs_no_choice(tmp_path, view):
+    catalogs = {"api/health": (200, HEALTH), "api/catalogs": (200, {"catalogs": ["lake"]})}
+    page = shown(tmp_path, {**catalogs, f"api/{view}": (404, {"message": "read", "next_step": ""})}, f"#{view}")
+    assert [page.hidden(name) for name in VIEWS] == [name != view for name in VIEWS]
+    assert page.text("problem") == "read"
+
+
+def test_of_several_catalogs_one_is_chosen(tmp_path):
+    page = shown(
+        tmp_path,
+        {"api/health": (200, HEALTH), "api/catalogs": (200, {"catalogs": ["lake", "<b>sea"]})},
+        "#audit",
+    )
+    assert [page.hidden(name) for name in VIEWS] == [name != "choose" for name in VIEWS]
+    assert (page.text("chosen"), page.document.count("<option value=")) == ("Audit of a catalog", 3)
+    assert "<b>sea" not in page.document.partition("<body>")[2].replace('value="<b>sea"', "")
+
+
+def test_tombstones_are_a_view_with_their_tasks_and_troubles(tmp_path):
+    stone = {
+        "table": "lake.shop.orders", "state": "FAILED", "is_ended": False, "caller": "principal:owner",
+        "created_at": "2026-11-21T12:00:00Z", "grace_until": None, "task_id": TASK_ID, "problem": "<b>denied",
+    }  # fmt: skip
+    answers = {"api/health": (200, HEALTH), "api/tombstones": (200, {"tombstones": [stone], "more": False})}
+    page = shown(tmp_path, answers, "#tombstones")
+    assert [page.hidden(name) for name in VIEWS] == [name != "tombstones" for name in VIEWS]
+    assert "lake.shop.orders<b>deniedFAILEDprincipal:owner" in page.text("stone-rows")
+    assert f'href="#{TASK_ID}"' in page.document
+    nobody = {"message": "this deployment has no gateway", "next_step": "Switch it on."}
+    page = shown(tmp_path, {**answers, "api/tombstones": (404, nobody)}, "#tombstones")
+    assert "no gateway" in page.text("problem")
+
+
+def test_pauses_are_a_view_and_none_is_said(tmp_path):
+    page = shown(tmp_path, {"api/health": (200, HEALTH)}, "#pauses")
+    assert "Nothing is paused" in page.text("no-pauses")
+    by = {"client_id": "ops", "subject": "ops"}
+    pause = {"scope": "all", "table": None, "realm": None, "mode": "stop", "by": by, "reason": "fire"}
+    paused = {**HEALTH, "paused": [{**pause, "since": "2026-11-20T12:00:00Z"}]}
+    assert "all tasksstoppedops" in shown(tmp_path, {"api/health": (200, paused)}, "#pauses").text("pause-rows")
+
+
+def test_no_finding_of_an_audit_is_without_its_reason(tmp_path):
+    extent = {"count": 1, "bytes": {"at_least": 1, "at_most": 1}, "month": {"at_least": 0, "at_most": 0}}
+    matters = ("unreachable", "expirable", "small", "oversized", "unreadable", "overlapping")
+    looked = {"at": "2026-11-21T12:00:00+00:00", "plan": "task/1/2"}
+    table = {"namespace": ["a"], "name": "t", "problem": "X: torn", "overlaps": None, "looked_for_orphans": looked}
+    found = {
+        "catalog": "lake", "references_as_of": None, "prices": {"currency": "USD"}, "tables": 1, "more": 0,
+        "never_looked_for_orphans": 0, "plans_unreadable": [],
+        "totals": {one: {"tables": 1, **extent} for one in matters},
+        "findings": [{**table, **dict.fromkeys(matters, extent)}],
+    }  # fmt: skip
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/audit": (200, found)}, "#audit/lake")
+    rows = page.document.partition('id="finding-rows">')[2].partition("</tbody>")[0].split("</tr>")[:-1]
+    assert len(rows) == len(matters)
+    assert not [row for row in rows if row.endswith('<td class="what"></td>')]

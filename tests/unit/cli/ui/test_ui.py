@@ -6,7 +6,7 @@ import threading
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
@@ -318,3 +318,25 @@ def test_the_upkeep_of_a_table_has_its_runs(service, healths):
     assert (status, document["message"]) == (404, "nothing is known of the health of lake.sales.gone")
     status, document = upkeep(service, "lake.`..`.orders")
     assert (status, document["next_step"]) == (400, "Write CATALOG or CATALOG.NAMESPACE.TABLE.")
+
+
+def test_the_catalogs_are_those_of_the_recurring_tasks(service):
+    tasks = [record(task_type="REFERENCE_INDEX", task_payload=text) for text in ('{"catalog": "sea"}', "{}")]
+    service.answer("GET", TASKS, json_answer(200, {"tasks": tasks, "unreadable": [], "next_page_token": None}))
+    assert json.loads(answer(service.client, "api/catalogs", lambda: NOW, NO_READS).body) == {"catalogs": ["sea"]}
+    assert parse_qs(service.requests[-1].url.query.decode())["type"] == ["REFERENCE_INDEX"]
+
+
+def test_tombstones_have_their_names_and_say_if_there_are_more(service):
+    stone = {
+        "tombstone_id": "ab-1", "state": "DROPPED", "catalog": "lake", "namespace": ["a"], "name": "t",
+        "destination_namespace": ["gone"], "destination_name": "d", "caller": "principal:x",
+        "created_at": NOW.isoformat(), "updated_at": NOW.isoformat(),
+    }  # fmt: skip
+    service.answer("GET", f"{ROOT}/v1/tombstones", json_answer(200, {"tombstones": [stone], "next_page_token": "t"}))
+    found = json.loads(answer(service.client, "api/tombstones", lambda: NOW, NO_READS).body)
+    assert (found["tombstones"][0]["table"], found["tombstones"][0]["is_ended"], found["more"]) == (
+        "lake.a.t",
+        True,
+        True,
+    )

@@ -39,7 +39,7 @@ function about(s) {
 }
 const since = (text) => (Date.now() - new Date(text)) / 1000;
 const ended = (task) => task.status === "SUCCESS" || task.status === "FAILURE";
-const named = (task) => (task.table ? task.table : task.task_type);
+const named = (task) => task.shown ?? task.table ?? task.task_type;
 // A long name breaks after its dots and underscores; what is copied has no break.
 function breakable(name) {
   const made = element("span", null, "name");
@@ -127,7 +127,7 @@ function row(task) {
     note.title = text;
     what.append(note);
   }
-  const progress = cell("number", progressOf(task));
+  const progress = cell("progress", progressOf(task));
   const share = shareOf(task);
   if (share !== null && !ended(task)) {
     const bar = element("progress");
@@ -136,7 +136,7 @@ function row(task) {
   }
   if (ahead(task)) progress.append(element("span", ahead(task), "note"));
   cell("number attempt", String(task.attempt_count));
-  cell("number received", clock(task.received_timestamp));
+  cell("received", clock(task.received_timestamp));
   made.addEventListener("click", () => { if (!String(getSelection())) location.hash = task.task_id; });
   return made;
 }
@@ -315,9 +315,20 @@ async function round(turn) {
   if (refresh && !document.hidden && !String(getSelection())) await Promise.all([run(turn, "list", refresh), run(turn, "service", service)]);
   if (turn === shown && refresh) timer = setTimeout(() => round(turn), REFRESH_MS);
 }
-const CATALOG_VIEW = /^(audit|upkeep)\/(.*)$/s;
+const CATALOG_VIEW = /^(audit|upkeep)(?:\/(.*))?$/s;
+const MAINS = ["list", "task", "choose", "audit", "upkeep", "tombstones", "pauses"];
 function decoded(text) {
   try { return decodeURIComponent(text); } catch { return text; }
+}
+// The only catalog needs no choice.
+async function choose(turn, view) {
+  refresh = null;
+  $("chosen").textContent = view === "audit" ? "Audit of a catalog" : "Upkeep of a catalog";
+  const { catalogs } = await read("api/catalogs");
+  if (turn !== shown) return;
+  if (catalogs.length === 1) return location.replace("#" + view + "/" + encodeURIComponent(catalogs[0]));
+  $("catalogs").replaceChildren(...catalogs.map((one) => { const made = element("option"); made.value = one; return made; }));
+  $("choose").dataset.view = view;
 }
 const ID = /^[0-9a-fA-F-]{36}$/;
 // A client, and the subject for which it acted if that is another.
@@ -326,7 +337,7 @@ function askerText(asker) {
   return asker.client_id + (asker.subject && asker.subject !== asker.client_id ? " (" + asker.subject + ")" : "");
 }
 function noTask() {
-  throw Object.assign(new Error("The address names no task."), { next: "All tasks are behind the heading." });
+  throw Object.assign(new Error("The address names no task."), { next: "All tasks are behind the first link." });
 }
 // With the keyboard one continues where the view begins, and after a task at its row. What is hidden takes no focus.
 function moveFocus(from, id) {
@@ -337,25 +348,32 @@ function moveFocus(from, id) {
 function route(event) {
   const turn = ++shown;
   const id = location.hash.slice(1);
-  $("list").hidden = Boolean(id);
   const [, view, text] = CATALOG_VIEW.exec(id) ?? [], name = decoded(text ?? "");
-  $("task").hidden = !id || view !== undefined;
-  $("audit").hidden = view !== "audit";
-  $("upkeep").hidden = view !== "upkeep";
+  const views = {
+    "": ["list", () => list(turn)], tombstones: ["tombstones", () => tombstones(turn)], pauses: ["pauses", () => pauses(turn)],
+    audit: name ? ["audit", () => audit(turn, name)] : ["choose", () => choose(turn, "audit")],
+    upkeep: name ? ["upkeep", () => upkeep(turn, name)] : ["choose", () => choose(turn, "upkeep")],
+  };
+  const [main, act] = views[view ?? id] ?? ["task", ID.test(id) ? () => detail(turn, id) : noTask];
+  for (const one of MAINS) $(one).hidden = one !== main;
+  for (const link of document.querySelectorAll("nav a")) {
+    const isHere = link.hash.slice(1) === (view ?? (main === "task" ? "" : id));
+    link.toggleAttribute("aria-current", isHere);
+  }
   $("audit-found").hidden = $("upkeep-found").hidden = true;
   $("found").hidden = true;
   $("still").hidden = true;
   getSelection().empty();
   problems.clear();
   showProblems();
-  document.title = "Delegation service: tasks";
-  refresh = !id ? () => list(turn) : view === "audit" ? () => audit(turn, name) : view === "upkeep" ? () => upkeep(turn, name) : ID.test(id) ? () => detail(turn, id) : noTask;
+  document.title = "Delegation service: " + (views[view ?? id] ? (view ?? (id || "tasks")) : "task");
+  refresh = act;
   if (event) moveFocus(former, id);
   former = id;
   round(turn);
 }
 $("filters").addEventListener("submit", (event) => { event.preventDefault(); location.hash ? (location.hash = "") : route(); });
-$("auditing").addEventListener("submit", (event) => { event.preventDefault(); location.hash = (event.submitter?.value ?? "audit") + "/" + encodeURIComponent(new FormData($("auditing")).get("catalog").trim()); });
+$("choosing").addEventListener("submit", (event) => { event.preventDefault(); location.hash = $("choose").dataset.view + "/" + encodeURIComponent(new FormData($("choosing")).get("catalog").trim()); });
 $("newest").addEventListener("click", () => route());
 window.addEventListener("hashchange", route);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) round(shown); });

@@ -22,7 +22,7 @@ function whyFound(one, matter) {
   if (matter === "unreachable" && one.looked_for_orphans) return "listed " + clock(one.looked_for_orphans.at) + ", plan " + one.looked_for_orphans.plan;
   if (matter === "unreadable") return one.problem ?? "";
   if (matter === "overlapping") return one.overlaps ? "with " + one.overlaps.join(", ") : "files may be anywhere";
-  return "";
+  return { expirable: "snapshots that the table's rule expires", small: "data files below ¾ of the table's target size", oversized: "data files above 1.8 times the table's target size" }[matter] ?? "";
 }
 async function audit(turn, catalog) {
   refresh = null; // it reads what is known of a whole catalog, so the page does not repeat it
@@ -77,6 +77,9 @@ function runCells(run) {
   return cells([clock(run.began), "number"], [run.task_type], [element("span", outcome, run.outcome && run.outcome !== "SUCCESS" && run.outcome !== "WAITING" ? "FAILURE" : "")], [snapshots, "number", "snapshots"], [files, "number", "files"], [bytes, "number"], [breakable(run.policy), "long"], [task]);
 }
 function showTable(found) {
+  const inside = "." + [...(found.namespace ?? []), found.name].join(".");
+  $("whole-catalog").hidden = !found.table?.endsWith(inside);
+  $("whole-catalog").firstChild.href = "#upkeep/" + encodeURIComponent(found.table?.slice(0, -inside.length) ?? "");
   const isRuled = found.expirable_snapshots !== null;
   pairs($("health"), [
     ["As of", clock(found.as_of)],
@@ -107,6 +110,7 @@ function showTables(found) {
 async function upkeep(turn, name) {
   refresh = null; // the service stores it after each pass, minutes apart
   $("kept").replaceChildren("Upkeep of ", breakable(name));
+  $("whole-catalog").hidden = true;
   document.title = "Upkeep of " + name;
   const found = await read("api/upkeep?" + new URLSearchParams({ name }));
   if (turn !== shown) return;
@@ -116,4 +120,27 @@ async function upkeep(turn, name) {
   $("upkeep-found").hidden = false;
   if (arriving) $("kept").focus({ preventScroll: true });
   arriving = false;
+}
+
+// What operators paused, and tables that were dropped through the gateway.
+async function pauses(turn) {
+  const found = (await read("api/health")).paused ?? [];
+  if (turn !== shown) return;
+  $("pause-table").hidden = found.length === 0;
+  $("no-pauses").hidden = found.length > 0;
+  $("no-pauses").replaceChildren(sentence("Nothing is paused. `delegation pause` stops all work, one realm or one table; `delegation resume` ends that."));
+  $("pause-rows").replaceChildren(...found.map((one) => cells([breakable(one.table ?? one.realm ?? "all tasks"), "long"], [one.mode === "drain" ? "drained: what runs ends, nothing begins" : "stopped"], [askerText(one.by) ?? ""], [clock(one.since)], [one.reason ?? "", "what"])));
+}
+async function tombstones(turn) {
+  const { tombstones: found, more } = await read("api/tombstones");
+  if (turn !== shown) return;
+  $("stones").hidden = found.length === 0;
+  $("no-tombstones").hidden = found.length > 0 && !more;
+  $("no-tombstones").replaceChildren(sentence(more ? "These are the newest 100; `delegation tombstones list` has all." : "No table was dropped through the gateway."));
+  $("stone-rows").replaceChildren(...found.map((one) => {
+    const made = cells([breakable(one.table), "what"], [element("span", one.state, "status " + (one.is_ended ? "" : one.state === "FAILED" ? "FAILURE" : "RUNNING"))], [one.caller, null, "by"], [clock(one.created_at), null, "dropped"], [clock(one.grace_until), null, "purge from"], [one.task_id ? linkTo(one.task_id, one.task_id.slice(0, 8)) : ""]);
+    const problem = [one.problem, one.trouble].filter(Boolean).join("; ");
+    if (problem) made.firstChild.append(element("span", problem, "note" + (one.state === "FAILED" ? " FAILURE" : "")));
+    return made;
+  }));
 }
