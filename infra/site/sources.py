@@ -32,6 +32,8 @@ MOVED: Final[Mapping[str, str]] = {
 }
 """Files outside docs/ that are pages of the site."""
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
+_PICTURE: Final = re.compile(r"(!\[[^\]]*\]\()docs/([^)\s]+\))")
+"""A picture in a page outside docs/, whose path the site has without it."""
 _BODY: Final = re.compile(r"<body>\n(.*)\n</body>", re.DOTALL)
 
 
@@ -62,7 +64,7 @@ def on_site(text: str, name: str) -> str:
         here = posixpath.dirname(MOVED.get(name, name.removeprefix("docs/")))
         return f"[{label}]({posixpath.relpath(place, here or '.')}{anchor})"
 
-    return _LINK.sub(moved, text)
+    return _PICTURE.sub(r"\1\2", _LINK.sub(moved, text))
 
 
 def rest_api(html: str) -> str:

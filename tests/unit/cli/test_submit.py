@@ -136,7 +136,7 @@ def test_failed_synchronous_purge_exits_with_1(run, service, polaris, stack):
     result = run("submit", TABLE, "--sync", "--stack", str(stack))
     assert (result.exit_code, result.stdout) == (1, "")
     assert "GC_DISABLED" in result.stderr
-    assert f"delegation tasks history {TASK_ID}" in result.stderr
+    assert f"delegation tasks retry {TASK_ID}" in result.stderr
 
 
 def test_waiting_follows_the_task_to_its_end(run, accepting, stack):

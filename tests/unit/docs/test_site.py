@@ -45,6 +45,7 @@ def test_the_menu_has_every_page_once() -> None:
         ("[a](CHANGELOG.md)", "README.md", "[a](changelog.md)"),
         ("[a](infra/rule/envoy.yaml)", "README.md", "a (`infra/rule/envoy.yaml`)"),
         ("[a](docs/java)", "CHANGELOG.md", "a (`docs/java`)"),
+        ("![a](docs/images/task.png)", "README.md", "![a](images/task.png)"),
         (
             "[a](#two-commands) [b](https://iceberg.apache.org)",
             "README.md",

@@ -19,6 +19,7 @@ ROOMS = {
     "edge/api/app.py": "the route of that path",
     "wire/tasks.py": "the members that a purge adds to a record",
     "cli/tasks/screens.py": "the members that a purge adds to a record",
+    "cli/tasks/filters.py": "the words of the commands that submit tasks",
     "wiring/settings.py": "the variables of processes that purge",
     "wiring/api.py": "the plan bucket and the catalog are wired beside purges",
     "wiring/types.py": "the list",
