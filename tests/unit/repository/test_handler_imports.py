@@ -23,8 +23,8 @@ BUDGETS = {
     "start_job": 101,
     "sweeper": 113,
     "api": 128,
-    "prepare": 253,
-    "run_inline": 253,
+    "prepare": 254,
+    "run_inline": 254,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (
