@@ -18,6 +18,7 @@ from delegation.errors import DelegationError
 from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.model import CatalogPass
 from delegation.tasks.errors import LeaseLost
+from delegation.tasks.life.hand_overs import MEASURED
 from delegation.tasks.life.model import Task, jsonable
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.transitions import held_by
@@ -88,6 +89,10 @@ class TaskAttempt:
             files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
         )
         self._run.note_progress(details, eta=eta)
+
+    def measured(self, size: str) -> None:
+        """Note how large the work is, for the error of a task whose attempts are killed. Raises LeaseLost."""
+        self.note(**{MEASURED: size})
 
     def note(self, **details: Any) -> None:
         """Write details from time to time, so that it shows that the attempt makes progress. Raises LeaseLost."""

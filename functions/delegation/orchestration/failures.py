@@ -87,7 +87,9 @@ class StateFailure:
         if self.following in {"prepare", _INLINE} and self.ending is Ending.RAISED and self.error not in set(_names()):
             return AttemptError("UNEXPECTED_ERROR", f"the work raised {self.error}", ErrorClass.TRANSIENT)
         what = "failed" if self.error is None else f"failed with {self.error}"
-        return AttemptError("EXECUTION_INTERRUPTED", f"a step of the state machine {what}", ErrorClass.INTERRUPTED)
+        killed = self.following in {"prepare", _INLINE} and self.ending is Ending.DIED
+        text = f"a step of the state machine {what}"
+        return AttemptError("EXECUTION_INTERRUPTED", text, ErrorClass.INTERRUPTED, killed=killed)
 
 
 def has_no_job(task: Task) -> bool:

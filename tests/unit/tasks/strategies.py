@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from delegation.tasks.life.model import AdoptedChildren, Dispatches, HandOvers, Status, Task, TaskLease
+from delegation.tasks.life.model import AdoptedChildren, Dispatches, HandOvers, KilledAttempts, Status, Task, TaskLease
 from delegation.tasks.life.progress import TaskProgress
 
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
@@ -100,6 +100,7 @@ def tasks(draw: st.DrawFn) -> Task:
         throttled_count=draw(COUNTS),
         starts_refused=draw(COUNTS),
         hand_overs=HandOvers(count=draw(COUNTS), state=draw(maybe(TEXT))),
+        killed=KilledAttempts(count=draw(COUNTS), state=draw(maybe(TEXT))),
         deadline_ts=draw(maybe(MOMENTS)),
         payload_version=draw(st.integers(1, 9)),
         dispatches=Dispatches(count=dispatches, base=draw(st.integers(0, dispatches))),

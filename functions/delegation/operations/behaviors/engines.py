@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from delegation.attempts.details import HandedDetails
+from delegation.operations.behaviors.killed import KILLED_TWICE, check_killed
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import HANDED_OVER, held_by
@@ -34,8 +35,8 @@ class EngineSettings(Protocol):
 def engine_of(task: Task, settings: EngineSettings) -> str:
     """Return the engine of an attempt, by what the task states about those before; raise MalformedRecord."""
     details = HandedDetails.of(task)
-    without_plan = not details.plan_segments and _is_stalled(task)
-    return SPARK if settings.has_spark and (details.next_engine == SPARK or without_plan) else INLINE
+    unable = task.killed.count >= KILLED_TWICE or (not details.plan_segments and _is_stalled(task))
+    return SPARK if settings.has_spark and (details.next_engine == SPARK or unable) else INLINE
 
 
 def spark_above(task: Task, settings: EngineSettings) -> int | None:
@@ -77,6 +78,7 @@ class UpkeepRuns:
         """
 
         def done() -> Task:
+            check_killed(task, has_spark=self.settings.has_spark)
             try:
                 return self.runner.succeed(task, *work(spark_above(task, self.settings)))
             except HandedToSpark:

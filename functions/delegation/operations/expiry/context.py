@@ -96,6 +96,10 @@ def asked_by_nobody() -> Mapping[str, Any]:
     return {"requested_by": None, "cancelled_by": None}
 
 
+def unmeasured(_size: str) -> None:
+    """Keep no size: of a run that nothing repeats."""
+
+
 def random_id() -> str:
     """Return what makes the ids of two plans of one attempt differ."""
     return secrets.token_hex(6)
@@ -111,10 +115,11 @@ class ExpiryContext:
     and before the first delete of the attempt. None: nobody takes back what the request states.
     `neighbours` yields the live tables that may share files, as of a time after it is called; it may raise
     ReferencesNotKnown. `lost_refs` has what a lost ref needs kept, None where nothing stores that. `find_plan` returns
-    the published segment of an earlier plan's id. `asked_by` returns the receipt's members
-    `requested_by` and `cancelled_by`. If more files than `spark_above` are left when the references are known, the
-    attempt ends with HandedToSpark; None: it deletes whatever there is. One that `awaits_references` waits for a pass
-    that another process makes. `now` and `sleep` count in seconds, `clock` returns UTC.
+    the published segment of an earlier plan's id. `asked_by` returns the receipt's members `requested_by` and
+    `cancelled_by`. If more files than `spark_above` are left when the references are known, the attempt ends with
+    HandedToSpark; None: it deletes whatever there is. `measured` is called with the size that was found. One that
+    `awaits_references` waits for a pass that another process makes. `now` and `sleep` count in seconds, `clock` returns
+    UTC.
     """
 
     attempt: Attempt
@@ -137,6 +142,7 @@ class ExpiryContext:
     sleep: Callable[[float], None] = time.sleep
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
+    measured: Callable[[str], None] = unmeasured
     spark_above: int | None = None
     awaits_references: bool = False
     request: Mapping[str, Any] = field(default_factory=dict)

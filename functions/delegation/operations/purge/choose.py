@@ -61,9 +61,12 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
         small = left <= ctx.settings.inline_max_files
         return EngineEstimate(left, manifests, _engine(ctx, left, small=small), planned=True, seconds=deleting)
     table = ctx.tables.load()
+    snapshots = f"{len(table.metadata.get('snapshots') or ())} snapshots"
+    ctx.measured(snapshots)
     count = _Count(ctx, within)
     found = _manifests(ctx, table, count)
     size = count.size(found)
+    ctx.measured(f"{size.files} files or more, {len(found.manifests)} manifests, {snapshots}")
     engine = _engine(ctx, size.files, small=size.fits_a_function(ctx.settings) and not count.ran_out)
     return EngineEstimate(
         size.files, len(found.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)

@@ -37,6 +37,10 @@ def nobody() -> Mapping[str, Any]:
     return {"requested_by": None, "cancelled_by": None}
 
 
+def unmeasured(_size: str) -> None:
+    """Keep no size: of a run that nothing repeats."""
+
+
 @dataclass(frozen=True)
 class PurgeContext:
     """One attempt at purging one table.
@@ -48,7 +52,7 @@ class PurgeContext:
     `stated` is compared with the table when no plan exists yet. `loaded` is the table as it was loaded to choose the
     engine: a plan may be made from it, because the table is loaded and compared again before the first delete.
     `neighbours` yields an error for a table or list that cannot be loaded. `lost_plan` is what is left of a plan that
-    was lost, while it is made again.
+    was lost, while it is made again. `measured` is called with the size that was found.
     """
 
     attempt: Attempt
@@ -71,6 +75,7 @@ class PurgeContext:
     stated: StatedTable | None = None
     loaded: LoadedTable | None = None
     lost_plan: LostPlan | None = None
+    measured: Callable[[str], None] = unmeasured
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""

@@ -10,18 +10,21 @@ from delegation.tasks.life.model import Task
 _MOST: Final = 50
 """So many details are compared each by itself, to bound the record."""
 
+MEASURED: Final = "measured"
+"""The detail in which an attempt states how large its work is, for the error of a task whose attempts are killed."""
+
 State = dict[str, int | float | str]
 """What a task kept, by name: numbers, and digests of anything else."""
 
 
-def got_ahead(task: Task) -> tuple[bool, str | None]:
-    """Return whether the task kept more than at its last hand-over, and the state to store with this hand-over.
+def got_ahead(task: Task, before_text: str | None) -> tuple[bool, str | None]:
+    """Return whether the task kept more than in the state before, and the state to store now.
 
     Progress is what the next attempt finds: details, what the work reported, children, a result, the beginning of
     effects. A number that is no higher than before is none, because work that starts from the beginning reports
     the same numbers again. Being alive (`progress_ts`) is none either.
     """
-    before: State = json.loads(task.hand_overs.state or "{}")
+    before: State = json.loads(before_text or "{}")
     now = state_of(task)
     ahead = any(_is_ahead(before.get(name), value) for name, value in now.items())
     kept = {name: _further(before.get(name), value) for name, value in now.items()}
@@ -32,7 +35,8 @@ def got_ahead(task: Task) -> tuple[bool, str | None]:
 def state_of(task: Task) -> State:
     """Return what the next attempt of a task finds."""
     reported = {} if task.progress is None else {"progress.done": task.progress.done}
-    found = {**dict(sorted(_leaves(task.details, ""))), **dict(sorted(_leaves(task.reported, "reported."))), **reported}
+    details = {name: value for name, value in task.details.items() if name != MEASURED}
+    found = {**dict(sorted(_leaves(details, ""))), **dict(sorted(_leaves(task.reported, "reported."))), **reported}
     names = list(found)
     state: State = {name: _measured(found[name]) for name in names[:_MOST]}
     if names[_MOST:]:

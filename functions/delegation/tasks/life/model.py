@@ -122,6 +122,14 @@ class HandOvers(TaskPart):
     state: str | None = None
 
 
+class KilledAttempts(TaskPart):
+    """How many attempts in a row were killed without progress of the task since the `state`, and that state as JSON
+    text."""
+
+    count: int = Field(default=0, ge=0)
+    state: str | None = None
+
+
 class TaskLease(TaskPart):
     """Who holds a task, since when, when the holder is presumed lost, and until when others need not check the task.
 
@@ -170,8 +178,8 @@ class Task(BaseModel):
 
     A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
 
-    `lease`, `dispatches`, `family`, `hand_overs` and `admission` are parts: the store and callers have their fields
-    beside the others. `result_attempt` made `pending_result`.
+    `lease`, `dispatches`, `family`, `hand_overs`, `killed` and `admission` are parts: the store and callers have their
+    fields beside the others. `result_attempt` made `pending_result`.
 
     `target_key` and `correlation_key` are digests (`Labels`) of what the task works on and of its request's correlation
     id; lists find the task by them.
@@ -206,6 +214,7 @@ class Task(BaseModel):
     throttled_count: int = Field(default=0, ge=0)
     starts_refused: int = Field(default=0, ge=0)
     hand_overs: HandOvers = HandOvers()
+    killed: KilledAttempts = KilledAttempts()
     deadline_ts: Timestamp | None = None
     payload_version: int = Field(default=1, ge=1)
     dispatches: Dispatches = Dispatches()
@@ -335,6 +344,7 @@ PARTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "dispatches": {"count": "dispatch_count", "base": "dispatch_base"},
     "hand_overs": {"count": "handed_over_count", "state": "handed_over_state"},
+    "killed": {"count": "killed_count", "state": "killed_state"},
     "family": {name: name for name in AdoptedChildren.model_fields},
     "admission": {name: name for name in LanePlace.model_fields},
 }
@@ -349,7 +359,7 @@ _FLAT: Final = tuple(
 """The flat names in the order of the fields, each with its part, empty for a field of the task, and its name there."""
 _FAMILY: Final = frozenset({"child_ordinal", "attempts_before", "runs_before", "result_attempt"})
 _ADMISSION: Final = frozenset({"lane", "admitted_ts"})
-_HAND_OVERS: Final = frozenset({"handed_over_count", "handed_over_state"})
+_HAND_OVERS: Final = frozenset({"handed_over_count", "handed_over_state", "killed_count", "killed_state"})
 _LABELS: Final = frozenset({"target_key", "correlation_key"})
 INTERNAL: Final = (
     frozenset({"due_at", "nonce", "lease_owner", "dispatch_base", "repeats", "reported_version", "notify"})

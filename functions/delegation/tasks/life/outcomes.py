@@ -8,7 +8,7 @@ from typing import Final
 
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.hand_overs import got_ahead
-from delegation.tasks.life.model import HandOvers, Status, Task
+from delegation.tasks.life.model import HandOvers, KilledAttempts, Status, Task
 from delegation.tasks.life.policy import MAX_EXCUSED, Policies
 from delegation.tasks.life.redaction import redacted
 
@@ -42,6 +42,8 @@ MOST_JOBS_REFUSED: Final = 200
 """So many attempts of a submission without a job are excused, about two days of them; then each counts."""
 _LONGEST_TEXT: Final = 20_000
 """Characters of an error: more than is shown, and a result with it fits an item."""
+_JOB: Final = "spark"
+"""The engine whose attempts have the memory and the time of a job (`work.parts.hooks`)."""
 _PARKED: Final = "error:"
 """Begins a pending result that is an error; a JSON result never begins with it."""
 
@@ -58,6 +60,7 @@ class AttemptError:
     kind: ErrorClass
     extended: str | None = None
     after_children: bool = False  # no child of the task is left to wait for
+    killed: bool = False  # the attempt's process was ended, as it is when its memory or its time runs out
 
     def __post_init__(self) -> None:
         for name in ("code", "summary", "extended"):
@@ -75,6 +78,9 @@ def after_error(
     The next attempt is due after the policy's backoff, after `wait` if given, or at once when the work did not fail. A
     cancelled task fails whatever the error; a task with children fails only after all of them have ended.
     """
+    if error.killed and task.engine != _JOB:
+        ahead, state = got_ahead(task, task.killed.state)
+        task = task.evolve(killed=KilledAttempts(count=1 if ahead else task.killed.count + 1, state=state))
     if error.kind is ErrorClass.HANDED_OVER and wait is None:
         task, error = _handed_over(task, error)
     excuse = _is_excused(task, error)
@@ -100,7 +106,7 @@ def _handed_over(task: Task, error: AttemptError) -> tuple[Task, AttemptError]:
 
     One that waits for something else, and states for how long, is not counted.
     """
-    ahead, state = got_ahead(task)
+    ahead, state = got_ahead(task, task.hand_overs.state)
     number = 0 if ahead else task.hand_overs.count + 1
     if number > MAX_EXCUSED:
         error = replace(error, summary=f"{error.summary}; {number} hand-overs in a row made no progress")
@@ -206,7 +212,7 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
     if not is_lost(task, now):
         return task
     since = f"the lease of {task.lease.owner} ended at {task.lease.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
-    return after_error(task, AttemptError(t.LOST, since, ErrorClass.LOST), now, policies)
+    return after_error(task, AttemptError(t.LOST, since, ErrorClass.LOST, killed=True), now, policies)
 
 
 def excused_loss(task: Task, attempt: int) -> Task:
@@ -218,7 +224,10 @@ def excused_loss(task: Task, attempt: int) -> Task:
     if task.family.children and (task.cancel_requested or task.pending_result is not None):
         return task  # it was excused when it was found lost: what is left to do is to wait for the children
     return task.evolve(
-        attempts_excused=task.attempts_excused + 1, starts_refused=task.starts_refused + 1, error_code=START_REFUSED
+        attempts_excused=task.attempts_excused + 1,
+        starts_refused=task.starts_refused + 1,
+        error_code=START_REFUSED,
+        killed=task.killed.evolve(count=max(task.killed.count - 1, 0)),
     )
 
 

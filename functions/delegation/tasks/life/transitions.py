@@ -12,7 +12,17 @@ from typing import Any, Final
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.model import HELD, AdoptedChildren, Caller, HandOvers, LanePlace, Status, Task, TaskLease
+from delegation.tasks.life.model import (
+    HELD,
+    AdoptedChildren,
+    Caller,
+    HandOvers,
+    KilledAttempts,
+    LanePlace,
+    Status,
+    Task,
+    TaskLease,
+)
 from delegation.tasks.life.redaction import redacted
 
 S = Status
@@ -206,6 +216,7 @@ def resubmit(
         throttled_count=0,
         starts_refused=0,
         hand_overs=HandOvers(),
+        killed=KilledAttempts(),
         deadline_ts=deadline_ts,
         dispatches=task.dispatches.answered(),
         cancel_requested=False,

@@ -33,7 +33,7 @@ _DIGITS: Final = 38
 """Of a number that DynamoDB holds exactly."""
 _DEEPEST: Final = 28
 """Levels of lists and maps within a detail; DynamoDB has 32 for the whole item."""
-_UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0, "payload_version": 1, "notify": []}
+_UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0, "killed_count": 0, "payload_version": 1, "notify": []}
 """Fields that are stored only if they have another value than this: a later release added them to format 1."""
 _STORAGE_ONLY: Final = frozenset({
     "format",

@@ -116,6 +116,7 @@ class ExpiryBehavior:
             now=self.monotonic,
             sleep=self.sleep,
             find_plan=partial(published_segment, self.tasks.reads, TASK_TYPES),
+            measured=attempt.measured,
             spark_above=spark_above,
             request=json.loads(expiry.to_payload()),
             asked_by=attempt.asked_by,

@@ -44,6 +44,7 @@ _INLINE_SPEC: Final = 0
 def decided(ctx: ExpiryContext, table: LoadedTable, keep_refs: Collection[str] = ()) -> Expired:
     """Return what is expired now; manifest lists are read only if unused partition specs are to go."""
     now = ctx.now_ms()
+    ctx.measured(f"{len(table.metadata.get('snapshots') or ())} snapshots")
     found = decide(table.metadata, ctx.retention, now_ms=now, keep_refs=keep_refs)
     specs = table.metadata.get("partition-specs")
     if not ctx.retention.clean_expired_metadata or not isinstance(specs, list) or len(specs) <= 1:
@@ -192,5 +193,6 @@ def finish_plan(
 def _check_size(ctx: ExpiryContext, manifests: Collection[ManifestFile]) -> None:
     """Raise HandedToSpark if a function has no time or no memory to read so many entries, where there is Spark."""
     size = Size.of(manifests, 0, threads=ctx.settings.read_threads)
+    ctx.measured(f"{size.files} files or more, {len(manifests)} manifests")
     if ctx.spark_above is not None and not size.is_planned_in_a_function(ctx.settings):
         raise HandedToSpark(ctx.attempt.task_id, size.files, does="reads what snapshots need")

@@ -12,6 +12,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.asking import await_references
 from delegation.keeping.catalog import OneTable
 from delegation.keeping.referencing import ReferencingTables
+from delegation.operations.behaviors.killed import KILLED_TWICE, check_killed, too_large
 from delegation.operations.behaviors.outcome import TableEndings
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
 from delegation.operations.purge.behavior.access import PurgeAccess
@@ -29,6 +30,7 @@ from delegation.references.errors import ReferencesNotKnown
 from delegation.references.recurring import IndexReport, RecurringCatalog
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
+from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.work_errors import AttemptRunner
 
 _ADVICE: Final = "; to look at fewer tables set delegation.purge.references to `location` or `namespace`"
@@ -68,6 +70,7 @@ class PurgeBehavior(PurgeAccess):
             find_plan=partial(published_segment, self.tasks.reads, None),
             request=json.loads(purge.to_payload()),
             asked_by=attempt.asked_by,
+            measured=attempt.measured,
             loaded=table.loaded,
             stated=StatedTable(purge.table.metadata_location, purge.table.location, purge.table.format_version),
         )
@@ -97,6 +100,8 @@ class PurgeBehavior(PurgeAccess):
 
     def engine(self, task: Task, hand_over_at: datetime | None) -> str:
         """Return the engine for an attempt, once other tables' references are known; raise what ends the attempt."""
+        if task.killed.count >= KILLED_TWICE:
+            return self._after_kills(task)
         ctx = self.context(task, hand_over_at=hand_over_at)
         if isinstance(ctx.references, ReferencingTables):
             OtherTables(self).ensure_passed(ctx.references, partial(ensure_known, ctx, ctx.references, hand_over_at))
@@ -104,6 +109,13 @@ class PurgeBehavior(PurgeAccess):
         if found.engine == "inline":
             self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))
         return found.engine
+
+    def _after_kills(self, task: Task) -> str:
+        """Return SPARK, without counting what attempts were killed at; raise GuardRefused (TOO_LARGE_FOR_FUNCTION)."""
+        check_killed(task, has_spark=self.settings.has_spark)
+        if options_of(TablePurge.of(task).properties, self.limits, accepted=True).engine == INLINE:
+            raise too_large(task, "leave `engine` out, so that Spark runs it")
+        return SPARK
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: the inline engine."""

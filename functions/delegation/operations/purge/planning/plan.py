@@ -45,6 +45,7 @@ from delegation.storage.locations import Roots, canonical, parse, uri_of
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase, Total, read_chunk
 from delegation.worksets.engines.choice import EngineChoice
+from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import (
     SAMPLE,
@@ -157,6 +158,8 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         tolerance=tolerance,
         read=once.lists,
     )
+    size = Size.of(reached.manifests.values(), len(reached.lists), threads=ctx.settings.read_threads)
+    ctx.measured(f"{size.files} files or more, {size.objects} manifests and lists")
     maps = [*(record.path for record in reached.lists), *reached.manifests]
     _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
     return Survey(

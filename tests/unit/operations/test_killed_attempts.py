@@ -1,0 +1,173 @@
+"""An attempt that is killed twice for its memory or time is not repeated as it was."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from delegation.operations.expiry.behavior.names import TASK_TYPE as EXPIRY
+from delegation.operations.purge.context import PurgeContext, PurgeResult
+from delegation.operations.purge.inline import InlineEngine
+from delegation.operations.purge.phases import Execution
+from delegation.orchestration.step_input import Step
+from delegation.storage.memory import Killed
+from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.model import Status, Task
+from delegation.worksets.engines.choice import EngineChoice
+from tests.kit.lakes.lake import filled
+from tests.kit.worlds.expiring import SparkExpiries, expire_in_job
+from tests.kit.worlds.jobs import JobsHere
+
+DIED, TIMED_OUT = "Runtime.ExitError", "Sandbox.Timedout"
+
+
+class InJob(InlineEngine):
+    """The engine of a job, in this process."""
+
+    name: EngineChoice = "spark"
+
+
+class World(SparkExpiries):
+    """Purges and expiries whose invocations die at `dies`, until a job runs; jobs have the memory."""
+
+    def __init__(self, *, has_spark: bool) -> None:
+        super().__init__(1_000, has_spark=has_spark)
+        self.job_of_purges = JobsHere(lambda: self.behavior, self._purged)
+        self.job_of_expiries = JobsHere(lambda: self.expiry, expire_in_job)
+        settings = replace(self.behavior.settings, has_spark=has_spark)
+        self.become(replace(self.behavior, settings=settings))
+        self.error: str | None = None
+        self.left = 0
+        read, deleted = self.objects.read, self.objects.delete
+        self.dies = ""
+
+        def dying(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+            def made(*given: Any, **named: Any) -> Any:
+                if self.dies == name and self.left > 0 and not self._in_job:
+                    self.clock.advance(timedelta(seconds=5))
+                    raise Killed(name)
+                return call(*given, **named)
+
+            return made
+
+        self.objects.read = dying(read, "read")  # type: ignore[method-assign]
+        self.objects.delete = dying(deleted, "delete")  # type: ignore[method-assign]
+
+    @staticmethod
+    def _purged(ctx: PurgeContext) -> PurgeResult:
+        return Execution(ctx, InJob()).run()
+
+    @property
+    def _in_job(self) -> bool:
+        return self.job_of_purges.running or self.job_of_expiries.running
+
+    def killed(self, task: Task, error: str | None, *, times: int, dies: str = "read") -> Task:
+        """Run attempts, the next `times` of which are killed; the state machine notices `error`, or the lease ends."""
+        self.dies, self.left = dies, times
+        for _ in range(30):
+            self.clock.advance(timedelta(hours=2))
+            self.queue.sent.clear()
+            task = self.tasks.reads.get(task.task_id)
+            if task.is_terminal:
+                break
+            self.attempt(task, error)
+        return self.tasks.reads.get(task.task_id)
+
+    def attempt(self, task: Task, error: str | None) -> None:
+        step = Step.of({"task_id": task.task_id, "n": task.dispatches.count})
+        state = self.steps.acquire(step, self.deadline())
+        try:
+            if state["next"] == "prepare":
+                state = self.steps.prepare(Step.of(state), self.deadline())
+            if state["next"] == "inline":
+                state = self.steps.run_inline(Step.of(state), self.clock() + timedelta(minutes=15))
+        except Killed:
+            self.left -= 1
+            if error is None:
+                self.clock.advance(timedelta(hours=2))
+                self.tasks.dispatching.reconcile(task.task_id)
+                return
+            self.steps.make_due(Step.of({**state, "failed": {"Error": error}}))
+            return
+        if state["next"] == "spark":
+            jobs = self.job_of_purges if "PURGE" in task.task_type else self.job_of_expiries
+            self.steps._jobs = jobs
+            state = jobs.run(Step.of(state), self.tasks, self.steps, self.plans)
+        if state["next"] == "complete":
+            self.steps.complete(Step.of(state))
+
+
+def submitted(world: World, operation: str, **properties: str) -> Task:
+    filled(world, "t")
+    world.clock.advance(world.pause)
+    if operation == "purge":
+        return world.accepted(world.identity("t", **properties))
+    return world.accepted(world.request(EXPIRY, "t", **{"older-than": "now", **properties}))
+
+
+@pytest.mark.parametrize("operation", ["purge", "expiry"])
+@pytest.mark.parametrize("error", [DIED, TIMED_OUT, None], ids=["memory", "time", "lease lost"])
+def test_an_attempt_that_is_killed_twice_goes_to_spark(operation: str, error: str | None) -> None:
+    world = World(has_spark=True)
+    task = world.killed(submitted(world, operation), error, times=100)
+    assert (task.status, task.engine, world.left) == (Status.SUCCESS, "spark", 98), task.result_extended
+
+
+@pytest.mark.parametrize("operation", ["purge", "expiry"])
+@pytest.mark.parametrize("error", [DIED, TIMED_OUT, None], ids=["memory", "time", "lease lost"])
+def test_without_spark_it_ends_with_the_size(operation: str, error: str | None) -> None:
+    """It was ten lost attempts."""
+    world = World(has_spark=False)
+    task = world.killed(submitted(world, operation), error, times=100)
+    assert (task.status, task.error_code, world.left) == (Status.FAILURE, "TOO_LARGE_FOR_FUNCTION", 98)
+    assert "2 attempts were killed" in str(task.result_summary)
+
+    again = world.tasks.operators.retry(task.task_id)
+    assert again.killed.count == 0
+    assert world.killed(again, error, times=1).status is Status.SUCCESS
+
+
+@pytest.mark.parametrize("has_spark", [True, False])
+def test_one_kill_is_repeated_as_it_was(has_spark: bool) -> None:
+    world = World(has_spark=has_spark)
+    task = world.killed(submitted(world, "purge"), DIED, times=1)
+    assert (task.status, task.engine) == (Status.SUCCESS, "inline"), task.result_extended
+
+
+def test_kills_with_progress_between_them_neither_end_it_nor_send_it_to_spark() -> None:
+    """Each attempt deletes something before its process is replaced."""
+    world = World(has_spark=False)
+    task = submitted(world, "purge")
+    files = iter(range(1, 100))
+    for _ in range(6):
+        held = world.tasks.leases.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=5), now))
+        world.tasks.leases.note(
+            task.task_id, held.attempt_count, details={"files_deleted": next(files)}, progress_ts=world.clock()
+        )
+        world.clock.advance(timedelta(hours=2))
+        world.tasks.dispatching.reconcile(task.task_id)
+    assert world.tasks.reads.get(task.task_id).killed.count == 1
+    assert world.killed(task, DIED, times=0).status is Status.SUCCESS
+
+
+def test_an_inline_purge_that_is_killed_twice_names_what_to_leave_out() -> None:
+    world = World(has_spark=True)
+    task = world.killed(submitted(world, "purge", engine="inline"), DIED, times=100)
+    assert (task.status, task.error_code) == (Status.FAILURE, "TOO_LARGE_FOR_FUNCTION")
+    assert "leave `engine` out" in str(task.result_summary)
+
+
+def test_an_attempt_without_a_function_is_no_kill() -> None:
+    world = World(has_spark=False)
+    task = submitted(world, "purge")
+    for _ in range(3):
+        step = Step.of({"task_id": task.task_id, "n": task.dispatches.count})
+        state = world.steps.acquire(step, world.deadline())
+        world.clock.advance(timedelta(hours=2))
+        world.tasks.dispatching.reconcile(task.task_id)
+        world.steps.make_due(Step.of({**state, "failed": {"Error": "Lambda.TooManyRequestsException"}}))
+        world.clock.advance(timedelta(hours=2))
+    assert world.tasks.reads.get(task.task_id).killed.count == 0
+    assert world.killed(task, DIED, times=0).status is Status.SUCCESS
