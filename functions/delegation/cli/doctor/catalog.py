@@ -7,6 +7,7 @@ from typing import Final
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
 from delegation.cli.polaris.setup import gives
 from delegation.cli.polaris.views import PURGES_VIEWS, are_droppable
+from delegation.errors import shown
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import (
     NoSuchCatalog,
@@ -26,6 +27,11 @@ VIEWS: Final = "views"
 GRANTS: Final = "grants"
 _NO_CATALOG: Final = "Polaris has no such catalog"
 CATALOG: Final = "catalog"
+NAMES: Final = "names"
+ENDPOINTS: Final = "endpoints"
+_OF_TABLES: Final = frozenset({"credentials", "metrics", "plan", "sign", "tasks", "unregister"})
+"""Below a table in the Iceberg REST specification of 2026-08-21."""
+UNIQUE_LOCATION: Final = "polaris.config.default-unique-table-location.enabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ class CatalogCheck:
             return
         place = ".".join((self.catalog, *self.namespace))
         try:
+            unknown = sorted(self._unknown_endpoints(self.catalog))
             if self.namespace:
                 number = sum(1 for _ in self.client.list_tables(self.catalog, self.namespace))
             else:
@@ -57,19 +64,33 @@ class CatalogCheck:
         except PolarisError as error:
             yield polaris_failure(NAMESPACE, self.url, self.credential, error, place=f"{place}: ")
             return
+        if unknown:
+            yield not_checked(
+                ENDPOINTS,
+                f"{self.catalog} advertises endpoints of tables that are not known here: {shown(unknown)}; a dropped "
+                "table may still be there, and its files are then treated as another table's",
+            )
         yield passed(NAMESPACE, f"{place}: {number} {'tables' if self.namespace else 'namespaces'} can be listed")
+
+    def _unknown_endpoints(self, catalog: str) -> Iterator[str]:
+        """Yield the endpoints of single tables that the catalog advertises and this release does not know."""
+        advertised = self.client.requests.get("v1/config", {"warehouse": catalog}).get("endpoints")
+        for one in advertised if isinstance(advertised, list) else ():
+            below = str(one).partition("/tables/{table}/")[2]
+            if below and below.partition("/")[0] not in _OF_TABLES:
+                yield str(one)
 
 
 @dataclass(frozen=True, slots=True)
 class ViewCheck:
-    """Checks the kind of a catalog, and whether anybody can drop a view of it, as an administrator sees it."""
+    """Checks the kind of a catalog, where names are used again, and whether views can be dropped."""
 
     management: PolarisManagement
     url: str
     catalog: str
 
     def findings(self) -> Iterator[CheckResult]:
-        """Yield both findings."""
+        """Yield the findings."""
         try:
             properties = self.management.properties_of(self.catalog)
             why = self.management.why_unsupported(self.catalog)
@@ -80,6 +101,14 @@ class ViewCheck:
             yield passed(CATALOG, f"{self.catalog} is INTERNAL, with storage that the service deletes from")
         else:
             yield failed(CATALOG, f"{self.catalog}: {why}", "Leave it out: drop its tables where they are owned.")
+        if properties.get(UNIQUE_LOCATION, "").lower() == "true":
+            yield passed(NAMES, "a table that is made again under its name gets another location")
+        else:
+            yield not_checked(
+                NAMES,
+                f"{UNIQUE_LOCATION} is not true for {self.catalog}: unless the server has another default, a table "
+                "that is made again gets the dropped one's location, and its readers the files not deleted yet",
+            )
         if are_droppable(properties):
             yield passed(VIEWS, f"views of {self.catalog} can be dropped")
         else:

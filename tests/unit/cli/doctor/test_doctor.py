@@ -249,3 +249,30 @@ def test_a_fix_is_on_one_line_so_that_its_command_can_be_copied():
 def test_a_federated_catalog_and_one_of_another_storage_are_named(run, settings, deployment, kind, word):
     deployment.polaris["/api/management/v1/catalogs/lake"] |= kind
     assert word in broken(run)["catalog"]["detail"]
+
+
+@pytest.mark.parametrize(("value", "ok"), [("true", True), ("false", None), (None, None)])
+def test_a_catalog_whose_tables_get_the_location_of_dropped_ones_is_named(run, settings, deployment, value, ok):
+    properties = deployment.polaris["/api/management/v1/catalogs/lake"]["properties"]
+    properties.pop("polaris.config.default-unique-table-location.enabled", None)
+    if value is not None:
+        properties["polaris.config.default-unique-table-location.enabled"] = value
+    result = run("doctor", "--namespace", "lake.sales", "--json")
+    (document,) = lines(result.stdout)
+    [found] = [one for one in document["checks"] if one["id"] == "names"]
+    assert (result.exit_code, found["ok"]) == (0, ok)
+    assert ok or "gets the dropped one's location" in found["detail"]
+
+
+def test_an_endpoint_by_which_dropped_tables_may_be_kept_is_named(run, settings, deployment):
+    tables = "/v1/{prefix}/namespaces/{namespace}/tables"
+    known = [f"POST {tables}/{{table}}/unregister", f"GET {tables}/{{table}}/plan/{{plan-id}}", f"GET {tables}"]
+    config = deployment.polaris["/api/catalog/v1/config"]
+    config["endpoints"] = known
+    assert "endpoints" not in str(run("doctor", "--namespace", "lake.sales", "--json").stdout)
+    config["endpoints"] = [*known, f"POST {tables}/{{table}}/undrop"]
+    result = run("doctor", "--namespace", "lake.sales", "--json")
+    [found] = [one for one in lines(result.stdout)[0]["checks"] if one["id"] == "endpoints"]
+    assert (result.exit_code, found["ok"]) == (0, None)
+    assert "/undrop" in found["detail"]
+    assert "/unregister" not in found["detail"]

@@ -36,7 +36,12 @@ def polaris_answers() -> dict[str, Any]:
         f"{_MANAGEMENT}/principals/delegation": {"name": "delegation", "clientId": "abc"},
         f"{_MANAGEMENT}/principals/delegation/principal-roles": {"roles": [{"name": "delegation"}]},
         f"{_MANAGEMENT}/principal-roles/delegation/catalog-roles/lake": {"roles": [{"name": "purger"}]},
-        f"{_MANAGEMENT}/catalogs/lake": {"properties": {"polaris.config.purge-view-metadata-on-drop": "false"}},
+        f"{_MANAGEMENT}/catalogs/lake": {
+            "properties": {
+                "polaris.config.purge-view-metadata-on-drop": "false",
+                "polaris.config.default-unique-table-location.enabled": "true",
+            }
+        },
         f"{_MANAGEMENT}/catalogs/lake/catalog-roles/purger/grants": {"grants": list(GRANTS)},
     }
 
