@@ -1,6 +1,7 @@
 """Expiries as tasks, with a reference index over two namespaces and tables that pyiceberg writes."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.stories.expiries import SMALL
 from tests.kit.worlds.expiring import ExpiringWorld
 from tests.unit.edge.api.test_openapi import errors_of
+from tests.unit.operations.purge.behavior.test_unreadable_tables import continued, exempt_all, refresh
 
 
 @pytest.fixture
@@ -205,3 +207,24 @@ def test_a_snapshot_that_stays_without_its_manifest_fails_with_the_advice_of_an_
     assert "a snapshot that stays needs it: restore it" in task.result_summary
     assert "purge" not in task.result_summary
     assert set(world.lake.uris()) == before
+
+
+def test_an_expiry_waits_for_an_unreadable_table_and_runs_beside_it_over_its_commits_once_it_is_exempt(
+    world: ExpiringWorld,
+) -> None:
+    world.other.create("torn", location="s3://elsewhere/torn").append(rows(10))
+    world.other.io.delete(world.other.table("torn").current_snapshot().manifests(world.other.io)[0].manifest_path)
+    busy_table(world.lake, "u")
+
+    task = world.expire("t")
+
+    assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
+    exempt_all(world)
+    world.other.table("torn").append(rows(5))
+    refresh(world)
+    assert continued(world, task).status is Status.SUCCESS
+    world.pause = timedelta(hours=1)
+    done = world.expire("u")
+    assert done.status is Status.SUCCESS, done.result_summary
+    (found,) = world.receipt(done)["references"]
+    assert [one["what"] for one in found["exempted"]] == ["cat.other.torn"]

@@ -28,6 +28,7 @@ from tests.kit.lakes.lake import LakeSource, busy_table, filled, rows
 from tests.kit.worlds.service import REALM
 from tests.kit.worlds.sweeping import AT_ONCE, SweepingWorld
 from tests.unit.operations.orphans.inventory.reports import COLUMNS, manifest_text, md5_of, packed, row
+from tests.unit.operations.purge.behavior.test_unreadable_tables import continued, exempt_all, refresh
 
 
 @pytest.fixture
@@ -506,4 +507,17 @@ def test_a_removal_stops_at_a_missing_list_of_an_old_snapshot_and_advises_to_exp
     assert (task.status, task.error_code) == (Status.FAILURE, "MANIFEST_MISSING")
     assert "expire the snapshots that have it" in task.result_summary
     assert "purge" not in task.result_summary
+    assert planted <= world.files()
+
+
+def test_no_removal_runs_beside_an_unreadable_table_although_it_is_exempt(world: SweepingWorld) -> None:
+    """What its lost manifest named may be at the location, whatever its known areas are."""
+    planted = world.plant("data/a.parquet")
+    world.other.create("torn", location="s3://elsewhere/torn").append(rows(10))
+    world.other.io.delete(world.other.table("torn").current_snapshot().manifests(world.other.io)[0].manifest_path)
+    task = world.ask()
+    assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
+    exempt_all(world)
+    refresh(world)
+    assert continued(world, task).status is Status.RETRY_SCHEDULED
     assert planted <= world.files()
