@@ -17,7 +17,7 @@ from delegation.keeping.model import Neighbour, Search
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots
 from delegation.keeping.unread import UnreadNeighbours, reading
-from delegation.storage.base import BucketNotFound, FileTooLarge
+from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.index import CheckedNeighbour, PlanIndex
 
@@ -156,7 +156,7 @@ def survey_neighbour(
             metadata,
             fetcher,
             lambda path: not is_marked(path) and (covered is None or covered.contains(path)),
-            replace(tolerance, unreadable=_of_former_metadata(unread, tolerance.unreadable)),
+            replace(tolerance, unreadable=_of_former_metadata(unread, neighbour, tolerance.unreadable)),
             known=once.former,
         )
     fresh = ((path, one) for path, one in found.manifests.items() if path not in once.manifests)
@@ -170,11 +170,15 @@ def tolerance_of(unreadable: reach.Unreadable, *, reported: bool) -> reach.Toler
     return reach.Tolerance(unreadable, spelling)
 
 
-def _of_former_metadata(unread: Unread, unreadable: reach.Unreadable) -> reach.Unreadable:
-    """Return the function for errors in former metadata: it only notes what is damaged, or whose bucket is gone."""
+def _of_former_metadata(unread: Unread, neighbour: Neighbour, unreadable: reach.Unreadable) -> reach.Unreadable:
+    """Return the function for errors in former metadata: it only notes what is damaged, or whose bucket is gone.
+
+    And what may not be read of an exempt table: no pass reads former metadata, so no exemption names it.
+    """
+    noted = (CorruptMetadata, FileTooLarge, BucketNotFound, *((ObjectStoreDenied,) if neighbour.exempt else ()))
 
     def accepted(path: str, error: DelegationError) -> None:
-        if isinstance(error, (CorruptMetadata, FileTooLarge, BucketNotFound)):
+        if isinstance(error, noted):
             unread.note_former(path)
         else:
             unreadable(path, error)

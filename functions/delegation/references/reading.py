@@ -30,7 +30,7 @@ from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadat
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import areas_of, directory_of, fold
 from delegation.references.blocking.dynamodb import DIGEST_BYTES
-from delegation.references.model import LONGEST_TEXT, MOST_SEEN, TableEntry
+from delegation.references.model import LONGEST_TEXT, MOST_SEEN, MOST_UNREAD, TableEntry
 from delegation.storage.base import ObjectNotFound, ObjectStore, ObjectStoreError
 from delegation.storage.locations import Roots, parse
 
@@ -88,18 +88,18 @@ def read_references(
     unread = [path for path, mark in digests.items() if mark not in seen]
     wanted = [(path, limits.max_file_bytes) for path in unread]
     for path, content in fetcher.fetch(wanted):
-        before = len(problems.paths)
+        before = problems.count
         for rows in tolerated_entries(path, found.manifests[path], content, tolerance):
             checkpoint()
             outside.add(row[0] for row in rows)
-        if len(problems.paths) > before:
+        if problems.count > before:
             del digests[path]
     areas = (*areas_of(metadata.locations, ()), *outside.areas)
     # Lists that were not read name manifests that were; the newest list names all that a next one may name.
     now = frozenset(digests.values())
     all_seen = now | seen if former and len(now | seen) <= MOST_SEEN else now
     entry = entry_of(table, known, areas=areas, seen=all_seen, problem=problems.first)
-    return replace(entry, unread=frozenset(map(digest, problems.paths)) or None)
+    return replace(entry, unread=frozenset(problems.unread) or None)
 
 
 def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store: ObjectStore) -> frozenset[str]:
@@ -173,7 +173,8 @@ class _Problems:
     """Collects what cannot be read of a table, and keeps the first reason."""
 
     def __init__(self) -> None:
-        self.paths: set[str] = set()
+        self.count = 0
+        self.unread: set[bytes] = set()
         self.first: str | None = None
 
     def note(self, path: str, error: DelegationError) -> None:
@@ -182,7 +183,9 @@ class _Problems:
         if is_whole_otherwise(error):
             # All that it names is read.
             return
-        self.paths.add(path)
+        self.count += 1
+        if len(self.unread) <= MOST_UNREAD:  # with one more the entry has none of them
+            self.unread.add(digest(path))
         self.first = self.first or problem_of(error)
 
 

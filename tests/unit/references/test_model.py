@@ -1,11 +1,14 @@
 """The areas of a table cover every file of it, and there are few of them."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.identifiers import TableIdentifier
 from delegation.references.areas import (
     EVERYWHERE,
     LONGEST_AREA_BYTES,
@@ -17,7 +20,9 @@ from delegation.references.areas import (
     overlap,
     parent_of,
 )
+from delegation.references.blocking.model import Blocking, Exemption, Subject
 from delegation.references.errors import ReferencesNotKnown
+from delegation.references.model import TableEntry
 
 PARTS = st.text("abé", max_size=2)
 PATHS = st.builds(
@@ -114,3 +119,18 @@ def test_a_pass_is_never_said_to_have_checked_more_tables_than_there_are(
     error = ReferencesNotKnown("lake", checked, tables)
     assert f"({text})" in str(error)
     assert "purge" not in str(error)  # a removal or an expiry waits in the same way
+
+
+def test_more_unreadable_files_than_an_entry_has_room_for_are_not_known_one_by_one() -> None:
+    table = TableIdentifier("cat", ("ns",), "t")
+    few, many = (frozenset(number.to_bytes(8, "big") for number in range(count)) for count in (4_000, 4_001))
+    assert TableEntry(table, "u", "", problem="X: no", unread=few).bounded().unread == few
+    assert TableEntry(table, "u", "", problem="X: no", unread=many).bounded().unread is None
+
+
+def test_an_exemption_of_an_earlier_release_is_of_the_metadata_location_that_it_names() -> None:
+    now = datetime(2026, 11, 28, tzinfo=UTC)
+    seen = Blocking(Subject("cat", ("ns",), "t"), "X: no", now, "u", "s3://b/1.json", unread=frozenset({b"1" * 8}))
+    earlier = replace(Exemption.of(seen, why="known", by="me", now=now), unread=None)
+    assert earlier.covers(seen, now)
+    assert not earlier.covers(replace(seen, metadata_location="s3://b/2.json"), now)

@@ -20,6 +20,7 @@ from delegation.operations.expiry.phases import ExpiryRun
 from delegation.operations.expiry.planning.plan import decided
 from delegation.operations.expiry.reduction import NeededFiles
 from delegation.polaris.model import LoadedTable
+from delegation.references.reading import digest
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, Roots, parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
@@ -308,6 +309,35 @@ def test_below_the_last_known_areas_of_an_exempt_table_whose_manifests_are_denie
     assert result.status == "EXPIRED"
     assert data <= story.lake.uris()
     assert {one.code for one in result.findings} >= {"NEIGHBOUR_EXEMPT", "FILES_AT_ANOTHER_TABLE"}
+
+
+@pytest.mark.parametrize("of_other_files", [False, True], ids=["of these files", "of other files"])
+@pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
+def test_an_exemption_is_of_single_files_and_needs_not_name_former_metadata(
+    engine_of: Callable[[ExpiryContext], ExpiryEngine], of_other_files: bool
+) -> None:
+    """No pass reads former metadata, so no exemption can name what is denied of it."""
+    story = Story()
+    other = StoryTable.create(story.lake, "other")
+    other.append()
+    other.append()
+    store = TornStore()
+    store.objects = story.lake.objects
+    manifests = other.manifests_of(other.refs["main"])
+    former = [one["metadata-file"] for one in other.document["metadata-log"]]
+    store.denied_manifests = frozenset([*manifests, *former])
+    exempt = frozenset(map(digest, manifests[: 1 if of_other_files else None]))
+    ctx = story.world.context(story.table)
+    found = [replace(one, store=store, exempt=True, unread=exempt) for one in story.world.neighbours(story.table.name)]
+    ctx, before = replace(ctx, neighbours=lambda _roots: found), story.lake.uris()
+
+    if of_other_files:
+        with pytest.raises(NeighbourUnreadable) as raised:
+            ExpiryRun(ctx, engine_of(ctx)).run()
+        assert (raised.value.exempt, raised.value.is_found) == (False, True)
+        assert before <= story.lake.uris()
+        return
+    assert ExpiryRun(ctx, engine_of(ctx)).run().status == "EXPIRED"
 
 
 def test_little_work_starts_few_tasks_and_has_one_part() -> None:
