@@ -4,9 +4,10 @@
 and how long a run takes; passes, policies, tasks and what is set aside are the service's own.
 """
 
+import io
 import random
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -100,8 +101,9 @@ def longest_wait(month: PassedMonth) -> timedelta:
 
 def compare(month: PassedMonth) -> tuple[str, bool]:
     """Return what people read, and whether the good tables wait no longer than they may."""
-    alone = longest_wait(PassedMonth(month.tables, month.days, month.at_once, seed=month.seed))
-    beside = longest_wait(month)
+    with redirect_stdout(io.StringIO()):  # the metrics
+        alone = longest_wait(PassedMonth(month.tables, month.days, month.at_once, seed=month.seed))
+        beside = longest_wait(month)
     ratio = beside / alone if alone else 1.0
     text = (
         f"seed {month.seed}: {month.tables:,} good tables, {month.days} days, {month.at_once} at once; "
