@@ -88,3 +88,9 @@ def test_the_pictures_are_small_and_load_nothing() -> None:
     assert {path.name for path in found} == {"dashboard.png", "task.png", "tasks.png", "terminal.svg"}
     assert sum(path.stat().st_size for path in found) < 400_000
     assert not re.search(r"url\(.?http|@import|<script|href=", (IMAGES / "terminal.svg").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("asked", ["Stop all work", "A local disk", "NAT gateway", "The progress of a purge"])
+def test_what_people_search_for_is_a_heading_which_the_search_shows_first(asked: str) -> None:
+    pages = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
+    assert sum(f"\n{level} {asked}\n" in page for page in pages for level in ("##", "###")) == 1
