@@ -1,4 +1,4 @@
-"""Which catalogs exist: only what is meant for one of them makes a record."""
+"""Which catalogs exist, and which keep keys themselves: only what is meant for one of them makes a record."""
 
 import json
 import time
@@ -25,7 +25,7 @@ class KnownCatalogs:
         self._forwarder = forwarder
         self._seconds = seconds
         self._monotonic = monotonic
-        self._known: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[float, bool]] = OrderedDict()
 
     def refusal(self, request: CatalogRequest, target: Target, realm: str | None) -> CatalogAnswer | None:
         """Return the answer of a configuration that does not know the request's catalog; None if it may exist.
@@ -36,13 +36,13 @@ class KnownCatalogs:
         if not target.prefix:
             return None
         known, now = (realm or "", target.prefix), self._monotonic()
-        if self._known.get(known, 0.0) > now:
+        if known in self._known and self._known[known][0] > now:
             return None
         answer = self._configuration(request, target.catalog)
         if answer.status in {400, 404}:
             return answer
         if answer.status == 200 and _has_prefix(answer, target.catalog):
-            self._known[known] = now + self._seconds
+            self._known[known] = (now + self._seconds, _keeps_keys(answer))
             while len(self._known) > _MOST:
                 self._known.popitem(last=False)
             return None
@@ -54,6 +54,10 @@ class KnownCatalogs:
             f"{answer.status} was answered when the configuration of the catalog was read, and nothing more was done; "
             "repeat the request"
         )
+
+    def keeps_keys(self, target: Target, realm: str | None) -> bool:
+        """Whether the configuration that was read last states for how long the catalog itself remembers keys."""
+        return self._known.get((realm or "", target.prefix), (0.0, False))[1]
 
     def _configuration(self, request: CatalogRequest, catalog: str) -> CatalogAnswer:
         headers = (*without(request.headers, *_OF_THE_REQUEST), ("Accept-Encoding", "identity"))
@@ -69,6 +73,11 @@ def _has_prefix(answer: CatalogAnswer, catalog: str) -> bool:
         return False
     overrides = document.get("overrides") if isinstance(document, dict) else None
     return isinstance(overrides, dict) and overrides.get("prefix", catalog) == catalog
+
+
+def _keeps_keys(answer: CatalogAnswer) -> bool:
+    """Whether a configuration that was read has Iceberg's `idempotency-key-lifetime`."""
+    return isinstance(json.loads(answer.body).get("idempotency-key-lifetime"), str)
 
 
 def _unknown(catalog: str) -> bytes:

@@ -194,6 +194,8 @@ def json_object(response: httpx.Response) -> dict[str, Any]:
     Raises PolarisUnexpectedAnswer.
     """
     body = _parsed(response)
+    if body is None and _SURROGATE.search(response.content):
+        raise PolarisUnexpectedAnswer("Polaris answered with text or a name that is not Unicode", status=200)
     if not isinstance(body, dict):
         # The error neither quotes the body nor chains the parser's error: both can contain credentials.
         raise PolarisUnexpectedAnswer("Polaris answered with something other than a JSON object", status=200)

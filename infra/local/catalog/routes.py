@@ -6,6 +6,7 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
+from delegation.gateway.discovery import duration_text
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
 from infra.local.catalog.errors import (
     RestError,
@@ -16,6 +17,7 @@ from infra.local.catalog.errors import (
     no_such_namespace,
     no_such_table,
 )
+from infra.local.catalog.keys import TableKeys, key_of
 from infra.local.catalog.layout import LOCATION, check_names
 from infra.local.catalog.policies.routes import ENDPOINTS as POLICY_ENDPOINTS
 from infra.local.catalog.policies.store import PolicyStore
@@ -67,7 +69,9 @@ class CatalogRoutes:
         access: AccessControl,
         *,
         policies: PolicyStore,
+        keys: TableKeys | None = None,
     ) -> None:
+        self._keys = keys
         self._warehouse = warehouse
         self._views = views
         self._state = state
@@ -77,6 +81,7 @@ class CatalogRoutes:
 
     def answer(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         """Answer a request to `v1/` and `parts`."""
+        key = None if self._keys is None else key_of(request.headers.get("Idempotency-Key"))
         if (request.method, parts) == ("GET", ["config"]):
             return json_answer(200, self._config(request.args.get("warehouse")))
         if parts[0] != self._warehouse.name:
@@ -86,6 +91,8 @@ class CatalogRoutes:
                 return self._namespaces(who, request)
             case ["namespaces", namespace, *rest]:
                 levels = tuple(namespace.split(SEPARATOR))
+                if key is not None and request.method == "POST" and rest[:1] == ["tables"] and len(rest) < 3:
+                    return self._keyed(who, request, levels, rest, key)
                 return self._in_namespace(who, request, levels, rest) if rest else self._namespace(who, request, levels)
             case ["tables", "rename"] if request.method == "POST":
                 source, destination = (_identifier(body_of(request)[end]) for end in ("source", "destination"))
@@ -101,6 +108,24 @@ class CatalogRoutes:
             case _:
                 return no_such_route(request.path)
 
+    def _keyed(self, who: CatalogCaller, request: Request, namespace: Namespace, rest: list[str], key: str) -> Response:
+        """Create a table, or commit to one, unless that was done with the key: then return the table."""
+        if self._keys is None:
+            return self._in_namespace(who, request, namespace, rest)
+        body, vend = body_of(request), _vends(request.headers.get("X-Iceberg-Access-Delegation", ""))
+        name = (namespace, str(body["name"]) if len(rest) == 1 else rest[1])
+        entry = self._state.find(name)
+        if entry is not None and self._keys.has(entry.table_uuid, key):
+            operation, parts = ("CREATE_TABLE_DIRECT", (namespace,)) if len(rest) == 1 else ("UPDATE_TABLE", name)
+            self._access.require(who, operation, self._state.path(*parts))
+            return _loaded(self._tables.load(who, name, vend=vend))
+        answer = self._in_namespace(who, request, namespace, rest)
+        made = self._state.find(name)
+        is_staged = any(each["type"] == "assert-create" for each in body.get("requirements") or ())
+        if made is not None and made is not entry and not is_staged:
+            self._keys.record(made.table_uuid, key)
+        return answer
+
     def _config(self, warehouse: str | None) -> dict[str, Any]:
         if not warehouse:
             raise bad_request("Please specify a warehouse")
@@ -110,6 +135,7 @@ class CatalogRoutes:
             "defaults": {BASE_LOCATION: self._warehouse.location},
             "overrides": {"prefix": self._warehouse.name, "namespace-separator": "%1F"},
             "endpoints": list(ENDPOINTS),
+            **({} if self._keys is None else {"idempotency-key-lifetime": duration_text(self._keys.lifetime)}),
         }
 
     def _namespaces(self, who: CatalogCaller, request: Request) -> Response:

@@ -13,6 +13,7 @@ from werkzeug.wrappers import Request, Response
 from delegation.timestamps import utc_now
 from infra.local.catalog.answers import json_answer, no_such_route
 from infra.local.catalog.errors import RestError, bad_request
+from infra.local.catalog.keys import TableKeys
 from infra.local.catalog.management import ManagementApi
 from infra.local.catalog.policies.routes import PolicyRoutes
 from infra.local.catalog.policies.store import PolicyStore
@@ -60,6 +61,7 @@ class LocalCatalog:
         realm: str = "POLARIS",
         allowed_locations: Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
+        keys_lifetime: timedelta | None = None,
         token_lifetime: timedelta = timedelta(hours=1),
         credential_lifetime: timedelta = timedelta(hours=1),
         port: int = 0,
@@ -86,7 +88,10 @@ class LocalCatalog:
         tables = self.tables = LocalTables(self.warehouse, self.state, files, vendor, self.access)
         views = LocalViews(self.warehouse, self.state, files, tables.layout, self.access)
         policies = self.policies = PolicyStore(newer=newer)
-        self._routes = CatalogRoutes(self.warehouse, self.state, tables, views, self.access, policies=policies)
+        table_keys = None if keys_lifetime is None else TableKeys(keys_lifetime, clock)
+        self._routes = CatalogRoutes(
+            self.warehouse, self.state, tables, views, self.access, policies=policies, keys=table_keys
+        )
         self._policies = PolicyRoutes(name, self.state, self.access, policies)
         self._management = ManagementApi(self.access, self.state, self.warehouse, policies)
         self._server = WsgiServer(self, port=port)

@@ -19,7 +19,15 @@ from delegation.gateway.keys.genuine import is_genuine
 from delegation.gateway.keys.reading import CallersView, unkeyed
 from delegation.gateway.keys.restoring import restored
 from delegation.gateway.keys.rules.choice import MALFORMED
-from delegation.gateway.keys.rules.rule import Applied, Evidence, NotApplied, Verification, VerificationRule
+from delegation.gateway.keys.rules.rule import (
+    Applied,
+    Evidence,
+    NotApplied,
+    Undecided,
+    Verification,
+    VerificationRule,
+    same_uuid,
+)
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import Operation, Target
 from delegation.idempotency.mutations.answer import MutationAnswer
@@ -59,6 +67,8 @@ class KeyedCall:
     forwarder: Forwarder
     clock: Callable[[], datetime]
     time_left: TimeLeft
+    catalog_key: str | None = None
+    """The key under which the catalog itself remembers the request, if it does."""
 
     @property
     def view(self) -> CallersView:
@@ -88,7 +98,9 @@ class KeyedCall:
             raise OutOfTime
         left = min((attempt.deadline - self.clock()).total_seconds(), self.time_left.seconds)
         try:
-            answer = self.forwarder.forward(unkeyed(self.request), timeout=min(self.forwarder.timeout, max(left, 0.1)))
+            answer = self.forwarder.forward(
+                unkeyed(self.request, self.catalog_key), timeout=min(self.forwarder.timeout, max(left, 0.1))
+            )
         except CatalogUnavailable as error:
             if attempt.is_clear:
                 raise CatalogNotReached(str(error)) from error
@@ -168,7 +180,21 @@ class KeyedCall:
         return as_mutation_answer(verified.answer) if isinstance(verified, Applied) else None
 
     def _verified(self, attempt: MutationAttempt) -> Verification:
-        return self._verified_by(self.rule, attempt)
+        verified = self._verified_by(self.rule, attempt)
+        return self._recorded() or verified if isinstance(verified, Undecided) else verified
+
+    def _recorded(self) -> Applied | None:
+        """Return what the table shows on which the catalog has recorded the key, None if it has recorded none."""
+        if self.catalog_key is None or self.rule.of_recorded is None:
+            return None
+        (lookup,) = self.rule.after
+        uuid = self.view.has_recorded(lookup, self.catalog_key)
+        found = None if uuid is None else self.view.state(lookup)
+        try:
+            is_same = found is not None and same_uuid(found.metadata["table-uuid"], uuid)
+            return self.rule.of_recorded(found) if found is not None and is_same else None
+        except MALFORMED:
+            return None
 
     def _verified_by(self, rule: VerificationRule, attempt: MutationAttempt) -> Verification:
         states = self.view.states(rule.after)

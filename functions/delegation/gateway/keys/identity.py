@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
+from uuid import NAMESPACE_URL, uuid5
 
 from delegation.gateway.errors import GatewayError, body_too_deep
 from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.gateway.spelling import canonical_path
-from delegation.idempotency.canonical import NotCanonicalizable, Scope, payload_hashes
+from delegation.idempotency.canonical import RULE, NotCanonicalizable, Scope, payload_hashes
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}")
 """Idempotency-Key proposal, "API Design"."""
@@ -34,6 +35,15 @@ def key_of(request: CatalogRequest) -> str:
 def scope_of(request: CatalogRequest, key: str, *, principal: str, realm: str) -> Scope:
     """Return the key's scope: method, canonical path (which names the catalog), realm, and who sent it."""
     return Scope(principal, realm, request.method, f"/{canonical_path(request.path)}", key)
+
+
+def catalog_key_of(scope: Scope, payload: Callable[[int], str]) -> str:
+    """Return the key under which the catalog itself remembers a request.
+
+    Polaris compares nothing but a UUID, which it records on the table: the same key of another caller, or for another
+    operation or payload, would be answered as if that had been done.
+    """
+    return str(uuid5(NAMESPACE_URL, f"{scope.id}/{payload(RULE)}"))
 
 
 def payload_of(request: CatalogRequest) -> Callable[[int], str]:

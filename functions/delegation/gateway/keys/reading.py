@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from typing import Final
+from uuid import uuid4
 
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable, MutationNotVerified
 from delegation.gateway.forwarding import without
@@ -61,6 +62,21 @@ class CallersView:
             is_refused=answer.status == 403 and is_error(answer),  # after 401 another token may show it
         )
 
+    def has_recorded(self, lookup: Lookup, key: str) -> object:
+        """Return the UUID of the table on which the catalog has recorded a key, None if it has not.
+
+        Asked by a commit that cannot be applied, as it asserts a UUID that no table has: Polaris answers the key of a
+        commit that it has applied with the table (IcebergCatalogHandler), and refuses another.
+        """
+        body = {"requirements": [{"type": "assert-table-uuid", "uuid": str(uuid4())}], "updates": []}
+        headers = (*self._read(lookup).headers, ("Content-Type", "application/json"), (KEY_HEADER, key))
+        try:
+            answer = self._forward(CatalogRequest("POST", lookup.path, "", headers, json.dumps(body).encode()))
+        except (CatalogUnavailable, CatalogOutcomeUnknown):
+            return None
+        metadata = _document(answer, lookup).get("metadata") if answer.status == 200 else None
+        return metadata.get("table-uuid") if isinstance(metadata, dict) else None
+
     def repeat(self, request: CatalogRequest) -> CatalogAnswer:
         """Send a request that has no effect again."""
         return self._forward(unkeyed(request))
@@ -71,12 +87,13 @@ class CallersView:
         return CatalogRequest("GET", lookup.path, lookup.query, headers)
 
 
-def unkeyed(request: CatalogRequest) -> CatalogRequest:
+def unkeyed(request: CatalogRequest, catalog_key: str | None = None) -> CatalogRequest:
     """Return a mutation as it is sent to the catalog: without its key, and so that its answer can be read and stored.
 
-    The catalog may treat keys by its own rules: Polaris 1.7 refuses one that is no UUID.
+    The catalog may treat keys by its own rules: Polaris 1.7 refuses one that is no UUID. So it gets `catalog_key`.
     """
-    headers = (*without(request.headers, KEY_HEADER, "accept-encoding"), _PLAIN)
+    own = () if catalog_key is None else ((KEY_HEADER, catalog_key),)
+    headers = (*without(request.headers, KEY_HEADER, "accept-encoding"), _PLAIN, *own)
     return CatalogRequest(request.method, request.path, request.query, headers, request.body)
 
 

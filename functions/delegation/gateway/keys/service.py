@@ -12,7 +12,7 @@ from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.errors import compressed_body
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.keys.calls import KeyedCall, TimeLeft
-from delegation.gateway.keys.identity import key_of, payload_of, scope_of
+from delegation.gateway.keys.identity import catalog_key_of, key_of, payload_of, scope_of
 from delegation.gateway.keys.patience import LONGEST_ANSWER_SECONDS, Patience
 from delegation.gateway.keys.rules.choice import rule_for
 from delegation.gateway.keys.unverified import refusal_of_unverified, refusal_without_effect
@@ -75,13 +75,16 @@ class CatalogMutations:
         if refused is not None:
             return refusal_without_effect(refused, self.mutations, scope)
         time_left = TimeLeft(self.patience.monotonic() + self.longest_seconds, self.patience.monotonic)
-        rule = rule_for(target, request, self.paths)
-        call = KeyedCall(request, target, rule, self.forwarder, self.clock, time_left)
+        rule, payload = rule_for(target, request, self.paths), payload_of(request)
+        known = self.catalogs if rule.of_recorded is not None else None
+        is_kept = known is not None and known.keeps_keys(target, caller.realm)
+        catalog_key = catalog_key_of(scope, payload) if is_kept else None
+        call = KeyedCall(request, target, rule, self.forwarder, self.clock, time_left, catalog_key)
         performed = self.patience.perform(
             self.mutations,
             Mutation(
                 scope=scope,
-                payload_hash=payload_of(request),
+                payload_hash=payload,
                 run=call.run,
                 verify=call.verify,
                 observe=cache(call.observe),

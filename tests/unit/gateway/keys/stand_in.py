@@ -150,7 +150,7 @@ class WatchedStore:
 class KeyedCatalog:
     """A catalog `lake` with the principals `owner`, `other` (who may do the same) and `reader`."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys_lifetime: timedelta | None = None) -> None:
         self.clock = Clock(NOW)
         self.store = MemoryReservationStore()
         self.s3, self.sts = MemoryS3(), MemorySts()
@@ -163,6 +163,7 @@ class KeyedCatalog:
                 name="lake", location="s3://lake/tables", s3=cast("Any", self.s3), sts=cast("Any", self.sts),
                 keys=VendedKeys(), s3_endpoint="http://127.0.0.1:1", region="us-east-1", principals=principals,
                 root=SecretStr("root"), clock=self.clock, properties={PURGE_VIEWS: "false"},
+                keys_lifetime=keys_lifetime,
             )  # fmt: skip
         self.http = httpx.Client(transport=InProcess(self.catalog))
         self.upstream: Any = HttpUpstream("http://catalog.test/api/catalog", self.http)
@@ -190,7 +191,7 @@ class KeyedCatalog:
         *,
         patience: Patience | None = None,
         trusts_another_key: bool = False,
-        catalogs: KnownCatalogs | None = None,
+        catalogs: KnownCatalogs | bool = False,
         **parts: Any,
     ) -> Gateway:
         """Return a new gateway process."""
@@ -198,6 +199,8 @@ class KeyedCatalog:
         forwarder = Forwarder(
             WatchedUpstream(self.upstream, life, sent=self.sent, timeouts=self.timeouts, **parts), timeout=TIMEOUT
         )
+        if isinstance(catalogs, bool):
+            catalogs = KnownCatalogs(forwarder) if catalogs else None
         keys = StaticKeys((public_key(_other_pem() if trusts_another_key else self.catalog.tokens.public_key_pem()),))
         callers = TokenCallers(TokenVerifier((TrustedIssuer("polaris", keys),), clock=self.clock))
         mutations = Mutations(

@@ -51,7 +51,13 @@ def commit(path: str, request: JsonObject) -> VerificationRule:
         return verify_creation(updates, state) if creates else verify_commit(updates, requirements, state)
 
     table = Lookup(path)
-    return VerificationRule(verify, (table,), restore=table, leaves_files=creates or bool(snapshot_ids(updates)))
+    return VerificationRule(
+        verify,
+        (table,),
+        restore=table,
+        leaves_files=creates or bool(snapshot_ids(updates)),
+        of_recorded=None if creates else lambda found: Applied(committed(found), is_certain=True),
+    )
 
 
 def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> VerificationRule:
@@ -74,7 +80,11 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
         return Undecided("no table of the transaction proves that it was applied, or that it was not")
 
     lookups = tuple(rule.after[0] for rule in rules)
-    parts = tuple(replace(rule, verify=_of_whole(rule.verify), restore=None) for rule in rules if rule.leaves_files)
+    parts = tuple(
+        replace(rule, verify=_of_whole(rule.verify), restore=None, of_recorded=None)
+        for rule in rules
+        if rule.leaves_files
+    )
     return VerificationRule(verify, lookups, leaves_files=bool(parts), parts=parts)
 
 

@@ -116,6 +116,8 @@ class VerificationRule:
     """Whether a request without effect may be sent again to have credentials vended."""
     leaves_files: bool = False
     """Whether clients delete the files of a commit that is refused; then the state may show it for certain."""
+    of_recorded: Callable[[Found], Applied] | None = None
+    """What the table of the first of `after` means if the catalog itself has recorded the request's key on it."""
     parts: "tuple[VerificationRule, ...]" = ()
     """Rules of which one alone may decide; without any the rule itself does."""
 

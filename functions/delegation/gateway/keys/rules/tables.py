@@ -76,7 +76,7 @@ def creation(path: str, request: JsonObject) -> VerificationRule:
             return Undecided("a table of this name exists that is older than the request")
         return loaded(found)
 
-    return VerificationRule(verify, (vended,), restore=vended)
+    return VerificationRule(verify, (vended,), restore=vended, of_recorded=loaded)
 
 
 def _first_ms(metadata: JsonObject) -> object:
