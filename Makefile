@@ -35,7 +35,7 @@ MINUTES ?= 30
 SEED ?=
 PLANTED ?=
 
-.PHONY: help venv demo up test check client-check clients-check recorded-calls package regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
+.PHONY: help venv demo up test check client-check clients-check recorded-calls package wheel regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
 .PHONY: linearizability applier-fuzz upkeep-month expiry-fuzz expiry-oracle orphans-oracle mutants schemathesis canonical histories orphans-histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
 .PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test release-check fixtures clean
 
@@ -96,6 +96,9 @@ recorded-calls: need-java $(STAMP) ## Record the AWS calls of every role anew (t
 
 package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tgz for Spark: ARGS="--architecture x86_64"; prints sizes and hashes
 	@$(BIN)/python -m infra.package $(ARGS)
+
+wheel: $(STAMP) ## Build dist/polaris_delegation_service-*.whl, to install where no checkout is: pip install 'dist/….whl[cli]'
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . && ls dist/polaris_delegation_service-*.whl
 
 regenerate: $(STAMP) ## Write every generated file and recording anew, and name what changed; ARGS=--all those too that need Java or Node, --check, --list
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.regenerate $(ARGS)

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ LOGS: Final = ROOT / "build" / "release-check"
 RECORD: Final = "record: "
 """Before each record in a log: one line, which the next landing commits."""
 OK, FAILED, TIMED_OUT, SKIPPED = "ok", "failed", "timed out", "skipped"
+_MAKEFILE: Final = (ROOT / "Makefile").read_text(encoding="utf-8")
 _TAIL: Final = 40
 _GRACE: Final = 30.0
 
@@ -38,9 +40,9 @@ def run(target: LongTarget, at: str, seconds: float | None = None) -> Record:
     """Run a target with all its processes below its bound; return its record."""
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / f"{target.name}.log"
-    environment = {
-        name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-    }
+    # What `make release-check` was given is not meant for the target.
+    own = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", *re.findall(r"^(\w+) \?=", _MAKEFILE, re.MULTILINE)}
+    environment = {name: value for name, value in os.environ.items() if name not in own}
     began, now = time.monotonic(), datetime.now(UTC)
     with log.open("wb") as output:
         process = subprocess.Popen(

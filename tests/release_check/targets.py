@@ -68,6 +68,7 @@ NOT_LONG: Final[Mapping[str, str]] = {
     "help": "prints",
     "venv": "a part of every target",
     "clean": "removes",
+    "wheel": "client-check and tests/integration/wheel build and install one",
     "format": "writes sources",
     "demo": "for people; tests/integration/acceptance runs the same walk",
     "up": "runs until Ctrl-C",

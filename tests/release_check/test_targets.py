@@ -87,6 +87,12 @@ def test_a_target_has_the_result_of_its_recipe(
     assert ("planted fault" in capsys.readouterr().out) == (result == FAILED)
 
 
+def test_a_target_does_not_get_what_the_check_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARGS", "--due")
+    monkeypatch.setenv("MAKEFLAGS", "n -- ARGS=--due")
+    assert run(makefile(monkeypatch, tmp_path, "test -z '$(ARGS)'"), "abc")["result"] == OK
+
+
 def test_a_target_that_takes_longer_than_its_bound_is_stopped_with_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ def gateway_unknown(reason: str) -> CommandError:
     """Return the error: there is no address that leads through the gateway."""
     return CommandError(
         reason,
-        "Set gateway_url to the catalog's address behind the rule (docs/gateway-rule.md); a local stack has one "
+        "Set gateway_url to the catalog's address behind the rule (page The rule in front); a local stack has one "
         "after `delegation local up --gateway`. Without a gateway use `delegation submit`, then drop the table "
         "without purge.",
         code="GATEWAY_UNKNOWN",

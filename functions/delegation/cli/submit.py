@@ -130,12 +130,12 @@ def submit_command(
 
 def form_of(task_type: str | None) -> RequestForm:
     """Return the form of the requests for a task type, by default the first one's; raises BadParameter."""
-    forms = {name: one.requests() for name, one in TYPES.items() if one.requests is not None}
+    forms = {name: one.requests for name, one in TYPES.items() if one.requests is not None}
     if task_type is None:
-        return next(iter(forms.values()))
+        return next(iter(forms.values()))()
     if task_type not in forms:
         raise typer.BadParameter(f"{task_type!r} is not one of {', '.join(forms)}", param_hint="--type")
-    return forms[task_type]
+    return forms[task_type]()
 
 
 def options_of(form: RequestForm, given: Mapping[str, str], *, dry_run: bool) -> dict[str, str]:

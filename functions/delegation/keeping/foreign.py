@@ -32,8 +32,6 @@ from delegation.storage.base import FileTooLarge, ObjectNotFound
 from delegation.storage.listing.model import ListableStore, ListedObject
 from delegation.storage.locations import ObjectLocation, canonical, parse
 
-FOREIGN_TABLE: Final = "FOREIGN_TABLE"
-"""The code of a finding: files of a table that no catalog lists were kept."""
 METADATA_UNREADABLE: Final = "METADATA_UNREADABLE"
 """The code of a finding: metadata files beside the table's own cannot be read, and were kept."""
 HEAD: Final = 64 * 1024

@@ -17,7 +17,6 @@ from delegation.iceberg.paths import ALL_KINDS, Spelling
 from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable
 from delegation.keeping.errors import NeighbourChanged
 from delegation.keeping.foreign import (
-    FOREIGN_TABLE,
     ForeignTable,
     HeadsRead,
     OwnTable,
@@ -31,7 +30,7 @@ from delegation.keeping.model import Neighbour, Search, TableSource
 from delegation.keeping.neighbours import metadata_of
 from delegation.polaris.model import LoadedTable
 from delegation.storage.listing.model import ListableStore
-from delegation.storage.locations import Root, canonical, split, uri_of
+from delegation.storage.locations import FOREIGN_TABLE, Root, canonical, split, uri_of
 from delegation.worksets.index import SAMPLE, Finding
 
 FOREIGN_NOT_KNOWN: Final = "FOREIGN_NOT_KNOWN"

@@ -125,7 +125,7 @@ class SecretRotation:
             raise SecretOutcomeUnknown(
                 f"an earlier rotation of {event.secret_id} had no clear answer: Polaris may keep its secret as the "
                 "former one, which another rotation would end. It still works. Reset the principal as root, store the "
-                "new secret, and rotate again (docs/runbook/secret-rotation.md)"
+                "new secret, and rotate again (runbook, Secret rotation)"
             )
         self._move(event.secret_id, BEGUN, current, begun)
         try:

@@ -17,6 +17,8 @@ from delegation.errors import GuardRefused, printable
 
 FOREIGN_LOCATION: Final = "FOREIGN_LOCATION"
 """The code of files that stay, and of work that is refused, because their location belongs to others."""
+FOREIGN_TABLE: Final = "FOREIGN_TABLE"
+"""The code of a finding: files of a table that no catalog lists were kept."""
 # No bucket of S3 has a colon.
 LOCAL = "file:"
 

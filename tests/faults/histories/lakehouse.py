@@ -13,11 +13,10 @@ from pyiceberg.table import Table
 
 from delegation.idempotency.errors import ResubmittedTooSoon
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.foreign import FOREIGN_TABLE
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.errors import NoSuchTable
 from delegation.storage.base import BatchResult, KeyFailure, ObjectStoreDenied
-from delegation.storage.locations import ObjectLocation, uri_of
+from delegation.storage.locations import FOREIGN_TABLE, ObjectLocation, uri_of
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Task
 from delegation.worksets.attempt import PlanSegment

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from delegation.errors import DelegationError, GuardRefused
-from delegation.keeping.foreign import FOREIGN_TABLE
 from delegation.keeping.table_properties import ORPHAN_AGE
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.retention import Retention
@@ -27,6 +26,7 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.settings import PurgeSettings
 from delegation.references.errors import ReferencesNotKnown
+from delegation.storage.locations import FOREIGN_TABLE
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanHead
 from tests.kit.lakes.lake import FAST, MortalAttempt

@@ -39,17 +39,26 @@ print(json.dumps({{"seconds": seconds, "cpu": busy, "aws": sorted(loaded), "modu
 
 def built_wheel(folder: Path) -> Path:
     """Build the wheel of this checkout below a folder, from a copy: a build leaves files beside its source."""
-    source = folder / "source"
+    return wheel_of(copied_sources(folder / "source"), folder)
+
+
+def wheel_of(source: Path, folder: Path) -> Path:
+    """Build the wheel of a folder of sources into a folder, and return it."""
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, "--wheel-dir", str(folder), str(source)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def copied_sources(source: Path) -> Path:
+    """Copy what a build needs into a new folder, and return it."""
     source.mkdir(parents=True)
     for name in SOURCES:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, source / name)
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "openapi.json", "docs.html")
     shutil.copytree(ROOT / "functions", source / "functions", ignore=ignored)
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*pip, "--wheel-dir", str(folder), str(source)], check=True)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+    return source
 
 
 class FreshEnvironment:

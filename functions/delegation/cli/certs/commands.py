@@ -38,7 +38,7 @@ def authority_stays() -> CommandError:
     return CommandError(
         "the CA is not replaced in its folder: every certificate that it issued would end",
         "Make another with `delegation certs init --dir NEW`, put both into the trust store, replace the "
-        "certificates one by one, then remove the former CA from the trust store (docs/deployment.md).",
+        "certificates one by one, then remove the former CA from the trust store (page Deployment).",
         code="AUTHORITY_STAYS",
     )
 
@@ -178,7 +178,7 @@ def revoke_command(
     console.print(
         f"{what}: {path} has {counted(len(authority.revoked()), 'entry', 'entries')} and counts until {ends:%Y-%m-%d}."
     )
-    console.print("It has effect once the deployment has it (docs/deployment.md, Revocation).", style="dim")
+    console.print("It has effect once the deployment has it (page Deployment, Revocation).", style="dim")
 
 
 def _show(authority: Authority, now: datetime, *, as_json: bool, operators: Sequence[str] = ()) -> None:

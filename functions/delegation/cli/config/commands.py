@@ -32,7 +32,7 @@ app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Show and check the 
 _HIDDEN: Final = "(set)"
 _WIDE: Final = 110
 _TITLES: Final = {
-    "deployment": "The deployment (context of cdk.json, docs/settings.md):",
+    "deployment": "The deployment (context of cdk.json; page Settings):",
     "properties": "The service's properties (`delegation:properties`):",
     "variables": "Variables of the service's processes, which the deployment sets; a worker of your own needs them:",
 }

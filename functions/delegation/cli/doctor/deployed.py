@@ -168,7 +168,7 @@ class DeployedCheck:
             return failed("alarms", f"{', '.join(silent)} notify nobody", fix)
         on = [each["AlarmName"] for each in found if each["StateValue"] == "ALARM"]
         if on:
-            return failed("alarms", f"{', '.join(on)} {'is' if len(on) == 1 else 'are'} on", "See docs/runbook.")
+            return failed("alarms", f"{', '.join(on)} {'is' if len(on) == 1 else 'are'} on", "See the runbook.")
         return passed("alarms", f"{len(found)} have actions, and none is on")
 
 

@@ -35,7 +35,7 @@ _ONCE: Final = RequestRetries(attempts=1)
 _CAUSES: Final[Mapping[str, str]] = {
     "STORE_UNAVAILABLE": "check the table's state and the role of the API's function",
     "POLARIS_UNAVAILABLE": "check that Polaris runs, and that the service's network reaches it",
-    "POLARIS_UNAUTHORIZED": "correct the secret in AWS Secrets Manager (docs/deployment.md, The first deployment)",
+    "POLARIS_UNAUTHORIZED": "correct the secret in AWS Secrets Manager (page Deployment, The first deployment)",
     "POLARIS_MISCONFIGURED": "correct the secret, the realm or delegation:polaris-scope",
 }
 _ALERTS: Final[Mapping[str, str]] = {
@@ -242,7 +242,7 @@ def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
         if any(reason in code for reason in _NOT_TLS):
             return failed(HANDSHAKE, f"{url} does not speak TLS", "Correct the host and the port in edge_url.")
         said = next((text for alert, text in _ALERTS.items() if alert in code), f"TLS failed: {cause.reason}")
-        fix = "Use a certificate of the CA in the deployment's trust store (docs/deployment.md, The first deployment)."
+        fix = "Use a certificate of the CA in the deployment's trust store (page Deployment, The first deployment)."
         return failed(HANDSHAKE, said, fix)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         fix = "Check edge_url, the DNS name and the network; `delegation local up` starts a service on this machine."

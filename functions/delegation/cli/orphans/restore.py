@@ -90,7 +90,7 @@ def nothing_to_restore(reason: str) -> CommandError:
     """Return the error: the removal wrote no delete markers that it knows, so nothing can be brought back."""
     return CommandError(
         f"nothing can be restored: {reason}",
-        "Restore the bucket from a backup, if there is one; docs/orphans.md states what a removal records.",
+        "Restore the bucket from a backup, if there is one; the page Orphan files states what a removal records.",
         code="NOT_RESTORABLE",
     )
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import rfc8785
-
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Labels, Task
@@ -29,6 +27,8 @@ FILES: Final = "files"
 
 def id_of_parts(parts: list[Any]) -> str:
     """Return the uuid5 of canonical JSON (RFC 8785)."""
+    import rfc8785  # noqa: PLC0415 - the command lists task types without the extra `service`
+
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{rfc8785.dumps(parts).decode()}"))
 
 

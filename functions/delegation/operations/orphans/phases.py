@@ -16,7 +16,7 @@ from typing import Any
 from delegation.errors import RunCancelled, counted
 from delegation.keeping.asking import AskedReferences
 from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
-from delegation.keeping.foreign import FOREIGN_TABLE, HeadsRead
+from delegation.keeping.foreign import HeadsRead
 from delegation.keeping.paths import check_can_delete
 from delegation.keeping.table_properties import unknown_findings
 from delegation.operations.orphans.approval import Approval, Wait, new_findings, waits_for
@@ -46,7 +46,7 @@ from delegation.operations.orphans.receipt import store_receipt
 from delegation.operations.orphans.spelling import Equal
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
-from delegation.storage.locations import Root, canonical
+from delegation.storage.locations import FOREIGN_TABLE, Root, canonical
 from delegation.worksets.attempt import PlanSegment, receipt_key
 from delegation.worksets.chunks import Chunk, Total
 from delegation.worksets.collection import collected_seldom

@@ -1,6 +1,8 @@
 """Misuse: JSON where it is wanted, stable exit statuses, and no suggestion that changes something."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 from delegation.cli.main import build
 from delegation.cli.misuse import HARMLESS, suggestion
+from tests.paths import ROOT
 from tests.unit.client.service import TASK_ID
 
 ROOT_WORDS = list(get_command(build(())).loaders)
@@ -87,7 +90,11 @@ def test_words_are_completed_by_the_shell():
     assert done.stdout.split() == ["list"]
 
 
-BLOCKED = ("boto3", "botocore", "cbor2", "aws_lambda_powertools", "cryptography", "jwt")
+BLOCKED = (
+    *("boto3", "botocore", "cbor2", "aws_lambda_powertools", "aws_xray_sdk", "cramjam", "cronsim", "cryptography"),
+    *("jwt", "rfc8785", "tzdata", "zstandard"),
+)
+"""What the extra `service` brings."""
 WITHOUT_SERVICE = f"""
 import sys
 for name in {BLOCKED}:
@@ -103,6 +110,52 @@ for name in {BLOCKED}:
 from delegation.cli.main import build
 build(())(["tasks", "list", "--direct", "--json"])
 """
+
+
+ALONE = f"""
+import contextlib, io, json, shlex, sys
+for name in {BLOCKED}:
+    sys.modules[name] = None
+from delegation.cli.main import build
+ends = {{}}
+for line in json.load(sys.stdin):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        try:
+            build(())(shlex.split(line)[1:])
+        except SystemExit:
+            pass
+    ends[line] = "[service]" in said.getvalue()
+print(json.dumps(ends))
+"""
+
+
+def test_the_page_lists_the_commands_that_need_the_service_and_no_other_does(tmp_path):
+    page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+    listed = re.findall(
+        r"`([a-z-]+(?: [a-z-]+)?)`", page.partition("These need the extra `[service]`")[2].partition(".")[0]
+    )
+    assert len(listed) > 10
+    # Of a checkout, or waiting, or reaching for the network.
+    left_out = {"local", "ui", "doctor", "prices", "polaris"}
+    found = re.findall(r"^    (delegation [a-z][^\n>]+)", page, re.MULTILINE)
+    lines = sorted({line for line in found if "--direct" not in line and line.split()[1] not in left_out})
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE],
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+    )
+    assert done.stderr == ""
+    wrong = {
+        line: needs
+        for line, needs in json.loads(done.stdout).items()
+        if needs != any(f"{line} ".startswith(f"delegation {words} ") for words in listed)
+    }
+    assert wrong == {}
 
 
 def test_commands_that_call_the_service_need_no_library_of_the_service():

@@ -7,7 +7,6 @@ from typing import Final
 
 from delegation.errors import DelegationError
 from delegation.keeping.foreign import (
-    FOREIGN_TABLE,
     FORMATS,
     ForeignTable,
     SeenFile,
@@ -20,7 +19,7 @@ from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.index import ForeignPart, ListedPart, OrphanIndex, candidates_of
 from delegation.polaris.model import LoadedTable
 from delegation.storage.listing.model import ListedObject
-from delegation.storage.locations import Root, split, uri_of
+from delegation.storage.locations import FOREIGN_TABLE, Root, split, uri_of
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.index import SAMPLE, Finding
 
