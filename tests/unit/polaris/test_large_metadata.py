@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from delegation.iceberg import metadata as of_files
@@ -120,8 +120,7 @@ def test_what_is_kept_is_as_the_standard_parser_reads_it(text: str, size: int, a
     data = (text + after).encode("utf-8", "surrogatepass")
     if cut:
         data = data[: len(data) * 2 // 3]
-    if json.detect_encoding(data[:4]) != "utf-8":
-        return
+    assume(json.detect_encoding(data[:4]) == "utf-8")
     assert outcome(lambda: read_large(pieces_of(data, size))) == outcome(lambda: json.loads(data))
 
 

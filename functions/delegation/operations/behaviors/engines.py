@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from delegation.attempts.details import HandedDetails
-from delegation.operations.behaviors.killed import KILLED_TWICE, check_killed
+from delegation.operations.behaviors.outcome import KILLED_TWICE, check_killed
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import HANDED_OVER, held_by

@@ -12,8 +12,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.asking import await_references
 from delegation.keeping.catalog import OneTable
 from delegation.keeping.referencing import ReferencingTables
-from delegation.operations.behaviors.killed import KILLED_TWICE, check_killed, too_large
-from delegation.operations.behaviors.outcome import TableEndings
+from delegation.operations.behaviors.outcome import KILLED_TWICE, TableEndings, check_killed, too_large
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
 from delegation.operations.purge.behavior.access import PurgeAccess
 from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
