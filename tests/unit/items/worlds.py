@@ -27,7 +27,8 @@ from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.orchestration.measure import unfinished
 from delegation.orchestration.sweep import sweep
-from delegation.references.blocking.model import HeldPurge, Subject
+from delegation.references.blocking import dynamodb as blocking
+from delegation.references.blocking.model import Exemption, HeldPurge, Subject
 from delegation.references.lost import LostRefs
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.references.store import MemoryReferenceStore
@@ -48,7 +49,8 @@ from delegation.upkeep.health import dynamodb
 from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, _health_item
 from delegation.upkeep.health.model import TableHealth
 from delegation.wiring.notifications.worker import _run
-from tests.contract.task_tables import moto_task_store, record_store
+from tests.contract.task_tables import moto, moto_task_store, record_store
+from tests.contract.test_reference_store import reference_store
 from tests.kit.lakes.lake import Lake
 from tests.kit.tasks.builders import HOUR, MINUTE, failed, submitted
 from tests.kit.worlds.service import World
@@ -607,6 +609,35 @@ def tables_met_under_no_name_that_cannot_be_remembered(failing: Failing) -> Serv
     ):
         here.refresher()._remember(names)
     return found["g"], {one.identifier.name for one in here.store.entries("cat") if "moved" in one.displaced}
+
+
+def blocking_records(reader: str, put: Callable[[Any, str], None], failing: Failing) -> Served:
+    """Read the records of one kind, of which some cannot be read."""
+    names = {f"t{number}": kind for number, kind in enumerate(ORDER)}
+    with moto() as client:
+        store = reference_store(client)
+        for name in names:
+            put(store, name)
+        with planted(blocking, f"_{reader}", lambda _catalog, item: names[item["name"]] == "b", failing):
+            kind = "exemptions" if reader == "exemption" else reader
+            served = {one.subject.name for one in getattr(store, kind)("cat")}
+    return {name for name, kind in names.items() if kind == "g"}, served
+
+
+@world("references.exemptions")
+def stored_exemptions_that_cannot_be_read(failing: Failing) -> Served:
+    def put(store: Any, name: str) -> None:
+        subject = Subject("cat", ("ns",), name)
+        store.put_exemption(Exemption(subject, "uuid", None, "x", "me", NOW, NOW + HOUR))
+
+    return blocking_records("exemption", put, failing)
+
+
+@world("references.held")
+def stored_records_of_held_purges_that_cannot_be_read(failing: Failing) -> Served:
+    return blocking_records(
+        "held", lambda store, name: store.put_held(HeldPurge(str(uuid4()), Subject("cat", ("ns",), name))), failing
+    )
 
 
 @world("references.namespaces")

@@ -23,8 +23,8 @@ BUDGETS = {
     "start_job": 101,
     "sweeper": 113,
     "api": 128,
-    "prepare": 254,
-    "run_inline": 254,
+    "prepare": 255,
+    "run_inline": 255,
 }
 UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (

@@ -61,7 +61,14 @@ class DynamoDbBlocking:
         self._remove(f"located:{table.subject.catalog}", _hash(table.subject))
 
     def exemptions(self, catalog: str) -> list[Exemption]:
-        return [_exemption(catalog, item) for item in self._query(f"exemption:{catalog}", "")]
+        """One that cannot be read exempts nothing."""
+        from delegation.items import each_item  # noqa: PLC0415 - most processes read none
+
+        items = self._query(f"exemption:{catalog}", "")
+        found = each_item(
+            items, lambda item: _exemption(catalog, item), name="references.exemptions", shown=_key_of, in_a_row=None
+        )
+        return [one.result for one in found if one.result is not None]
 
     def put_exemption(self, exemption: Exemption) -> None:
         location = exemption.metadata_location
@@ -81,7 +88,14 @@ class DynamoDbBlocking:
         self._remove(f"exemption:{subject.catalog}", _hash(subject))
 
     def held(self, catalog: str) -> list[HeldPurge]:
-        return [HeldPurge(item["sk"], _subject(catalog, item)) for item in self._query(f"held:{catalog}", "")]
+        """One that cannot be read is left out; its purge runs within the hour."""
+        from delegation.items import each_item  # noqa: PLC0415 - most processes read none
+
+        items = self._query(f"held:{catalog}", "")
+        found = each_item(
+            items, lambda item: _held(catalog, item), name="references.held", shown=_key_of, in_a_row=None
+        )
+        return [one.result for one in found if one.result is not None]
 
     def put_held(self, purge: HeldPurge) -> None:
         key = {"pk": f"held:{purge.subject.catalog}", "sk": purge.task_id}
@@ -173,6 +187,14 @@ def _subject_item(subject: Subject) -> dict[str, Any]:
 
 def _subject(catalog: str, item: Mapping[str, Any]) -> Subject:
     return Subject(catalog, tuple(item["namespace"]), item.get("name"))
+
+
+def _key_of(item: Mapping[str, Any]) -> str:
+    return f"{item.get('pk')} {item.get('sk')}"
+
+
+def _held(catalog: str, item: Mapping[str, Any]) -> HeldPurge:
+    return HeldPurge(item["sk"], _subject(catalog, item))
 
 
 def _exemption(catalog: str, item: Mapping[str, Any]) -> Exemption:
