@@ -104,13 +104,19 @@ def _mend(who: str, why: str) -> str:
 
 
 class NeighbourChanged(DelegationError):
-    """A manifest of a neighbour table, or the table, disappeared during the read: a commit, an expiry or a purge."""
+    """A manifest of a neighbour table, or the table, disappeared during the read: a commit, an expiry or a purge.
+
+    With a `subject`, the table, it was a manifest or manifest list: it may be lost, which the index finds out.
+    """
 
     code = "NEIGHBOUR_CHANGED"
     retryable = True
 
-    def __init__(self, who: str, what: str) -> None:
+    def __init__(self, who: str, what: str, subject: "Subject | None" = None) -> None:
         super().__init__(f"{printable(who)} changed while its files were read: {printable(what)} no longer exists")
+        self.what = what
+        self.subject = subject
+        self.problem = f"MANIFEST_MISSING: {what} is missing"
 
 
 def changed_at_each_look(table: TableIdentifier, looks: int) -> str:

@@ -1,7 +1,7 @@
 """Reading other tables' files on Spark executors: what `keeping.neighbours` reads in one process, spread over tasks."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,6 +14,7 @@ from delegation.keeping.model import Neighbour, Search
 from delegation.keeping.neighbours import ReadOnce, Unread, survey_neighbour, tolerance_of
 from delegation.keeping.paths import PathGuard
 from delegation.keeping.unread import reading, reading_of
+from delegation.references.reading import digest
 from delegation.worksets.engines.parts import ManifestToRead, entries_of, expected_rows, part_writer
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.spark_tasks import decode_error, encode_error, store_of
@@ -44,14 +45,14 @@ class WritesPlan:
 class ReadNear:
     """Yields the entries of other tables' manifests, which have the numbers of the `identifiers`, from 1.
 
-    What cannot be read of those in `reported` is accepted with its path. The driver decides on all that cannot be read;
-    it gets all of those in `noted`, and of others the first that a source meets.
+    What cannot be read of those in `reported` is accepted, of those in `noted` it is the driver's to decide, of some
+    only files with these digests; of others it is raised, as NeighbourUnreadable or NeighbourChanged.
     """
 
     resources: ExecutorResources
     identifiers: tuple[TableIdentifier, ...]
     reported: frozenset[int]
-    noted: frozenset[int]
+    noted: Mapping[int, frozenset[bytes] | None]
     threads: int
 
     def __call__(self, listed: Iterable[tuple[int, ManifestToRead]], mark: int) -> Iterator[tuple[Sequence[Row], int]]:
@@ -62,16 +63,18 @@ class ReadNear:
         for number, manifests in of_tables.items():
             identifier, unread = self.identifiers[number - 1], list[Row]()
             # An error in another table's files has another type, which may be retryable.
-            with reading_of(str(identifier)):
+            with reading_of(identifier):
                 store, tolerance = store_of(self.resources, identifier), self._tolerance(number, unread)
                 for rows in entries_of(store, manifests, tolerance, threads=self.threads):
                     yield rows, mark
             yield unread, UNREAD
 
     def _tolerance(self, number: int, unread: list[Row]) -> Tolerance:
+        only = self.noted.get(number, frozenset())
+
         def unreadable(path: str, error: DelegationError) -> None:
-            if unread and not (number in self.noted or is_whole_otherwise(error)):
-                return
+            if not (only is None or digest(path) in only or is_whole_otherwise(error)):
+                raise error
             unread.append((json.dumps([number, path, encode_error(error)]), 0, 0))
 
         return tolerance_of(unreadable, reported=number in self.reported)
@@ -122,7 +125,7 @@ class NearTables:
             resources,
             tuple(one.table.identifier for one in self._tables),
             reported=frozenset(number for number, one in numbered if accepts(exempt=one.exempt)),
-            noted=frozenset(number for number, one in numbered if self._is_noted(one)),
+            noted={number: one.unread for number, one in numbered if self._is_noted(one)},
             threads=self._ctx.settings.read_threads,
         )
 

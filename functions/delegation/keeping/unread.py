@@ -12,6 +12,7 @@ from typing import Final
 from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.iceberg import reach
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
+from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.model import Neighbour, Search
 from delegation.polaris.errors import (
@@ -132,7 +133,7 @@ class UnreadNeighbours:
                     damaged[f"{who}: {printable(path)}"] = None
                 return
             if isinstance(error, ManifestMissing) and not self._is_current(neighbour):
-                raise NeighbourChanged(who, path) from error
+                raise NeighbourChanged(who, path, Subject.of(neighbour.table.identifier)) from error
             if not isinstance(error, (ManifestMissing, *_UNREADABLE)):
                 raise error
             is_exempt = neighbour.exempt and (neighbour.unread is None or digest(path) in neighbour.unread)
@@ -171,7 +172,7 @@ def reading(neighbour: Neighbour) -> Iterator[None]:
     Their credentials are vended at the first read, by when the table may have been purged or dropped: the next attempt
     does not find it any more.
     """
-    with changed(str(neighbour.table.identifier)):
+    with changed(str(neighbour.table.identifier), Subject.of(neighbour.table.identifier)):
         try:
             yield
         except NeighbourUnreadable:
@@ -181,24 +182,25 @@ def reading(neighbour: Neighbour) -> Iterator[None]:
 
 
 @contextmanager
-def reading_of(who: str) -> Iterator[None]:
+def reading_of(identifier: TableIdentifier) -> Iterator[None]:
     """Do the same in an executor, which has no more of the neighbour than its identifier."""
-    with changed(who):
+    subject = Subject.of(identifier)
+    with changed(str(identifier), subject):
         try:
             yield
         except NeighbourUnreadable:
             raise
         except _UNREADABLE as error:
-            raise NeighbourUnreadable(who, error) from error
+            raise NeighbourUnreadable(str(identifier), error, subject=subject, is_found=True) from error
 
 
 @contextmanager
-def changed(who: str) -> Iterator[None]:
+def changed(who: str, subject: Subject) -> Iterator[None]:
     """Raise NeighbourChanged for a file or a table that is not there any more."""
     try:
         yield
     except ManifestMissing as error:
-        raise NeighbourChanged(who, error.path) from error
+        raise NeighbourChanged(who, error.path, subject) from error
     except TableMetadataMissing as error:
         raise NeighbourChanged(who, "its metadata file") from error
     except (NoSuchTable, NoSuchNamespace) as error:

@@ -13,7 +13,7 @@ import pytest
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
-from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.orphans.context import Claim, OrphanContext, OrphanResult, OrphanSettings
 from delegation.operations.orphans.errors import PrefixMismatch
 from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of
@@ -231,7 +231,7 @@ def test_a_manifest_that_cannot_be_read_ends_the_removal(compare: Remove, whose:
     expected = {
         ("the table's", "missing"): ManifestMissing,
         ("the table's", "damaged"): CorruptManifestError,
-        ("another table's", "missing"): NeighbourUnreadable,
+        ("another table's", "missing"): (NeighbourUnreadable, NeighbourChanged),
         ("another table's", "damaged"): NeighbourUnreadable,
     }
     with pytest.raises(expected[whose, change]):

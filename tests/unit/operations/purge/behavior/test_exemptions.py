@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import NeighbourChanged
+from delegation.operations.purge.behavior.indexed.holding import held_by
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
-from delegation.references.blocking.model import blocking_of
+from delegation.references.blocking.model import Subject, blocking_of
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Status, Task
 from tests.kit.lakes.lake import busy_table, filled, rows
+from tests.kit.tasks.builders import submitted
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.unit.operations.purge.behavior.test_unreadable_tables import (
     continued,
@@ -203,3 +207,19 @@ def test_a_second_manifest_that_is_lost_without_a_commit_ends_an_exemption(world
     exempt_all(world)
     refresh(world)
     assert continued(world, task).status is Status.SUCCESS
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_manifest_that_an_executor_misses_is_looked_for_by_the_next_attempt(
+    world: IndexedWorld, is_lost: bool
+) -> None:
+    """The executor cannot tell a lost manifest from one that an expiry removed; another job would miss it again."""
+    clone_known_whole(world)
+    gone = lose_manifest(world, "clone") if is_lost else own_manifests(world, "clone")[0]
+    world.clock.advance(timedelta(hours=2))
+    clone = TableIdentifier("cat", ("other",), "clone")
+    error = NeighbourChanged(str(clone), gone, Subject.of(clone))
+    assert held_by(submitted(), error, world.index, world.clock()) is not None
+    task = world.purge("t")
+    assert waits(task) is is_lost, task.result_summary
+    assert (Subject.of(clone) in {one.subject for one in blocking_of(world.index, "cat")}) is is_lost

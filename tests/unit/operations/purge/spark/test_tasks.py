@@ -10,7 +10,7 @@ import pytest
 
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.model import Neighbour
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import InlineEngine
@@ -163,7 +163,7 @@ def test_executors_report_errors_in_a_neighbours_files_as_the_neighbours(change:
     if change == "missing":
         del bench.lake.objects[manifest]
     for engine in (InlineEngine(), SparklessEngine(ThisProcess(ctx.store, bench.plans), 0)):
-        with pytest.raises(NeighbourUnreadable) as raised:
+        with pytest.raises((NeighbourUnreadable, NeighbourChanged)) as raised:
             engine.plan(ctx, ctx.tables.load(), ())
         assert str(raised.value.subject) == "cat.ns.clone"
 
@@ -220,7 +220,7 @@ def test_both_engines_report_damage_of_a_former_state_unless_a_live_table_has_it
     assert "LOST_REFS_DAMAGED" in {one.code for one in index.findings}
     assert planned(bench.plans, index)["KEPT"]
     both_of_them = replace(ctx, neighbours=lambda _roots: [*former, *live])
-    with pytest.raises(NeighbourUnreadable):
+    with pytest.raises((NeighbourUnreadable, NeighbourChanged)):
         engine_of(ThisProcess(ctx.store, bench.plans), 0).plan(both_of_them, ctx.tables.load(), ())
 
 

@@ -17,6 +17,7 @@ from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.purge.behavior.names import PLAN_TASK_TYPE
 from delegation.references.blocking.model import HeldPurge, freed
 from delegation.references.errors import ReferencesError
+from delegation.references.reading import digest
 from delegation.references.store import ReferenceStore
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
@@ -42,11 +43,11 @@ def held_by(
     task: Task, error: NeighbourUnreadable | NeighbourChanged, index: ReferenceStore | None, now: datetime
 ) -> tuple[AttemptError, timedelta] | None:
     """Return how the attempt ends and for how long the purge waits, and record what it waits for; None if it fails."""
-    if isinstance(error, NeighbourChanged):
-        return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), CHANGED_WAIT
-    if index is not None and error.is_found:
+    if index is not None and (isinstance(error, NeighbourChanged) or error.is_found):
         with suppress(ReferencesError):  # then the next attempt finds it
             _record_found(error, index, now)
+    if isinstance(error, NeighbourChanged):
+        return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), CHANGED_WAIT
     if not may_be_held(task):
         return None
     if index is not None and error.subject is not None:
@@ -57,10 +58,11 @@ def held_by(
     return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), HELD_FOR
 
 
-def _record_found(error: NeighbourUnreadable, index: ReferenceStore, now: datetime) -> None:
+def _record_found(error: NeighbourUnreadable | NeighbourChanged, index: ReferenceStore, now: datetime) -> None:
     """Record that a file of a table cannot be read which a pass had read, or had not: the next one reads all again.
 
-    Until then nobody knows which else cannot be read, and the areas are those of the state that was read last.
+    Until then nobody knows which else cannot be read, and the areas are those of the state that was read last. A table
+    without one manifest, which an expiry may have removed, is read by the next attempt, as far as it was not before.
     """
     subject = error.subject
     if subject is None or subject.name is None:
@@ -68,7 +70,10 @@ def _record_found(error: NeighbourUnreadable, index: ReferenceStore, now: dateti
     entry = index.get(TableIdentifier(subject.catalog, subject.namespace, subject.name))
     if entry is None or (entry.problem is not None and entry.unread is None):
         return
-    again = replace(entry, etag=None, seen=frozenset(), unread=None)
+    seen = frozenset[bytes]()
+    if isinstance(error, NeighbourChanged) and entry.problem is None:
+        seen = entry.seen - {digest(error.what)}
+    again = replace(entry, etag=None, seen=seen, unread=None)
     if entry.problem is None:
         again = replace(again, problem=error.problem, problem_since=now, problem_location=entry.metadata_location)
     index.put(again)
