@@ -36,6 +36,30 @@ the whole system on this machine.
 """
 
 
+_KEYS = """
+## Keys: the proposal, Polaris 1.8 and this service
+
+Polaris 1.8 is read at its main of 2026-08-21.
+
+| | Idempotency-Key proposal | Polaris 1.8 | this service, its gateway |
+|---|---|---|---|
+| switch | a knob | `polaris.idempotency.enabled`, off | the same name, on |
+| lifetime | `polaris.idempotency.lifetime` | `polaris.idempotency.ttl`, `PT5M` | both names, `PT30M` |
+| cleanup | a background job | at the table's next write | maintenance; `polaris.idempotency.cleanup.enabled` |
+| stated in `GET /v1/config` | two entries of `properties` | `idempotency-key-lifetime` at the top level | both |
+| a key | 1 to 255 letters, digits, `_`, `.`, `-` | a UUID, else 400 `InvalidIdempotencyKey` \
+| as the proposal; an empty one is refused, Polaris ignores it |
+| operations | every mutation | `createTable`, `updateTable` \
+| every mutation of Iceberg's document, and submitting tasks; others are refused with a key |
+| belongs to | method, path, tenant | the table | method, path, realm, principal |
+| the same key with another payload | 422 | answered as the first one | 422 |
+| the same key while its first call runs | 409 | the table as it is then, or performed \
+| API: 409; gateway: waits, then 504 |
+| an answer that was lost | reconciled | the table as it is then \
+| the stored answer, or what the state or Polaris' own record shows |
+"""
+
+
 def load(path: Any) -> dict[str, Any]:
     """Return an OpenAPI document."""
     found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -221,6 +245,7 @@ def page() -> str:
 
 def _lines(differences: Differences) -> Iterator[str]:
     yield _INTRODUCTION
+    yield _KEYS
     yield "\n## Additions\n\n"
     yield from (f"- {line}\n" for line in sorted(differences.additions))
     yield (

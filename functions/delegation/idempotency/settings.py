@@ -9,6 +9,7 @@ from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import parse_duration
 
 PREFIX: Final = "polaris.idempotency."
+_DEFAULT: Final = "PT30M"
 _LONGEST: Final = timedelta(days=30)
 """Shorter than tasks are kept, because a replay may need the key's task."""
 
@@ -28,11 +29,17 @@ class KeySettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
+        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty.
+
+        `ttl` is Polaris' own name of `lifetime`.
+        """
         values = {name.removeprefix(PREFIX): value for name, value in properties.items() if name.startswith(PREFIX)}
         enabled = _switch("enabled", values.pop("enabled", "true"))
         cleanup = _switch("cleanup.enabled", values.pop("cleanup.enabled", "true"))
-        lifetime = _lifetime(values.pop("lifetime", "PT30M"))
+        own, upstream = (values.pop(name, _DEFAULT) for name in ("lifetime", "ttl"))
+        if upstream not in {own, _DEFAULT} and own != _DEFAULT:
+            raise InvalidProperty(f"{PREFIX}ttl", f"{upstream!r} is not {PREFIX}lifetime, {own!r}; give one of them")
+        lifetime = _lifetime("lifetime", own) if upstream == _DEFAULT else _lifetime("ttl", upstream)
         for name in values:
             raise InvalidProperty(PREFIX + name, "is not a property of this service")
         return cls(enabled, lifetime, cleanup)
@@ -44,8 +51,8 @@ def _switch(name: str, value: str) -> bool:
     return value == "true"
 
 
-def _lifetime(value: str) -> timedelta:
-    name = f"{PREFIX}lifetime"
+def _lifetime(name: str, value: str) -> timedelta:
+    name = PREFIX + name
     try:
         parsed = parse_duration(value)
     except ValueError as error:
