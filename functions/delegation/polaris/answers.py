@@ -65,8 +65,8 @@ POLICY_CODES: Final[Mapping[str, str]] = {
 _NOT_AUTHORIZED = re.compile(r"is not authorized for op ([A-Z_]+)")
 _NO_STS = "Credential vending was requested"
 _OUTCOME_UNKNOWN: Final = "CommitStateUnknownException"
-_FILE_GONE: Final = "Location does not exist"
-"""Of a metadata file, in Iceberg's NotFoundException."""
+_FILE_GONE: Final = re.compile(r"Location does not exist: [a-z0-9]+:/")
+"""Of a metadata file, in Iceberg's NotFoundException; a name has no `:` and no `/`."""
 _STATIC_FACADE: Final = "static-facade external catalog"
 EXTERNAL: Final = "the catalog is EXTERNAL: another catalog owns its tables, and this service deletes nothing of theirs"
 CATALOG_UNSUPPORTED: Final = "CATALOG_UNSUPPORTED"
@@ -128,7 +128,7 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
     if error_type == "NotFoundException":
         # Polaris uses this type for a missing metadata file (400) and for an unknown catalog (404).
         kind: type[PolarisError] = NoSuchCatalog if status == 404 else TableMetadataMissing
-    elif _FILE_GONE in (answered or "") and error_type not in _BY_TYPE:
+    elif _FILE_GONE.search(answered or "") and error_type not in _BY_TYPE and not (write and is_transient(status)):
         # A federated catalog passes on what the other one answered, as BadRequestException or with a 5xx.
         kind = TableMetadataMissing
     elif write and error_type == _OUTCOME_UNKNOWN:

@@ -113,3 +113,21 @@ def test_a_table_whose_metadata_is_damaged_has_no_answer_and_is_not_gone(
         assert (answer.status_code, answer.json()["error"]["type"]) == (503, "RuntimeIOException")
     finally:
         s3.put_object(Bucket=bucket, Key=key, Body=whole)
+
+
+def test_a_catalog_of_another_storage_is_known_by_its_own_description(
+    world: PolarisView, client: PolarisClient, local: LocalCatalog
+) -> None:
+    path, storage = f"catalogs/{world.polaris.warehouse}", local.warehouse.body()["storageConfigInfo"]
+
+    def put(kind: str) -> None:
+        version = world.manage("GET", path).json()["entityVersion"]
+        body = {"currentEntityVersion": version, "storageConfigInfo": {**storage, "storageType": kind}}
+        assert world.manage("PUT", path, body).status_code == 200
+
+    put("GCS")
+    try:
+        with pytest.raises(errors.PolarisError, check=coded("CATALOG_UNSUPPORTED"), match="storage type is GCS"):
+            client.check_catalog(world.polaris.warehouse)
+    finally:
+        put("S3")

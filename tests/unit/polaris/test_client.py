@@ -8,6 +8,7 @@ from pydantic import SecretStr
 from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris import errors
+from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries
@@ -505,3 +506,11 @@ def test_the_refusal_of_a_static_facade_names_the_catalog_as_external(client: Po
     with pytest.raises(errors.PolarisError, match="the catalog is EXTERNAL") as raised:
         client.load_table(ORDERS)
     assert raised.value.code == "CATALOG_UNSUPPORTED"
+
+
+def test_a_name_and_a_write_of_unknown_outcome_are_not_taken_for_a_metadata_file_that_is_gone() -> None:
+    named = error_of(error(503, "ServiceFailureException", "Table ns.Location does not exist is locked"))
+    assert isinstance(named, errors.PolarisUnavailable)
+    gone = error(500, "ServiceFailureException", "Location does not exist: s3://lake/x.metadata.json")
+    assert isinstance(error_of(gone, write=True), errors.PolarisOutcomeUnknown)
+    assert isinstance(error_of(gone), errors.TableMetadataMissing)
