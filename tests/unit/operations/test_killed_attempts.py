@@ -1,5 +1,6 @@
 """An attempt that is killed twice for its memory or time is not repeated as it was."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -39,7 +40,7 @@ class World(SparkExpiries):
         settings = replace(self.behavior.settings, has_spark=has_spark)
         self.become(replace(self.behavior, settings=settings))
         self.error: str | None = None
-        self.left = 0
+        self.left = self.slow = 0
         read, deleted = self.objects.read, self.objects.delete
         self.dies = ""
 
@@ -48,6 +49,7 @@ class World(SparkExpiries):
                 if self.dies == name and self.left > 0 and not self._in_job:
                     self.clock.advance(timedelta(seconds=5))
                     raise Killed(name)
+                self.clock.advance(timedelta(seconds=self.slow))
                 return call(*given, **named)
 
             return made
@@ -127,6 +129,17 @@ def test_without_spark_it_ends_with_the_size(operation: str, error: str | None) 
     again = world.tasks.operators.retry(task.task_id)
     assert again.killed.count == 0
     assert world.killed(again, error, times=1).status is Status.SUCCESS
+
+
+@pytest.mark.parametrize("operation", ["purge", "expiry"])
+def test_the_error_has_what_attempts_measured(operation: str) -> None:
+    """Each attempt is killed at its first delete, so its plan is known; reads take long enough for a note."""
+    world = World(has_spark=False)
+    world.slow = 3
+    task = world.killed(submitted(world, operation), DIED, times=100, dies="delete")
+    assert (task.error_code, world.left) == ("TOO_LARGE_FOR_FUNCTION", 98), task.result_extended
+    assert re.search(r"[1-9]\d* files or more, [1-9]\d* manifests", str(task.result_summary)), task.result_summary
+    assert re.search(r"[1-9]\d* files planned", str(task.result_summary))
 
 
 @pytest.mark.parametrize("has_spark", [True, False])

@@ -17,16 +17,20 @@ State = dict[str, int | float | str]
 """What a task kept, by name: numbers, and digests of anything else."""
 
 
-def got_ahead(task: Task, before_text: str | None) -> tuple[bool, str | None]:
+def got_ahead(task: Task, before_text: str | None, *, by_texts: bool = True) -> tuple[bool, str | None]:
     """Return whether the task kept more than in the state before, and the state to store now.
 
     Progress is what the next attempt finds: details, what the work reported, children, a result, the beginning of
     effects. A number that is no higher than before is none, because work that starts from the beginning reports
-    the same numbers again. Being alive (`progress_ts`) is none either.
+    the same numbers again. Without `by_texts` a text that changed is none, as each attempt may note another moment at
+    which it began. Being alive (`progress_ts`) is none either.
     """
     before: State = json.loads(before_text or "{}")
     now = state_of(task)
-    ahead = any(_is_ahead(before.get(name), value) for name, value in now.items())
+    counted = {
+        name: value for name, value in now.items() if by_texts or name not in before or not isinstance(value, str)
+    }
+    ahead = any(_is_ahead(before.get(name), value) for name, value in counted.items())
     kept = {name: _further(before.get(name), value) for name, value in now.items()}
     state = {name: value for name, value in {**before, **kept}.items() if value != 0}
     return ahead, json.dumps(state, sort_keys=True, separators=(",", ":")) if state else None

@@ -79,7 +79,7 @@ def after_error(
     cancelled task fails whatever the error; a task with children fails only after all of them have ended.
     """
     if error.killed and task.engine != _JOB:
-        ahead, state = got_ahead(task, task.killed.state)
+        ahead, state = got_ahead(task, task.killed.state, by_texts=False)
         task = task.evolve(killed=KilledAttempts(count=1 if ahead else task.killed.count + 1, state=state))
     if error.kind is ErrorClass.HANDED_OVER and wait is None:
         task, error = _handed_over(task, error)

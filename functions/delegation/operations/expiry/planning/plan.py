@@ -44,7 +44,6 @@ _INLINE_SPEC: Final = 0
 def decided(ctx: ExpiryContext, table: LoadedTable, keep_refs: Collection[str] = ()) -> Expired:
     """Return what is expired now; manifest lists are read only if unused partition specs are to go."""
     now = ctx.now_ms()
-    ctx.measured(f"{len(table.metadata.get('snapshots') or ())} snapshots")
     found = decide(table.metadata, ctx.retention, now_ms=now, keep_refs=keep_refs)
     specs = table.metadata.get("partition-specs")
     if not ctx.retention.clean_expired_metadata or not isinstance(specs, list) or len(specs) <= 1:
@@ -93,6 +92,7 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
     A manifest list that is gone is no error if only expiring snapshots have it.
     """
     metadata, unread = metadata_of(table), UnreadNeighbours(ctx)
+    ctx.measured(f"{len(metadata.snapshots)} snapshots")
     covered = covered_of(ctx, table)
     history = history_of(ctx, metadata, covered)
     roots = table_roots(metadata, history.locations, ctx.options.paths)
