@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from delegation.cli.problems import next_step
 from delegation.cli.tasks.source import executed_elsewhere
@@ -18,7 +18,6 @@ from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
 from delegation.errors import DelegationError, counted
 from delegation.references.names import REFERENCE_INDEX
-from delegation.references.recurring import RecurringCatalog
 from delegation.wire.pauses import ShownPause
 from delegation.wire.responses import Receipt
 from delegation.wire.tasks import TaskRecord
@@ -48,6 +47,12 @@ class OperatorReads:
 
     audit: Callable[[str], Mapping[str, Any]]
     upkeep: Callable[[str], Mapping[str, Any]]
+
+
+class _Catalog(BaseModel):
+    """The payload of a recurring task of one catalog; the service's own model is not installed with the command."""
+
+    catalog: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ def _catalogs(client: DelegationClient) -> list[str]:
     found = set()
     for task in client.list_page(type=REFERENCE_INDEX, page_size=50).tasks:
         try:
-            found.add(RecurringCatalog.model_validate_json(task.task_payload).catalog)
+            found.add(_Catalog.model_validate_json(task.task_payload).catalog)
         except ValidationError:
             continue  # of another release
     return sorted(found)
