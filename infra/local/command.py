@@ -173,7 +173,10 @@ def _reported(state_dir: Path) -> Iterator[None]:
     except PolarisUnusable as exc:
         raise CommandError(exc.problem, f"{exc.advice[0].upper()}{exc.advice[1:]}.", code="LOCAL_STACK_FAILED") from exc
     except LocalStackError as exc:
-        next_step = f"Read the logs in {state_dir / 'logs'}, then run the same command again."
+        logs = state_dir / "logs"
+        next_step = f"Read the logs in {logs}, then run the same command again."
+        if not logs.is_dir():
+            next_step = "Name a folder that this user may write: --state-dir."
         raise CommandError(str(exc), next_step, code="LOCAL_STACK_FAILED") from exc
 
 

@@ -7,6 +7,7 @@ class LocalStackError(DelegationError):
     """The base of the local stack's errors; their messages are for the person at this machine."""
 
     code = "LOCAL_STACK"
+    next_step = "Correct what the message names, then run the same command again."
 
 
 class CannotStartError(LocalStackError):

@@ -1,5 +1,7 @@
 """The console script `delegation`: runs the command, or names what to install for it; it needs no extra itself."""
 
+import codecs
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -8,8 +10,26 @@ from typing import Final
 NEXT_STEP: Final = "Install what it needs: pip install 'polaris-delegation-service[cli]'."
 
 
+_PLAIN: Final = {"✓": "+", "✗": "x", "…": "...", "–": "-", "→": "->", "·": "-"}
+
+
+def print_anywhere() -> None:
+    """Let a terminal without Unicode show plain characters for ours; printing them ended in a traceback."""
+    codecs.register_error("delegation", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="delegation")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(one, "?") for one in error.object[error.start : error.end]), error.end
+
+
 def start() -> None:
     """Run the command; exit status 1 without the extra `cli`."""
+    print_anywhere()
     try:
         from delegation.cli.main import main as run  # noqa: PLC0415 - it needs the extra
     except ModuleNotFoundError as error:

@@ -1,5 +1,6 @@
 """Errors of the command line; each message names the problem, each next step what to do about it."""
 
+import errno
 from typing import Final
 
 from delegation.configuration.problems import SettingsInvalid
@@ -118,6 +119,31 @@ def command_unavailable(name: str, reason: str, extra: str | None = None) -> Com
         f"Install what it needs: pip install 'polaris-delegation-service[{extra or name}]'.",
         code="COMMAND_UNAVAILABLE",
     )
+
+
+_OTHER_FOLDER: Final = (
+    "Name a folder that this user may write (HOME, TMPDIR, or the option that has the path)."
+)
+_FREE_SPACE: Final = "Free space there, or name another folder (HOME, TMPDIR, --state-dir)."
+_REMEDIES: Final = {
+    errno.EACCES: _OTHER_FOLDER,
+    errno.EPERM: _OTHER_FOLDER,
+    errno.EROFS: _OTHER_FOLDER,
+    errno.ENOTDIR: _OTHER_FOLDER,
+    errno.EEXIST: _OTHER_FOLDER,
+    errno.ENOSPC: _FREE_SPACE,
+    errno.EDQUOT: _FREE_SPACE,
+    errno.EADDRINUSE: "Another process uses the port: end it, or give another port.",
+}
+
+
+def refused_by_machine(error: OSError) -> CommandError | None:
+    """Return the error if this machine refuses a file, space or a port; None for any other, which is a bug."""
+    remedy = _REMEDIES.get(error.errno or 0)
+    if remedy is None:
+        return None
+    where = f"{error.filename}: " if error.filename else ""
+    return CommandError(f"{where}{error.strerror}", remedy, code="MACHINE_REFUSED")
 
 
 def exit_status_of(error: DelegationError) -> int:

@@ -16,7 +16,14 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from delegation.cli.errors import FAILED, CommandError, command_interrupted, command_unavailable, exit_status_of
+from delegation.cli.errors import (
+    FAILED,
+    CommandError,
+    command_interrupted,
+    command_unavailable,
+    exit_status_of,
+    refused_by_machine,
+)
 from delegation.cli.misuse import (
     WordGroup,
     list_whole_sentences,
@@ -175,7 +182,14 @@ class CommandRoot(WordGroup):
         given = list(sys.argv[1:] if args is None else args)
         self.as_json = wants_json(given)
         if not (standalone_mode and self.as_json):
-            return super().main(given, prog_name, complete_var, standalone_mode, windows_expand_args, **extra)
+            try:
+                return super().main(given, prog_name, complete_var, standalone_mode, windows_expand_args, **extra)
+            except OSError as error:  # before a command begins: --install-completion writes into HOME
+                refused = refused_by_machine(error)
+                if refused is None:
+                    raise
+                sys.stderr.write(f"Error: {refused}\nNext: {refused.next_step}\n")
+                sys.exit(FAILED)
         try:
             status = super().main(given, prog_name, complete_var, False, windows_expand_args, **extra)
         except typer.TyperException as error:
@@ -214,6 +228,12 @@ class CommandRoot(WordGroup):
                 raise
             reason = f"the module {error.name} is not installed"
             self._report(ctx, command_unavailable(ctx.invoked_subcommand or "", reason, "service"))
+            raise typer.Exit(FAILED) from error
+        except OSError as error:
+            refused = refused_by_machine(error)
+            if refused is None:
+                raise
+            self._report(ctx, refused)
             raise typer.Exit(FAILED) from error
         except typer.TyperException as error:
             remove_consent(error)

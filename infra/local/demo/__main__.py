@@ -26,6 +26,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from delegation.cli import print_anywhere
 from delegation.cli.connection import Connection, Stack
 from delegation.cli.errors import task_not_done
 from delegation.cli.problems import next_step
@@ -292,6 +293,7 @@ def main() -> int:
         "--state-dir", type=Path, default=Path(".local"), help="folder for stack.json, logs and demo.json"
     )
     state_dir: Path = parser.parse_args().state_dir
+    print_anywhere()
     console = Console(highlight=False)
     (state_dir / REPORT).unlink(missing_ok=True)
     started = time.monotonic()
