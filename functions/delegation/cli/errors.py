@@ -121,9 +121,7 @@ def command_unavailable(name: str, reason: str, extra: str | None = None) -> Com
     )
 
 
-_OTHER_FOLDER: Final = (
-    "Name a folder that this user may write (HOME, TMPDIR, or the option that has the path)."
-)
+_OTHER_FOLDER: Final = "Name a folder that this user may write (HOME, TMPDIR, or the option that has the path)."
 _FREE_SPACE: Final = "Free space there, or name another folder (HOME, TMPDIR, --state-dir)."
 _REMEDIES: Final = {
     errno.EACCES: _OTHER_FOLDER,
