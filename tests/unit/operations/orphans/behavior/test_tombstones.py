@@ -106,12 +106,12 @@ class Quay:
         return task
 
     def _behavior(self, events: dict[str, Event]) -> "_Sweeps":
-        here, looks = self.here, iter(range(1, 99))
+        here, looks = self.here, iter(range(99))
         purge = replace(here.purge, references=self.index)
         store = _Eventful(here.objects(), events)
 
         def places(_catalogs: Any, _before: Any) -> Iterator[Any]:
-            # Asked when the references are known, just before the tables that overlap are read.
+            # The first call is for the privileges; the others come just before the tables that overlap are read.
             store.at(f"look {next(looks)}")
             return iter(())
 
