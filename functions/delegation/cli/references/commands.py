@@ -25,7 +25,6 @@ from delegation.cli.references.screens import (
     print_exempted,
 )
 from delegation.identifiers import split_name
-from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.references.blocking.model import LONGEST_REASON, Exemption, Subject, blocking_of
 from delegation.references.store import ReferenceStore
 from delegation.tasks.life.policy import Policies, RetryPolicy
@@ -186,4 +185,8 @@ def released_by(connection: Connection, store: ReferenceStore, catalog: str, tas
         )
     except TaskTableUnknown:
         return None
+    from delegation.operations.purge.behavior.indexed.holding import (  # noqa: PLC0415 - needs the extra `service`
+        release,
+    )
+
     return release(store, tasks.writes, [catalog], utc_now())
