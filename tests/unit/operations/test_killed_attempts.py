@@ -30,7 +30,7 @@ class InJob(InlineEngine):
     name: EngineChoice = "spark"
 
 
-class World(SparkExpiries):
+class KillableExpiries(SparkExpiries):
     """Purges and expiries whose invocations die at `dies`, until a job runs; jobs have the memory."""
 
     def __init__(self, *, has_spark: bool) -> None:
@@ -101,7 +101,7 @@ class World(SparkExpiries):
             self.steps.complete(Step.of(state))
 
 
-def submitted(world: World, operation: str, **properties: str) -> Task:
+def submitted(world: KillableExpiries, operation: str, **properties: str) -> Task:
     filled(world, "t")
     world.clock.advance(world.pause)
     if operation == "purge":
@@ -112,7 +112,7 @@ def submitted(world: World, operation: str, **properties: str) -> Task:
 @pytest.mark.parametrize("operation", ["purge", "expiry"])
 @pytest.mark.parametrize("error", [DIED, TIMED_OUT, None], ids=["memory", "time", "lease lost"])
 def test_an_attempt_that_is_killed_twice_goes_to_spark(operation: str, error: str | None) -> None:
-    world = World(has_spark=True)
+    world = KillableExpiries(has_spark=True)
     task = world.killed(submitted(world, operation), error, times=100)
     assert (task.status, task.engine, world.left) == (Status.SUCCESS, "spark", 98), task.result_extended
 
@@ -121,7 +121,7 @@ def test_an_attempt_that_is_killed_twice_goes_to_spark(operation: str, error: st
 @pytest.mark.parametrize("error", [DIED, TIMED_OUT, None], ids=["memory", "time", "lease lost"])
 def test_without_spark_it_ends_with_the_size(operation: str, error: str | None) -> None:
     """It was ten lost attempts."""
-    world = World(has_spark=False)
+    world = KillableExpiries(has_spark=False)
     task = world.killed(submitted(world, operation), error, times=100)
     assert (task.status, task.error_code, world.left) == (Status.FAILURE, "TOO_LARGE_FOR_FUNCTION", 98)
     assert "2 attempts were killed" in str(task.result_summary)
@@ -134,7 +134,7 @@ def test_without_spark_it_ends_with_the_size(operation: str, error: str | None) 
 @pytest.mark.parametrize("operation", ["purge", "expiry"])
 def test_the_error_has_what_attempts_measured(operation: str) -> None:
     """Each attempt is killed at its first delete, so its plan is known; reads take long enough for a note."""
-    world = World(has_spark=False)
+    world = KillableExpiries(has_spark=False)
     world.slow = 3
     task = world.killed(submitted(world, operation), DIED, times=100, dies="delete")
     assert (task.error_code, world.left) == ("TOO_LARGE_FOR_FUNCTION", 98), task.result_extended
@@ -144,14 +144,14 @@ def test_the_error_has_what_attempts_measured(operation: str) -> None:
 
 @pytest.mark.parametrize("has_spark", [True, False])
 def test_one_kill_is_repeated_as_it_was(has_spark: bool) -> None:
-    world = World(has_spark=has_spark)
+    world = KillableExpiries(has_spark=has_spark)
     task = world.killed(submitted(world, "purge"), DIED, times=1)
     assert (task.status, task.engine) == (Status.SUCCESS, "inline"), task.result_extended
 
 
 def test_kills_with_progress_between_them_neither_end_it_nor_send_it_to_spark() -> None:
     """Each attempt deletes something before its process is replaced."""
-    world = World(has_spark=False)
+    world = KillableExpiries(has_spark=False)
     task = submitted(world, "purge")
     files = iter(range(1, 100))
     for _ in range(6):
@@ -166,14 +166,14 @@ def test_kills_with_progress_between_them_neither_end_it_nor_send_it_to_spark() 
 
 
 def test_an_inline_purge_that_is_killed_twice_names_what_to_leave_out() -> None:
-    world = World(has_spark=True)
+    world = KillableExpiries(has_spark=True)
     task = world.killed(submitted(world, "purge", engine="inline"), DIED, times=100)
     assert (task.status, task.error_code) == (Status.FAILURE, "TOO_LARGE_FOR_FUNCTION")
     assert "leave `engine` out" in str(task.result_summary)
 
 
 def test_an_attempt_without_a_function_is_no_kill() -> None:
-    world = World(has_spark=False)
+    world = KillableExpiries(has_spark=False)
     task = submitted(world, "purge")
     for _ in range(3):
         step = Step.of({"task_id": task.task_id, "n": task.dispatches.count})
