@@ -53,7 +53,7 @@ def _dropped(spark: Any, namespace: str) -> str:
 
 
 @pytest.mark.parametrize("by_server", [True, False])
-def test_the_server_purges_where_the_catalog_is_told_to_leave_it_the_files(
+def test_the_server_purges_where_the_catalog_is_set_to_leave_it_the_files(
     stack: GatewayStack, by_server: bool
 ) -> None:
     def records() -> int:
