@@ -53,9 +53,7 @@ def _dropped(spark: Any, namespace: str) -> str:
 
 
 @pytest.mark.parametrize("by_server", [True, False])
-def test_the_server_purges_where_the_catalog_is_set_to_leave_it_the_files(
-    stack: GatewayStack, by_server: bool
-) -> None:
+def test_the_server_purges_where_the_catalog_is_set_to_leave_it_the_files(stack: GatewayStack, by_server: bool) -> None:
     def records() -> int:
         found = stack.client("dynamodb", "dynamodb_endpoint").scan(TableName=TOMBSTONES_TABLE, Select="COUNT")
         return int(found["Count"])
