@@ -117,7 +117,7 @@ def test_tables_health_has_whole_names_and_numbers(monkeypatch, capsys):
 
 def test_what_holds_purges_back_can_be_copied(monkeypatch, capsys):
     subject = Subject("lake", ("n" * 60,), "t" * 40)
-    row = BlockingRow(Blocking(subject, f"TABLE_METADATA_MISSING: {METADATA} is gone", WHEN), None)
+    row = BlockingRow(Blocking(subject, f"TABLE_METADATA_MISSING: {METADATA} is gone", WHEN, "uuid"), None)
     words = printed(monkeypatch, capsys, print_blocking, "lake", [row], 1, WHEN, CatalogPass("lake"))
     assert METADATA in words
     assert words.count(f"lake.{'n' * 60}.{'t' * 40}") == 2  # the last time in the command that exempts it
