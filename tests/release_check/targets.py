@@ -22,6 +22,11 @@ class LongTarget:
     minutes: int
     words: tuple[str, ...]
 
+    @property
+    def tries(self) -> int:
+        """How often it is run until it passes: timings differ on a machine that others use as well."""
+        return 2 if self.words[0].startswith("bench") else 1
+
 
 def _whole(minutes: int, *names: str) -> list[LongTarget]:
     return [LongTarget(name, minutes, (name,)) for name in names]
