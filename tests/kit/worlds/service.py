@@ -57,6 +57,9 @@ class TablesOfLake:
         self.after_load.get(self.loads, lambda: None)()
         return LoadedTable(identifier, table.metadata_location, table.metadata, {}, table.credentials if vend else ())
 
+    def check_catalog(self, catalog: str) -> None:
+        """See PolarisClient.check_catalog: this one has the service's storage."""
+
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         return (TableIdentifier(catalog, namespace, name) for name in list(self.lake.pointers))
 

@@ -205,7 +205,7 @@ def test_after_a_lost_answer_the_operators_reset_makes_the_next_rotation_possibl
     site.kill_at = (6, "after")
     with pytest.raises(Killed):
         site.rotate(TOKENS[0])
-    with pytest.raises(SecretOutcomeUnknown, match="secret-rotation"):
+    with pytest.raises(SecretOutcomeUnknown, match="Secret rotation"):
         site.rotate(TOKENS[0])
     site.catalog.access.reset("delegation", None, "reset-by-root")
     site.store("reset-by-root")
