@@ -132,7 +132,8 @@ class Lakehouse(IndexedWorld):
         return _chain(self.lakes[space], name)
 
     def unlisted_chain(self, name: str) -> frozenset[str]:
-        return _chain(self.unlisted, name)
+        """Return the metadata files by the log of a table that is not listed, as far as they are there."""
+        return frozenset(one for one in _chain(self.unlisted, name) if self.unlisted.io.new_input(one).exists())
 
     def name_by_version(self, name: str) -> None:
         """Let the newest metadata file of such a table have the name that an engine without a catalog gives it."""
