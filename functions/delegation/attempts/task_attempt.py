@@ -18,7 +18,7 @@ from delegation.errors import DelegationError
 from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.model import CatalogPass
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.hand_overs import MEASURED
+from delegation.tasks.life.hand_overs import ABOVE_A_FUNCTION, MEASURED
 from delegation.tasks.life.model import Task, jsonable
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.transitions import held_by
@@ -90,9 +90,20 @@ class TaskAttempt:
         )
         self._run.note_progress(details, eta=eta)
 
-    def measured(self, size: str) -> None:
-        """Note how large the work is, for the error of a task whose attempts are killed. Raises LeaseLost."""
-        self.note(**{MEASURED: size})
+    def measured(self, size: str, fits: bool = True) -> None:
+        """Note how large the work is, for the error of a task whose attempts are killed. Raises LeaseLost.
+
+        What does not fit a function is noted at once, and once.
+        """
+        if fits or ABOVE_A_FUNCTION in self._run.task.details:
+            self.note(**{MEASURED: size})
+        else:
+            found = {MEASURED: size, ABOVE_A_FUNCTION: True}
+            self._fenced(
+                lambda: self._tasks.leases.note(
+                    self.task_id, self.attempt, details=found, progress_ts=self._tasks.clock()
+                )
+            )
 
     def note(self, **details: Any) -> None:
         """Write details from time to time, so that it shows that the attempt makes progress. Raises LeaseLost."""

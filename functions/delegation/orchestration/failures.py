@@ -16,7 +16,9 @@ from delegation.tasks.life.outcomes import JOB_NOT_STARTED, START_REFUSED, Attem
 _REFUSED: Final = "Lambda.TooManyRequestsException"
 _NO_JOB_SERVICE: Final = "JobServiceUnavailable"
 _DIED: Final = ("Runtime.", "Sandbox.")
-"""Begin the errors that Lambda reports of a process that exited or was killed."""
+"""Begin the errors that Lambda reports of a process that has ended."""
+_KILLED: Final = frozenset({"Runtime.ExitError", "Runtime.OutOfMemory", "Sandbox.Timedout"})
+"""Those of a process whose memory or time ran out; another one, as a module that is missing, is of a deployment."""
 _INLINE: Final = "inline"
 _JOB_STARTS: Final = frozenset({"spark", "start-again"})
 _STARTS: Final = frozenset({None, "wait", "prepare", _INLINE}) | _JOB_STARTS
@@ -87,7 +89,7 @@ class StateFailure:
         if self.following in {"prepare", _INLINE} and self.ending is Ending.RAISED and self.error not in set(_names()):
             return AttemptError("UNEXPECTED_ERROR", f"the work raised {self.error}", ErrorClass.TRANSIENT)
         what = "failed" if self.error is None else f"failed with {self.error}"
-        killed = self.following in {"prepare", _INLINE} and self.ending is Ending.DIED
+        killed = self.following in {"prepare", _INLINE} and self.error in _KILLED
         text = f"a step of the state machine {what}"
         return AttemptError("EXECUTION_INTERRUPTED", text, ErrorClass.INTERRUPTED, killed=killed)
 

@@ -110,7 +110,7 @@ def submitted(world: KillableExpiries, operation: str, **properties: str) -> Tas
 
 
 @pytest.mark.parametrize("operation", ["purge", "expiry"])
-@pytest.mark.parametrize("error", [DIED, TIMED_OUT, None], ids=["memory", "time", "lease lost"])
+@pytest.mark.parametrize("error", [DIED, TIMED_OUT], ids=["memory", "time"])
 def test_an_attempt_that_is_killed_twice_goes_to_spark(operation: str, error: str | None) -> None:
     world = KillableExpiries(has_spark=True)
     task = world.killed(submitted(world, operation), error, times=100)
@@ -118,7 +118,7 @@ def test_an_attempt_that_is_killed_twice_goes_to_spark(operation: str, error: st
 
 
 @pytest.mark.parametrize("operation", ["purge", "expiry"])
-@pytest.mark.parametrize("error", [DIED, TIMED_OUT, None], ids=["memory", "time", "lease lost"])
+@pytest.mark.parametrize("error", [DIED, TIMED_OUT], ids=["memory", "time"])
 def test_without_spark_it_ends_with_the_size(operation: str, error: str | None) -> None:
     """It was ten lost attempts."""
     world = KillableExpiries(has_spark=False)
@@ -142,6 +142,36 @@ def test_the_error_has_what_attempts_measured(operation: str) -> None:
     assert re.search(r"[1-9]\d* files planned", str(task.result_summary))
 
 
+@pytest.mark.parametrize("operation", ["purge", "expiry"])
+@pytest.mark.parametrize("has_spark", [True, False])
+@pytest.mark.parametrize("error", [None, "Runtime.ImportModuleError"], ids=["lease lost", "no module"])
+def test_a_small_task_survives_hard_deployments(operation: str, has_spark: bool, error: str | None) -> None:
+    """It was TOO_LARGE_FOR_FUNCTION after two, until somebody retried it."""
+    world = KillableExpiries(has_spark=has_spark)
+    task = world.killed(submitted(world, operation), error, times=4)
+    assert (task.status, task.engine, world.left) == (Status.SUCCESS, "inline", 0), task.result_extended
+    assert task.killed.count == 0
+
+
+def test_lost_attempts_of_a_small_task_are_bounded_as_ever() -> None:
+    world = KillableExpiries(has_spark=False)
+    task = world.killed(submitted(world, "purge"), None, times=100)
+    assert (task.status, task.error_code, world.left) == (Status.FAILURE, "LOST", 90)
+
+
+@pytest.mark.parametrize("operation", ["purge", "expiry"])
+def test_lost_attempts_of_what_is_larger_than_a_function_count(operation: str) -> None:
+    """It is measured before each loss, and known from then on; a kill that Lambda names is counted with them."""
+    world = KillableExpiries(has_spark=False)
+    settings = {"most_read_ahead_bytes": 1}
+    world.become(replace(world.behavior, settings=replace(world.behavior.settings, **settings)))
+    world.deploy(expiry=replace(world.expiry, settings=replace(world.expiry.settings, **settings)))
+    asked = {"engine": "inline"} if operation == "purge" else {}
+    task = world.killed(submitted(world, operation, **asked), None, times=100, dies="delete")
+    assert (task.status, task.error_code, world.left) == (Status.FAILURE, "TOO_LARGE_FOR_FUNCTION", 98)
+    assert re.search(r"[1-9]\d* files or more", str(task.result_summary)), task.result_summary
+
+
 @pytest.mark.parametrize("has_spark", [True, False])
 def test_one_kill_is_repeated_as_it_was(has_spark: bool) -> None:
     world = KillableExpiries(has_spark=has_spark)
@@ -157,7 +187,10 @@ def test_kills_with_progress_between_them_neither_end_it_nor_send_it_to_spark() 
     for _ in range(6):
         held = world.tasks.leases.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=5), now))
         world.tasks.leases.note(
-            task.task_id, held.attempt_count, details={"files_deleted": next(files)}, progress_ts=world.clock()
+            task.task_id,
+            held.attempt_count,
+            details={"files_deleted": next(files), "above_a_function": True},
+            progress_ts=world.clock(),
         )
         world.clock.advance(timedelta(hours=2))
         world.tasks.dispatching.reconcile(task.task_id)

@@ -96,7 +96,7 @@ def asked_by_nobody() -> Mapping[str, Any]:
     return {"requested_by": None, "cancelled_by": None}
 
 
-def unmeasured(_size: str) -> None:
+def unmeasured(_size: str, _fits: bool = True) -> None:
     """Keep no size: of a run that nothing repeats."""
 
 
@@ -142,7 +142,7 @@ class ExpiryContext:
     sleep: Callable[[float], None] = time.sleep
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
-    measured: Callable[[str], None] = unmeasured
+    measured: Callable[..., None] = unmeasured
     spark_above: int | None = None
     awaits_references: bool = False
     request: Mapping[str, Any] = field(default_factory=dict)

@@ -66,8 +66,11 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
     count = _Count(ctx, within)
     found = _manifests(ctx, table, count)
     size = count.size(found)
-    ctx.measured(f"{size.files} files or more, {len(found.manifests)} manifests, {snapshots}")
-    engine = _engine(ctx, size.files, small=size.fits_a_function(ctx.settings) and not count.ran_out)
+    fits = size.fits_a_function(ctx.settings)
+    ctx.measured(
+        f"{size.files} files or more, {len(found.manifests)} manifests, {snapshots}", fits or ctx.settings.has_spark
+    )
+    engine = _engine(ctx, size.files, small=fits and not count.ran_out)
     return EngineEstimate(
         size.files, len(found.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)
     )

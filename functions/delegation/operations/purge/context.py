@@ -37,7 +37,7 @@ def nobody() -> Mapping[str, Any]:
     return {"requested_by": None, "cancelled_by": None}
 
 
-def unmeasured(_size: str) -> None:
+def unmeasured(_size: str, _fits: bool = True) -> None:
     """Keep no size: of a run that nothing repeats."""
 
 
@@ -75,7 +75,7 @@ class PurgeContext:
     stated: StatedTable | None = None
     loaded: LoadedTable | None = None
     lost_plan: LostPlan | None = None
-    measured: Callable[[str], None] = unmeasured
+    measured: Callable[..., None] = unmeasured
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""

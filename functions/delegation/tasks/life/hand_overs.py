@@ -12,6 +12,8 @@ _MOST: Final = 50
 
 MEASURED: Final = "measured"
 """The detail in which an attempt states how large its work is, for the error of a task whose attempts are killed."""
+ABOVE_A_FUNCTION: Final = "above_a_function"
+"""The detail of a task whose measured size is more than a function was measured for."""
 
 State = dict[str, int | float | str]
 """What a task kept, by name: numbers, and digests of anything else."""
@@ -39,7 +41,7 @@ def got_ahead(task: Task, before_text: str | None, *, by_texts: bool = True) -> 
 def state_of(task: Task) -> State:
     """Return what the next attempt of a task finds."""
     reported = {} if task.progress is None else {"progress.done": task.progress.done}
-    details = {name: value for name, value in task.details.items() if name != MEASURED}
+    details = {name: value for name, value in task.details.items() if name not in (MEASURED, ABOVE_A_FUNCTION)}
     found = {**dict(sorted(_leaves(details, ""))), **dict(sorted(_leaves(task.reported, "reported."))), **reported}
     names = list(found)
     state: State = {name: _measured(found[name]) for name in names[:_MOST]}

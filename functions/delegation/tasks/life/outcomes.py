@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.hand_overs import got_ahead
+from delegation.tasks.life.hand_overs import ABOVE_A_FUNCTION, got_ahead
 from delegation.tasks.life.model import HandOvers, KilledAttempts, Status, Task
 from delegation.tasks.life.policy import MAX_EXCUSED, Policies
 from delegation.tasks.life.redaction import redacted
@@ -60,7 +60,7 @@ class AttemptError:
     kind: ErrorClass
     extended: str | None = None
     after_children: bool = False  # no child of the task is left to wait for
-    killed: bool = False  # the attempt's process was ended, as it is when its memory or its time runs out
+    killed: bool = False  # the attempt's memory or its time ran out, as far as is known
 
     def __post_init__(self) -> None:
         for name in ("code", "summary", "extended"):
@@ -212,7 +212,13 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
     if not is_lost(task, now):
         return task
     since = f"the lease of {task.lease.owner} ended at {task.lease.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
-    return after_error(task, AttemptError(t.LOST, since, ErrorClass.LOST, killed=True), now, policies)
+    error = AttemptError(t.LOST, since, ErrorClass.LOST, killed=_counts_as_killed(task))
+    return after_error(task, error, now, policies)
+
+
+def _counts_as_killed(task: Task) -> bool:
+    """Return whether the size of a task explains the loss of its attempt; a small one's may be a deployment's doing."""
+    return ABOVE_A_FUNCTION in task.details
 
 
 def excused_loss(task: Task, attempt: int) -> Task:
@@ -227,7 +233,7 @@ def excused_loss(task: Task, attempt: int) -> Task:
         attempts_excused=task.attempts_excused + 1,
         starts_refused=task.starts_refused + 1,
         error_code=START_REFUSED,
-        killed=task.killed.evolve(count=max(task.killed.count - 1, 0)),
+        killed=task.killed.evolve(count=max(task.killed.count - _counts_as_killed(task), 0)),
     )
 
 

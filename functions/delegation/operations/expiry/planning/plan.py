@@ -193,6 +193,7 @@ def finish_plan(
 def _check_size(ctx: ExpiryContext, manifests: Collection[ManifestFile]) -> None:
     """Raise HandedToSpark if a function has no time or no memory to read so many entries, where there is Spark."""
     size = Size.of(manifests, 0, threads=ctx.settings.read_threads)
-    ctx.measured(f"{size.files} files or more, {len(manifests)} manifests")
-    if ctx.spark_above is not None and not size.is_planned_in_a_function(ctx.settings):
+    fits = size.is_planned_in_a_function(ctx.settings)
+    ctx.measured(f"{size.files} files or more, {len(manifests)} manifests", fits or ctx.settings.has_spark)
+    if ctx.spark_above is not None and not fits:
         raise HandedToSpark(ctx.attempt.task_id, size.files, does="reads what snapshots need")

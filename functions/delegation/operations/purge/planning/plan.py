@@ -159,7 +159,8 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         read=once.lists,
     )
     size = Size.of(reached.manifests.values(), len(reached.lists), threads=ctx.settings.read_threads)
-    ctx.measured(f"{size.files} files or more, {size.objects} manifests and lists")
+    fits = size.fits_a_function(ctx.settings)
+    ctx.measured(f"{size.files} files or more, {size.objects} manifests and lists", fits or ctx.settings.has_spark)
     maps = [*(record.path for record in reached.lists), *reached.manifests]
     _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
     return Survey(
