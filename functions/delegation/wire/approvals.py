@@ -12,7 +12,7 @@ PLAN_PATTERN: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-
 class PlanApproval(BaseModel):
     """Which plan is approved; it is executed as it was made, without what is needed by then."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     plan: Annotated[str, StringConstraints(pattern=PLAN_PATTERN)] = Field(
         description="The id of the plan with which the task ended.",

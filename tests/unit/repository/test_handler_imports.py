@@ -51,9 +51,17 @@ FORBIDDEN = {
         (*ENGINE, "delegation.polaris", "delegation.edge"),
     ),
     "sweeper": (*ENGINE, "delegation.polaris", "delegation.edge"),
-    "api": ("delegation.iceberg", "delegation.worksets.engines", "delegation.operations.purge.phases", "httpx"),
-    "prepare": ("delegation.edge",),
-    "run_inline": ("delegation.edge",),
+    "api": (
+        "delegation.iceberg",
+        "delegation.worksets.engines",
+        "delegation.operations.purge.phases",
+        "httpx",
+        "asyncio",
+        "aws_lambda_powertools.event_handler",
+        "aws_lambda_powertools.utilities.data_classes",
+    ),
+    "prepare": ("delegation.edge", "asyncio"),
+    "run_inline": ("delegation.edge", "asyncio"),
 }
 
 

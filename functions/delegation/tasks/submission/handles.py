@@ -1,6 +1,5 @@
 """A handle of a task by its id, and waiting for an outcome with no more reads than the record makes useful."""
 
-import asyncio
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 
 V = TypeVar("V")
+R = TypeVar("R")
 FIRST_PAUSE: Final = 0.05
 USUAL_PAUSE: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
@@ -72,11 +72,19 @@ def wait(waiting: Waiting, sleep: Callable[[float], None] = time.sleep) -> Task:
 
 async def wait_async(waiting: Waiting) -> Task:
     """Wait until the outcome; the store is read in a thread."""
+    import asyncio  # noqa: PLC0415 - functions that only submit never wait
+
     while True:
-        outcome, pause = await asyncio.to_thread(waiting.look)
+        outcome, pause = await _in_thread(waiting.look)
         if outcome is not None:
             return outcome
         await asyncio.sleep(pause)
+
+
+async def _in_thread(call: Callable[[], R]) -> R:
+    import asyncio  # noqa: PLC0415 - see wait_async
+
+    return await asyncio.to_thread(call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +196,18 @@ class AsyncHandle(Generic[V]):
 
     async def get(self) -> Task:
         """See Handle.get."""
-        return await asyncio.to_thread(self._handle.get)
+        return await _in_thread(self._handle.get)
 
     async def result(self) -> V:
         """See Handle.result."""
-        return await asyncio.to_thread(self._handle.result)
+        return await _in_thread(self._handle.result)
 
     async def cancel(self, *, by: Caller | None = None) -> Task:
         """See Handle.cancel."""
-        return await asyncio.to_thread(lambda: self._handle.cancel(by=by))
+        return await _in_thread(lambda: self._handle.cancel(by=by))
 
     async def wait(self, timeout: timedelta | None = None) -> V:  # noqa: ASYNC109 - the task's own time, not asyncio's
         """See Handle.wait."""
-        waiting = await asyncio.to_thread(self._handle.waiting, timeout)
+        waiting = await _in_thread(lambda: self._handle.waiting(timeout))
         outcome = await wait_async(waiting)
-        return await asyncio.to_thread(self._handle.value_of, outcome)
+        return await _in_thread(lambda: self._handle.value_of(outcome))

@@ -165,8 +165,8 @@ def test_an_unknown_resource_is_not_found(api: Api, method: str, path: str) -> N
 
 
 @pytest.mark.parametrize("task_id", ["a\nb", "a\u2028b", "é\x00"])
-def test_an_id_that_no_route_matches_is_not_found_and_its_method_is_not_refused(api: Api, task_id: str) -> None:
-    assert_problem(api.call("GET", f"/v1/tasks/{task_id}"), 404, "NOT_FOUND")
+def test_an_id_with_odd_characters_is_refused_and_its_resource_is_known(api: Api, task_id: str) -> None:
+    assert_problem(api.call("GET", f"/v1/tasks/{task_id}"), 400, "INVALID_REQUEST")
     assert_problem(api.call("PUT", f"/v1/tasks/{task_id}"), 405, "METHOD_NOT_ALLOWED")
 
 
