@@ -40,6 +40,17 @@ def commit_failed(reason: str) -> RestError:
     return RestError(409, "CommitFailedException", reason)
 
 
+def outcome_unknown(reason: str, *, newer: bool) -> RestError:
+    """Return the answer to a change of which the catalog does not know whether it was made; before a `newer` Polaris it
+    has the status of a refusal."""
+    return RestError(500 if newer else 400, "CommitStateUnknownException", reason)
+
+
+def unavailable(reason: str) -> RestError:
+    """Return the answer to a change that the catalog's own store did not take, and that changed nothing."""
+    return RestError(503, "ServiceUnavailableException", reason)
+
+
 def bad_request(reason: str) -> RestError:
     return RestError(400, "BadRequestException", reason)
 

@@ -8,8 +8,8 @@ namespace beside it. Source: Apache Polaris 1.7.0, LocalIcebergCatalog, Location
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from infra.local.catalog.entities import CatalogEntities, Namespace, TableKey, dotted
 from infra.local.catalog.errors import RestError, bad_request, invalid_argument
-from infra.local.catalog.state import CatalogState, Namespace, TableKey, dotted
 from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, Warehouse
 
 WRITE_PATHS = ("write.data.path", "write.metadata.path")
@@ -56,15 +56,15 @@ def used_by(metadata: Mapping[str, Any]) -> frozenset[str]:
 class TableLayout:
     """The rules of one catalog; every method raises RestError 403 for a location that they do not allow."""
 
-    def __init__(self, warehouse: Warehouse, state: CatalogState) -> None:
+    def __init__(self, warehouse: Warehouse, entities: CatalogEntities) -> None:
         self._warehouse = warehouse
-        self._state = state
+        self._entities = entities
 
     def of_namespace(self, namespace: Namespace) -> str:
         """Return the namespace's location: its property, or its name below its parent's."""
         if not namespace:
             return self._warehouse.location
-        given = self._state.namespace(namespace).get(LOCATION)
+        given = self._entities.namespace(namespace).get(LOCATION)
         return given.rstrip("/") if given else f"{self.of_namespace(namespace[:-1])}/{namespace[-1]}"
 
     def check_namespace(self, namespace: Namespace, properties: Mapping[str, str]) -> None:
@@ -125,8 +125,8 @@ class TableLayout:
         if self._warehouse.flag(ALLOW_OVERLAP):
             return
         namespace, own = name
-        beside = [location for table, location in self._state.locations(namespace) if table != own]
-        beside += [self.of_namespace(one) for one in self._state.list_namespaces(namespace) if one[-1] != own]
+        beside = [location for table, location in self._entities.locations(namespace) if table != own]
+        beside += [self.of_namespace(one) for one in self._entities.list_namespaces(namespace) if one[-1] != own]
         for location in locations:
             for other in beside:
                 if is_below(location, other) or is_below(other, location):

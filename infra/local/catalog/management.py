@@ -10,11 +10,11 @@ from typing import Any
 from werkzeug.wrappers import Request, Response
 
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
+from infra.local.catalog.entities import CatalogEntities
 from infra.local.catalog.errors import RestError, already_exists_admin, forbidden, invalid_value, not_found
 from infra.local.catalog.policies.store import PolicyStore
 from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, AccessControl, CatalogCaller, Entities, Entity
 from infra.local.catalog.principals.privileges import GRANTABLE, Privilege
-from infra.local.catalog.state import CatalogState
 from infra.local.catalog.warehouse import Warehouse
 
 _ROOT = (ROOT_ID,)
@@ -24,9 +24,11 @@ _CATALOG = (ROOT_ID, CATALOG_ID)
 class ManagementApi:
     """Answers requests of the management API."""
 
-    def __init__(self, access: AccessControl, state: CatalogState, warehouse: Warehouse, policies: PolicyStore) -> None:
+    def __init__(
+        self, access: AccessControl, entities: CatalogEntities, warehouse: Warehouse, policies: PolicyStore
+    ) -> None:
         self._access = access
-        self._state = state
+        self._entities = entities
         self._warehouse = warehouse
         self._policies = policies
 
@@ -249,15 +251,15 @@ class ManagementApi:
             raise invalid_value("grant.namespace: must not be null")
         if type_ == "policy":
             policy = self._policies.get((namespace, str(grant.get("policyName"))))
-            return type_, Privilege(name), (*self._state.path(namespace), policy.id)
+            return type_, Privilege(name), (*self._entities.path(namespace), policy.id)
         table = str(grant.get("tableName")) if type_ == "table" else None
-        return type_, Privilege(name), self._state.path(() if type_ == "catalog" else namespace, table)
+        return type_, Privilege(name), self._entities.path(() if type_ == "catalog" else namespace, table)
 
     def _shown(self, securable: int, privilege: Privilege) -> dict[str, Any] | None:
         """Return a GrantResource, None if what it was granted on is dropped."""
         if securable == CATALOG_ID:
             return {"type": "catalog", "privilege": privilege.value}
-        named = self._state.named(securable)
+        named = self._entities.named(securable)
         if named is None:
             policy = self._policies.named(securable)
             if policy is None:

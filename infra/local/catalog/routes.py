@@ -8,6 +8,7 @@ from werkzeug.wrappers import Request, Response
 
 from delegation.gateway.discovery import duration_text
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
+from infra.local.catalog.entities import CatalogEntities, Namespace, dotted
 from infra.local.catalog.errors import (
     RestError,
     already_exists,
@@ -20,9 +21,7 @@ from infra.local.catalog.errors import (
 from infra.local.catalog.keys import TableKeys, key_of
 from infra.local.catalog.layout import LOCATION, check_names
 from infra.local.catalog.policies.routes import ENDPOINTS as POLICY_ENDPOINTS
-from infra.local.catalog.policies.store import PolicyStore
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
-from infra.local.catalog.state import CatalogState, Namespace, dotted, namespace_not_empty
 from infra.local.catalog.tables import LocalTables
 from infra.local.catalog.views import LocalViews
 from infra.local.catalog.warehouse import BASE_LOCATION, Warehouse
@@ -63,21 +62,19 @@ class CatalogRoutes:
     def __init__(
         self,
         warehouse: Warehouse,
-        state: CatalogState,
+        entities: CatalogEntities,
         tables: LocalTables,
         views: LocalViews,
         access: AccessControl,
         *,
-        policies: PolicyStore,
         keys: TableKeys | None = None,
     ) -> None:
         self._keys = keys
         self._warehouse = warehouse
         self._views = views
-        self._state = state
+        self._entities = entities
         self._tables = tables
         self._access = access
-        self._policies = policies
 
     def answer(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         """Answer a request to `v1/` and `parts`."""
@@ -114,13 +111,13 @@ class CatalogRoutes:
             return self._in_namespace(who, request, namespace, rest)
         body, vend = body_of(request), _vends(request.headers.get("X-Iceberg-Access-Delegation", ""))
         name = (namespace, str(body["name"]) if len(rest) == 1 else rest[1])
-        entry = self._state.find(name)
+        entry = self._entities.find(name)
         if entry is not None and self._keys.has(entry.table_uuid, key):
             operation, parts = ("CREATE_TABLE_DIRECT", (namespace,)) if len(rest) == 1 else ("UPDATE_TABLE", name)
-            self._access.require(who, operation, self._state.path(*parts))
+            self._access.require(who, operation, self._entities.path(*parts))
             return _loaded(self._tables.load(who, name, vend=vend))
         answer = self._in_namespace(who, request, namespace, rest)
-        made = self._state.find(name)
+        made = self._entities.find(name)
         is_staged = any(each["type"] == "assert-create" for each in body.get("requirements") or ())
         if made is not None and made is not entry and not is_staged:
             self._keys.record(made.table_uuid, key)
@@ -143,38 +140,36 @@ class CatalogRoutes:
             body = body_of(request)
             namespace, properties = tuple(body["namespace"]), body.get("properties") or {}
             check_names(*namespace)
-            if self._state.has_namespace(namespace):
+            if self._entities.has_namespace(namespace):
                 # Polaris answers 404 and 409 before it checks privileges.
                 raise already_exists(f"Namespace {dotted(namespace)}")
-            self._access.require(who, "CREATE_NAMESPACE", self._state.path(namespace[:-1]))
+            self._access.require(who, "CREATE_NAMESPACE", self._entities.path(namespace[:-1]))
             self._tables.layout.check_namespace(namespace, properties)
             # Each namespace has a location, with a slash at its end.
             location = properties.get(LOCATION) or f"{self._tables.layout.of_namespace(namespace[:-1])}/{namespace[-1]}"
             properties = {**properties, LOCATION: f"{location.rstrip('/')}/"}
-            self._state.create_namespace(namespace, properties)
+            self._entities.create_namespace(namespace, properties)
             return json_answer(200, {"namespace": namespace, "properties": properties})
         if request.method != "GET":
             return method_not_allowed()
         parent = request.args.get("parent", "")
         levels = tuple(parent.split(SEPARATOR)) if parent else ()
-        self._access.require(who, "LIST_NAMESPACES", self._state.path(levels))
-        return json_answer(200, {"namespaces": self._state.list_namespaces(levels)})
+        self._access.require(who, "LIST_NAMESPACES", self._entities.path(levels))
+        return json_answer(200, {"namespaces": self._entities.list_namespaces(levels)})
 
     def _namespace(self, who: CatalogCaller, request: Request, namespace: Namespace) -> Response:
-        path = self._state.path(namespace)
+        path = self._entities.path(namespace)
         match request.method:
             case "DELETE":
                 self._access.require(who, "DROP_NAMESPACE", path)
-                if self._policies.names(namespace, None):
-                    raise namespace_not_empty(namespace)
-                self._state.drop_namespace(namespace)
+                self._entities.drop_namespace(namespace)
                 return empty(204)
             case "HEAD":
                 self._access.require(who, "NAMESPACE_EXISTS", path)
                 return empty(204)
             case "GET":
                 self._access.require(who, "LOAD_NAMESPACE_METADATA", path)
-                return json_answer(200, {"namespace": namespace, "properties": self._state.namespace(namespace)})
+                return json_answer(200, {"namespace": namespace, "properties": self._entities.namespace(namespace)})
             case _:
                 return method_not_allowed()
 
@@ -184,8 +179,8 @@ class CatalogRoutes:
             case ("POST", ["properties"]):
                 return self._update_properties(who, namespace, body_of(request))
             case ("GET", ["tables"]):
-                self._access.require(who, "LIST_TABLES", self._state.path(namespace))
-                names = self._state.list_tables(namespace)
+                self._access.require(who, "LIST_TABLES", self._entities.path(namespace))
+                names = self._entities.list_tables(namespace)
                 return json_answer(200, {"identifiers": [{"namespace": namespace, "name": name} for name in names]})
             case ("POST", ["tables"]):
                 body = body_of(request)
@@ -202,13 +197,13 @@ class CatalogRoutes:
                 return no_such_route(request.path)
 
     def _update_properties(self, who: CatalogCaller, namespace: Namespace, body: Mapping[str, Any]) -> Response:
-        self._access.require(who, "UPDATE_NAMESPACE_PROPERTIES", self._state.path(namespace))
+        self._access.require(who, "UPDATE_NAMESPACE_PROPERTIES", self._entities.path(namespace))
         removals, updates = list(body.get("removals") or []), dict(body.get("updates") or {})
         if removals and updates:
             # Polaris makes two changes, and the second one meets the first: only the updates are applied.
-            self._state.update_namespace(namespace, [], updates)
+            self._entities.update_namespace(namespace, [], updates)
             raise commit_conflict(f"The namespace {dotted(namespace)} was changed concurrently, please retry")
-        missing = self._state.update_namespace(namespace, removals, updates)
+        missing = self._entities.update_namespace(namespace, removals, updates)
         removed = [name for name in removals if name not in missing]
         return json_answer(200, {"updated": list(updates), "removed": removed, "missing": missing})
 

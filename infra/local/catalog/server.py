@@ -10,9 +10,11 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 from werkzeug.wrappers import Request, Response
 
+from delegation.persistence.errors import CommitUnknown
 from delegation.timestamps import utc_now
 from infra.local.catalog.answers import json_answer, no_such_route
-from infra.local.catalog.errors import RestError, bad_request
+from infra.local.catalog.entities import CatalogEntities
+from infra.local.catalog.errors import RestError, bad_request, outcome_unknown
 from infra.local.catalog.keys import TableKeys
 from infra.local.catalog.management import ManagementApi
 from infra.local.catalog.policies.routes import PolicyRoutes
@@ -20,7 +22,7 @@ from infra.local.catalog.policies.store import PolicyStore
 from infra.local.catalog.principals.access import CATALOG_ID, AccessControl, Entity, LocalPrincipal
 from infra.local.catalog.principals.tokens import TokenBroker
 from infra.local.catalog.routes import CatalogRoutes
-from infra.local.catalog.state import CatalogState
+from infra.local.catalog.state import CatalogState, MemoryState
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles
 from infra.local.catalog.tables import LocalTables
 from infra.local.catalog.views import LocalViews
@@ -38,11 +40,11 @@ MANAGEMENT_PATH = "/api/management"
 
 
 class LocalCatalog:
-    """One catalog named `name`, in memory; its tables are stored below `location` (an existing bucket) by default.
+    """One catalog named `name`, kept in `state`; its tables lie below `location` (an existing bucket) by default.
 
     `s3` and `sts` are clients of the emulated AWS with administrator's keys. Clients of the catalog get `s3_endpoint`,
     the S3 front that shares `keys`. `properties` may set Polaris' flags, all off by default. The principal `root` has
-    the secret `root` and may use the management API; tests change grants through `access` on ids of `state`,
+    the secret `root` and may use the management API; tests change grants through `access` on ids of `entities`,
     and have answers lost through `tables` and `policies`. It answers as Polaris 1.7, or as its `newer` successor.
     """
 
@@ -67,12 +69,14 @@ class LocalCatalog:
         port: int = 0,
         clock: Callable[[], datetime] = utc_now,
         newer: bool = False,
+        state: CatalogState | None = None,
     ) -> None:
         self.name = name
         self._realm = realm
         self.access = AccessControl(principals, root=root, clock=clock)
         self.tokens = TokenBroker(self.access, clock=clock, lifetime=token_lifetime)
-        self.state = CatalogState()
+        state = state or MemoryState()
+        self.entities = CatalogEntities(state)
         now = int(clock().timestamp() * 1000)
         self.warehouse = Warehouse(
             Entity(CATALOG_ID, name, dict(properties or {}), now, now),
@@ -85,15 +89,13 @@ class LocalCatalog:
         vendor = CredentialVendor(sts, keys, clock=clock, lifetime=credential_lifetime)
         files = MetadataFiles(s3)
         self.warehouse.newer = newer
-        tables = self.tables = LocalTables(self.warehouse, self.state, files, vendor, self.access)
-        views = LocalViews(self.warehouse, self.state, files, tables.layout, self.access)
-        policies = self.policies = PolicyStore(newer=newer)
+        tables = self.tables = LocalTables(self.warehouse, self.entities, files, vendor, self.access)
+        views = LocalViews(self.warehouse, self.entities, files, tables.layout, self.access)
+        policies = self.policies = PolicyStore(state, newer=newer)
         table_keys = None if keys_lifetime is None else TableKeys(keys_lifetime, clock)
-        self._routes = CatalogRoutes(
-            self.warehouse, self.state, tables, views, self.access, policies=policies, keys=table_keys
-        )
-        self._policies = PolicyRoutes(name, self.state, self.access, policies)
-        self._management = ManagementApi(self.access, self.state, self.warehouse, policies)
+        self._routes = CatalogRoutes(self.warehouse, self.entities, tables, views, self.access, keys=table_keys)
+        self._policies = PolicyRoutes(name, self.entities, self.access, policies)
+        self._management = ManagementApi(self.access, self.entities, self.warehouse, policies)
         self._server = WsgiServer(self, port=port)
 
     @property
@@ -114,6 +116,9 @@ class LocalCatalog:
             response = self._answer(request)
         except RestError as error:
             response = json_answer(error.status, error.body())
+        except CommitUnknown as error:
+            answer = outcome_unknown(str(error), newer=self.warehouse.newer)
+            response = json_answer(answer.status, answer.body())
         except (KeyError, TypeError, ValueError) as error:
             # The body does not conform to the specification; the error's text names the field.
             response = json_answer(400, bad_request(f"Malformed request: {type(error).__name__} {error}").body())

@@ -4,19 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from delegation.identifiers import encoded, joined_levels
+from infra.local.catalog.entities import CatalogEntities, CatalogEntry, TableKey, dotted
 from infra.local.catalog.errors import (
     RestError,
     already_exists,
     bad_request,
     commit_failed,
     invalid_argument,
+    outcome_unknown,
     purge_not_enabled,
 )
 from infra.local.catalog.layout import LOCATION, TableLayout, check_names, used_by
 from infra.local.catalog.metadata import JsonObject, committed, new_metadata
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.purge import reached_by
-from infra.local.catalog.state import CatalogEntry, CatalogState, TableKey, dotted
 from infra.local.catalog.storage import CredentialVendor, MetadataFiles, version_of
 from infra.local.catalog.warehouse import ALLOW_PURGE, Warehouse
 
@@ -27,17 +28,17 @@ class LocalTables:
     def __init__(
         self,
         warehouse: Warehouse,
-        state: CatalogState,
+        entities: CatalogEntities,
         files: MetadataFiles,
         vendor: CredentialVendor,
         access: AccessControl,
     ) -> None:
         self._warehouse = warehouse
-        self._state = state
+        self._entities = entities
         self._files = files
         self._vendor = vendor
         self._access = access
-        self.layout = TableLayout(warehouse, state)
+        self.layout = TableLayout(warehouse, entities)
         self.unknown_commits = 0
         """So many of the next commits are applied, and answered as of an unknown outcome."""
 
@@ -46,10 +47,10 @@ class LocalTables:
         check_names(*name[0], name[1])
         staged = bool(request.get("stage-create"))
         operation = f"CREATE_TABLE_{'STAGED' if staged else 'DIRECT'}{'_WITH_WRITE_DELEGATION' if vend else ''}"
-        self._access.require(who, operation, self._state.path(name[0]))
-        if self._state.find(name) is not None:
+        self._access.require(who, operation, self._entities.path(name[0]))
+        if self._entities.find(name) is not None:
             raise already_exists(f"Table {dotted(*name)}")
-        if self._state.has_view(name):
+        if self._entities.has_view(name):
             raise already_exists(f"View {dotted(*name)}")
         location = str(request.get(LOCATION) or f"{self.layout.of_namespace(name[0])}/{name[1]}").rstrip("/")
         metadata = new_metadata(request, location, now_ms=self._warehouse.now_ms())
@@ -64,19 +65,19 @@ class LocalTables:
     def register(self, who: CatalogCaller, name: TableKey, metadata_location: str, *, vend: bool) -> JsonObject:
         """Return LoadTableResult of a table that gets the metadata file of another, or of a dropped one."""
         check_names(*name[0], name[1])
-        self._access.require(who, "REGISTER_TABLE", self._state.path(name[0]))
-        if self._state.find(name) is not None:
+        self._access.require(who, "REGISTER_TABLE", self._entities.path(name[0]))
+        if self._entities.find(name) is not None:
             raise already_exists(f"Table {dotted(*name)}")
         # Its place is checked before it is read, so that nobody learns what lies elsewhere.
         self.layout.check_place(name, metadata_location)
         metadata = self._files.read(metadata_location)
         self.layout.check_new(name, metadata, metadata_location)
-        self._state.add(name, _entry(metadata, metadata_location))
+        self._entities.add(name, _entry(metadata, metadata_location))
         return self._load_result(name, metadata_location, metadata, writable=vend or None)
 
     def load(self, who: CatalogCaller, name: TableKey, *, vend: bool, snapshots: str = "all") -> JsonObject:
         """Return LoadTableResult; `snapshots` is "all" or "refs"."""
-        entry = self._state.get(name)
+        entry = self._entities.get(name)
         writable = self._authorize_load(who, name, vend=vend)
         metadata = self._files.read(entry.metadata_location)
         self.layout.check_load(name, metadata)
@@ -93,13 +94,13 @@ class LocalTables:
 
     def metadata_location(self, who: CatalogCaller, name: TableKey, *, vend: bool) -> str:
         """Return what the table's ETag is made of, for a conditional load."""
-        location = self._state.get(name).metadata_location
+        location = self._entities.get(name).metadata_location
         self._authorize_load(who, name, vend=vend)
         return location
 
     def _authorize_load(self, who: CatalogCaller, name: TableKey, *, vend: bool) -> bool | None:
         """Return whether the credentials may write, None if the load has none; like Polaris, tell nobody otherwise."""
-        path = self._state.path(*name)
+        path = self._entities.path(*name)
         if not vend:
             self._access.require(who, "LOAD_TABLE", path)
             return None
@@ -110,13 +111,13 @@ class LocalTables:
 
     def exists(self, who: CatalogCaller, name: TableKey) -> None:
         """Raise RestError unless the table exists and has its metadata file, which Polaris reads for this too."""
-        entry = self._state.get(name)
-        self._access.require(who, "TABLE_EXISTS", self._state.path(*name))
+        entry = self._entities.get(name)
+        self._access.require(who, "TABLE_EXISTS", self._entities.path(*name))
         self._files.read(entry.metadata_location)
 
     def credentials(self, who: CatalogCaller, name: TableKey) -> JsonObject:
         """Return LoadCredentialsResponse, for clients that refresh credentials; the metadata file is not read."""
-        entry = self._state.get(name)
+        entry = self._entities.get(name)
         writable = bool(self._authorize_load(who, name, vend=True))
         vended = self._vend(name, entry.used, writable=writable)
         return {"storage-credentials": [{"prefix": entry.location, "config": vended}]}
@@ -127,7 +128,7 @@ class LocalTables:
         if kind not in {"scan-report", "commit-report"}:
             raise invalid_argument(f"Cannot parse metrics report: missing or unknown report-type {kind}")
         operation = "REPORT_READ_METRICS" if kind == "scan-report" else "REPORT_WRITE_METRICS"
-        self._access.require(who, operation, self._state.path(*name))
+        self._access.require(who, operation, self._entities.path(*name))
 
     def commit(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
         """Return CommitTableResponse; a concurrent commit causes 409 CommitFailedException and leaves no file."""
@@ -135,8 +136,8 @@ class LocalTables:
         updates: Sequence[Mapping[str, Any]] = request.get("updates") or []
         if any(requirement["type"] == "assert-create" for requirement in requirements):
             return self._commit_staged(who, name, requirements, updates)
-        entry = self._state.get(name)
-        self._access.require(who, "UPDATE_TABLE", self._state.path(*name))
+        entry = self._entities.get(name)
+        self._access.require(who, "UPDATE_TABLE", self._entities.path(*name))
         base = self._files.read(entry.metadata_location)
         metadata = self._committed(entry, base, requirements, updates)
         if metadata == base:
@@ -145,27 +146,27 @@ class LocalTables:
         self.layout.check_commit(name, base, metadata, written)
         self._files.write(metadata, written)
         try:
-            self._state.swap(name, entry, _entry(metadata, written))
+            self._entities.swap(name, entry, _entry(metadata, written))
         except RestError:
             self._files.delete(written)
             raise
         if self.unknown_commits:
             self.unknown_commits -= 1
-            raise RestError(500 if self._warehouse.newer else 400, "CommitStateUnknownException", "no answer in time")
+            raise outcome_unknown("no answer in time", newer=self._warehouse.newer)
         return {"metadata-location": written, "metadata": metadata}
 
     def commit_all(self, who: CatalogCaller, changes: Sequence[Mapping[str, Any]]) -> None:
         """Commit to several tables or to none; like Polaris, create none and move none."""
         names = [(tuple(change["identifier"]["namespace"]), str(change["identifier"]["name"])) for change in changes]
         for name in names:
-            self._access.require(who, "COMMIT_TRANSACTION", self._state.path(*name))
+            self._access.require(who, "COMMIT_TRANSACTION", self._entities.path(*name))
         swaps: dict[TableKey, tuple[CatalogEntry, CatalogEntry]] = {}
         written: list[str] = []
         try:
             for name, change in zip(names, changes, strict=True):
                 requirements, updates = change.get("requirements") or [], change.get("updates") or []
                 _refuse_in_transaction(requirements, updates)
-                entry = self._state.get(name)
+                entry = self._entities.get(name)
                 base = self._files.read(entry.metadata_location)
                 metadata = self._committed(entry, base, requirements, updates)
                 if metadata == base:
@@ -175,7 +176,7 @@ class LocalTables:
                 self._files.write(metadata, location)
                 written.append(location)
                 swaps[name] = (entry, _entry(metadata, location))
-            self._state.swap_all(swaps)
+            self._entities.swap_all(swaps)
         except RestError:
             for location in written:
                 self._files.delete(location)
@@ -199,8 +200,8 @@ class LocalTables:
         requirements: Sequence[Mapping[str, Any]],
         updates: Sequence[Mapping[str, Any]],
     ) -> JsonObject:
-        self._access.require(who, "UPDATE_TABLE_FOR_STAGED_CREATE", self._state.path(name[0]))
-        if self._state.find(name) is not None:
+        self._access.require(who, "UPDATE_TABLE_FOR_STAGED_CREATE", self._entities.path(name[0]))
+        if self._entities.find(name) is not None:
             raise commit_failed("Requirement failed: table already exists")
         place = {"action": "set-location", "location": f"{self.layout.of_namespace(name[0])}/{name[1]}"}
         metadata = committed(None, requirements, [place, *updates], now_ms=self._warehouse.now_ms())
@@ -212,22 +213,22 @@ class LocalTables:
 
     def _add(self, name: TableKey, metadata: JsonObject, written: str) -> None:
         try:
-            self._state.add(name, _entry(metadata, written))
+            self._entities.add(name, _entry(metadata, written))
         except RestError:
             self._files.delete(written)
             raise
 
     def drop(self, who: CatalogCaller, name: TableKey, *, purge: bool) -> None:
         """Remove the table's name; its files too with `purge`, if the catalog's flag allows that."""
-        entry = self._state.get(name)
-        self._access.require(who, f"DROP_TABLE_WITH{'' if purge else 'OUT'}_PURGE", self._state.path(*name))
+        entry = self._entities.get(name)
+        self._access.require(who, f"DROP_TABLE_WITH{'' if purge else 'OUT'}_PURGE", self._entities.path(*name))
         if not purge:
-            self._state.drop(name)
+            self._entities.drop(name)
             return
         metadata = self._files.read(entry.metadata_location)
         if not self._warehouse.flag(ALLOW_PURGE):
             raise purge_not_enabled(name[1])
-        self._state.drop(name)
+        self._entities.drop(name)
         for path in list(reached_by(metadata, entry.metadata_location, self._files.content)):
             self._files.delete(path)
 
@@ -235,9 +236,9 @@ class LocalTables:
         """Rename a table; its location stays."""
         check_names(*destination[0], destination[1])
         # Polaris answers 404 and 409 before it checks privileges.
-        self._state.check_rename(source, destination)
-        self._access.require(who, "RENAME_TABLE", self._state.path(*source), self._state.path(destination[0]))
-        self._state.rename(source, destination)
+        self._entities.check_rename(source, destination)
+        self._access.require(who, "RENAME_TABLE", self._entities.path(*source), self._entities.path(destination[0]))
+        self._entities.rename(source, destination)
 
     def _load_result(
         self, name: TableKey, metadata_location: str | None, metadata: JsonObject, *, writable: bool | None
@@ -280,4 +281,9 @@ def _refuse_in_transaction(requirements: Iterable[Mapping[str, Any]], updates: I
 
 
 def _entry(metadata: JsonObject, metadata_location: str) -> CatalogEntry:
-    return CatalogEntry(metadata_location, metadata["table-uuid"], metadata[LOCATION], used_by(metadata))
+    return CatalogEntry(
+        metadata_location=metadata_location,
+        table_uuid=metadata["table-uuid"],
+        location=metadata[LOCATION],
+        used=tuple(sorted(used_by(metadata))),
+    )

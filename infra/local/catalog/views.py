@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from delegation.persistence.iceberg.updates.change import LAST_ADDED
+from infra.local.catalog.entities import CatalogEntities, Namespace, TableKey, dotted
 from infra.local.catalog.errors import RestError, already_exists, purge_not_enabled
 from infra.local.catalog.layout import TableLayout, check_names
 from infra.local.catalog.metadata import JsonObject, committed_view
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
-from infra.local.catalog.state import CatalogState, Namespace, TableKey, dotted
 from infra.local.catalog.storage import MetadataFiles, version_of
 from infra.local.catalog.warehouse import ALLOW_PURGE, PURGE_VIEWS, Warehouse
 
@@ -21,29 +21,29 @@ class LocalViews:
     def __init__(
         self,
         warehouse: Warehouse,
-        state: CatalogState,
+        entities: CatalogEntities,
         files: MetadataFiles,
         layout: TableLayout,
         access: AccessControl,
     ) -> None:
         self._warehouse = warehouse
-        self._state = state
+        self._entities = entities
         self._files = files
         self._layout = layout
         self._access = access
 
     def list(self, who: CatalogCaller, namespace: Namespace) -> list[str]:
         """Return the names of a namespace's views."""
-        self._access.require(who, "LIST_VIEWS", self._state.path(namespace))
-        return self._state.list_views(namespace)
+        self._access.require(who, "LIST_VIEWS", self._entities.path(namespace))
+        return self._entities.list_views(namespace)
 
     def create(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
         """Return LoadViewResult of a new view."""
         check_names(*name[0], name[1])
-        self._access.require(who, "CREATE_VIEW", self._state.path(name[0]))
-        if self._state.has_view(name):
+        self._access.require(who, "CREATE_VIEW", self._entities.path(name[0]))
+        if self._entities.has_view(name):
             raise already_exists(f"View {dotted(*name)}")
-        if self._state.find(name) is not None:
+        if self._entities.find(name) is not None:
             raise already_exists(f"Table {dotted(*name)}")
         location = str(request.get("location") or f"{self._layout.of_namespace(name[0])}/{name[1]}").rstrip("/")
         now_ms = self._warehouse.now_ms()
@@ -63,24 +63,24 @@ class LocalViews:
         )
         written = self._files.next(metadata, 0)
         self._files.write(metadata, written)
-        self._undone_unless(written, lambda: self._state.add_view(name, written))
+        self._undone_unless(written, lambda: self._entities.add_view(name, written))
         return _load_result(metadata, written)
 
     def load(self, who: CatalogCaller, name: TableKey) -> JsonObject:
         """Return LoadViewResult."""
-        location = self._state.view(name)
-        self._access.require(who, "LOAD_VIEW", self._state.path(*name, is_view=True))
+        location = self._entities.view(name)
+        self._access.require(who, "LOAD_VIEW", self._entities.path(*name, is_view=True))
         return _load_result(self._files.read(location), location)
 
     def exists(self, who: CatalogCaller, name: TableKey) -> None:
         """Raise RestError unless the view exists."""
-        self._state.view(name)
-        self._access.require(who, "VIEW_EXISTS", self._state.path(*name, is_view=True))
+        self._entities.view(name)
+        self._access.require(who, "VIEW_EXISTS", self._entities.path(*name, is_view=True))
 
     def replace(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
         """Return LoadViewResult after a commit; a concurrent one causes 409 CommitFailedException."""
-        location = self._state.view(name)
-        self._access.require(who, "REPLACE_VIEW", self._state.path(*name, is_view=True))
+        location = self._entities.view(name)
+        self._access.require(who, "REPLACE_VIEW", self._entities.path(*name, is_view=True))
         base = self._files.read(location)
         metadata = committed_view(
             base,
@@ -92,24 +92,24 @@ class LocalViews:
             return _load_result(base, location)
         written = self._files.next(metadata, version_of(location) + 1)
         self._files.write(metadata, written)
-        self._undone_unless(written, lambda: self._state.swap_view(name, location, written))
+        self._undone_unless(written, lambda: self._entities.swap_view(name, location, written))
         return _load_result(metadata, written)
 
     def drop(self, who: CatalogCaller, name: TableKey) -> None:
         """Remove a view; like Polaris, refuse it where its metadata would have to be deleted and may not."""
-        self._state.view(name)
-        self._access.require(who, "DROP_VIEW", self._state.path(*name, is_view=True))
+        self._entities.view(name)
+        self._access.require(who, "DROP_VIEW", self._entities.path(*name, is_view=True))
         if self._warehouse.flag(PURGE_VIEWS, default=True) and not self._warehouse.flag(ALLOW_PURGE):
             raise purge_not_enabled(name[1])
-        self._state.drop_view(name)
+        self._entities.drop_view(name)
 
     def rename(self, who: CatalogCaller, source: TableKey, destination: TableKey) -> None:
         """Rename a view."""
         check_names(*destination[0], destination[1])
-        self._state.check_rename_view(source, destination)
-        path = self._state.path(*source, is_view=True)
-        self._access.require(who, "RENAME_VIEW", path, self._state.path(destination[0]))
-        self._state.rename_view(source, destination)
+        self._entities.check_rename(source, destination, is_view=True)
+        path = self._entities.path(*source, is_view=True)
+        self._access.require(who, "RENAME_VIEW", path, self._entities.path(destination[0]))
+        self._entities.rename_view(source, destination)
 
     def _undone_unless(self, written: str, step: Callable[[], None]) -> None:
         try:

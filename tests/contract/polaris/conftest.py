@@ -1,17 +1,30 @@
-"""Each test of this folder runs against the stand-in, and against a real Polaris if the environment names one."""
+"""Each test of this folder runs against the stand-in, and against a real Polaris if the environment names one.
 
-from collections.abc import Iterator
+The stand-in keeps its state in memory and in the NoSQL persistence, and answers as each release does.
+"""
+
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from delegation.persistence.backends.memory import MemoryBackend
+from infra.local.catalog.persisted import PersistedState
+from infra.local.catalog.state import CatalogState, MemoryState
 from tests.contract.polaris.world import Polaris, PolarisView, real, stand_in
 
+STATES: dict[str, Callable[[], CatalogState]] = {
+    "memory": MemoryState,
+    "persistence": lambda: PersistedState(MemoryBackend(), realm="POLARIS", catalog="lake"),
+}
+STAND_INS = {f"{state}{mood}": (state, bool(mood)) for state in STATES for mood in ("", "-newer")}
 
-@pytest.fixture(scope="session", params=["stand-in", "stand-in-newer", "real"])
+
+@pytest.fixture(scope="session", params=[*STAND_INS, "real"])
 def polaris(request: pytest.FixtureRequest) -> Iterator[Polaris]:
     """A server; the real one is skipped unless POLARIS_URL, POLARIS_CREDENTIAL and POLARIS_WAREHOUSE are set."""
-    if request.param.startswith("stand-in"):
-        with stand_in(newer=request.param == "stand-in-newer") as server:
+    if request.param in STAND_INS:
+        state, newer = STAND_INS[request.param]
+        with stand_in(newer=newer, state=STATES[state]()) as server:
             yield server
         return
     server = real()

@@ -266,3 +266,25 @@ def test_a_catalog_without_sts_vends_nothing_and_says_so(world: PolarisView) -> 
         put(shown["storageConfigInfo"])
     assert error(refused) == (400, "IllegalArgumentException")
     assert "Credential vending was requested" in refused.text
+
+
+def test_a_transaction_changes_all_of_its_tables_or_none(world: PolarisView) -> None:
+    world.namespace()
+    for name in ("a", "b"):
+        world.create(name)
+    updates = [{"action": "set-properties", "updates": {"changed": "yes"}}]
+
+    def sent(*requirements: dict[str, Any]) -> httpx.Response:
+        changes = [
+            {"identifier": {"namespace": [world.name], "name": name}, "requirements": each, "updates": updates}
+            for name, each in (("a", []), ("b", list(requirements)))
+        ]
+        return world.catalog("POST", "transactions/commit", {"table-changes": changes})
+
+    def changed() -> list[str | None]:
+        return [load(world, name).json()["metadata"]["properties"].get("changed") for name in ("a", "b")]
+
+    assert error(sent({"type": "assert-table-uuid", "uuid": "0" * 8})) == (409, "CommitFailedException")
+    assert changed() == [None, None]
+    assert sent().status_code == 204
+    assert changed() == ["yes", "yes"]

@@ -18,6 +18,7 @@ import httpx
 from pydantic import SecretStr
 
 from infra.local.catalog.server import LocalCatalog
+from infra.local.catalog.state import CatalogState
 from infra.local.s3.vended_keys import VendedKeys
 from tests.aws import mock_aws
 
@@ -196,8 +197,8 @@ def table(namespace: tuple[str, ...], name: str) -> str:
 
 
 @contextlib.contextmanager
-def stand_in(*, newer: bool = False) -> Iterator[Polaris]:
-    """Serve the stand-in over moto's S3 and STS in this process."""
+def stand_in(*, newer: bool = False, state: CatalogState | None = None) -> Iterator[Polaris]:
+    """Serve the stand-in over moto's S3 and STS in this process, by default with its state in memory."""
     with mock_aws():
         client = {"region_name": "us-east-1", "aws_access_key_id": "admin", "aws_secret_access_key": "admin"}
         s3 = boto3.client("s3", **client)
@@ -213,6 +214,7 @@ def stand_in(*, newer: bool = False) -> Iterator[Polaris]:
             principals=[],
             root=SecretStr("root-secret"),
             newer=newer,
+            state=state,
         ).start()
         try:
             yield Polaris(catalog.url, ("root", "root-secret"), "lake", "POLARIS", "https://s3.amazonaws.com", catalog)

@@ -139,7 +139,7 @@ def test_nothing_is_deleted_without_the_right_to_list_namespaces(stack: Stack) -
 def test_nothing_is_deleted_with_rights_on_the_table_alone(stack: Stack) -> None:
     filled_orders(stack)
     before = set(objects(stack))
-    access, table = stack.catalog.access, stack.catalog.state.path(("sales",), "orders")[-1]
+    access, table = stack.catalog.access, stack.catalog.entities.path(("sales",), "orders")[-1]
     access.grant("service", Privilege.TABLE_WRITE_DATA, table)
     on_catalog = SERVICE - {Privilege.NAMESPACE_LIST}
     for privilege in on_catalog:

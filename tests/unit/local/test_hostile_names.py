@@ -28,11 +28,11 @@ from delegation.polaris.requests import PolarisPaths
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.timestamps import utc_now
+from infra.local.catalog.entities import CatalogEntry
 from infra.local.catalog.principals import tokens
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import OWNER
 from infra.local.catalog.server import LocalCatalog
-from infra.local.catalog.state import CatalogEntry
 from infra.local.catalog.warehouse import PURGE_VIEWS
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, integration_response
 from infra.local.s3.vended_keys import VendedKeys
@@ -66,14 +66,14 @@ class Named:
                 principals=[LocalPrincipal("owner", "owner", SecretStr("owner"), OWNER)],
             )  # fmt: skip
         self.policies = self.catalog._policies._policies
-        self.catalog.state.create_namespace(PLAIN, {})
+        self.catalog.entities.create_namespace(PLAIN, {})
         for number, one in enumerate(names):
             for namespace in ((one,), (one, one)):
-                self.catalog.state.create_namespace(namespace, {"location": f"s3://lake/t/{number}"})
+                self.catalog.entities.create_namespace(namespace, {"location": f"s3://lake/t/{number}"})
             for at, key in enumerate([(PLAIN, one), ((one,), "t"), ((one, one), "t")]):
                 self.put(key, number, f"s3://lake/t/{number}/{at}")
             for key in ((PLAIN, f"view {one}"), ((one,), "view")):
-                self.catalog.state.add_view(
+                self.catalog.entities.add_view(
                     key, self.write(f"s3://lake/t/{number}/view", {"view-uuid": uuid_of(number)})
                 )
             for key in ((PLAIN, one), ((one,), "p")):
@@ -82,7 +82,9 @@ class Named:
     def put(self, key: tuple[tuple[str, ...], str], number: int, location: str) -> None:
         document = {**METADATA, "table-uuid": uuid_of(number), "location": location}
         at = self.write(location, document)
-        self.catalog.state.add(key, CatalogEntry(at, uuid_of(number), location, frozenset({location})))
+        self.catalog.entities.add(
+            key, CatalogEntry(metadata_location=at, table_uuid=uuid_of(number), location=location, used=(location,))
+        )
 
     def write(self, location: str, document: dict[str, Any]) -> str:
         key = f"{location.removeprefix('s3://lake/')}/metadata/00000.metadata.json"
@@ -215,7 +217,7 @@ def test_a_table_and_a_view_are_changed_and_dropped_by_their_own_names(named: Na
 
     def moved(name: str) -> str:
         client.rename_table(table_in("ns", name=name), table_in("ns", name="passing"))
-        return named.catalog.state.get((PLAIN, "passing")).table_uuid
+        return named.catalog.entities.get((PLAIN, "passing")).table_uuid
 
     def moved_back(name: str) -> None:
         client.drop_table(table_in("ns", name="passing"))
@@ -227,7 +229,7 @@ def test_a_table_and_a_view_are_changed_and_dropped_by_their_own_names(named: Na
     expect(named, way, lambda name: client.drop_table(table_in(name, name)), lambda _n: None)
     expect(named, way, lambda name: client.drop_other(VIEW, table_in("ns", name=f"view {name}")), lambda _n: None)
     expect(named, way, lambda name: client.drop_namespace("lake", (name, name)), lambda _n: None)
-    left = {name for name in named.names if named.catalog.state.has_namespace((name, name))}
+    left = {name for name in named.names if named.catalog.entities.has_namespace((name, name))}
     assert left == {name for name in named.names if is_refused(way, name)}
 
 
@@ -304,7 +306,7 @@ def test_principals_roles_and_catalogs_are_managed_by_their_own_names() -> None:
 
 def test_a_table_is_dropped_with_its_files_by_its_own_name() -> None:
     with contextlib.closing(DropWorld()) as world:
-        uuid, state = world.table(), world.catalog.state
+        uuid, state = world.table(), world.catalog.entities
         gateway = Gateway(world.forwarder, TokenCallers(None), drops=world.drops)
         headers = (("Authorization", f"Bearer {world.tokens['ann']}"), ("Polaris-Realm", REALM))
         for name in HOSTILE:
@@ -345,7 +347,7 @@ def test_what_no_request_can_name_is_refused_before_a_request() -> None:
 
 @pytest.mark.parametrize("name", NO_NAMES[1:])
 def test_a_listed_table_that_no_request_can_name_is_an_answer_of_its_namespace(named: Named, name: str) -> None:
-    named.catalog.state.create_namespace(("bad",), {})
+    named.catalog.entities.create_namespace(("bad",), {})
     named.put((("bad",), name), 0, "s3://lake/t/bad")
     with pytest.raises(PolarisUnexpectedAnswer, match=r"no request can name the table|a name that is not Unicode"):
         list(named.client().list_tables("lake", ("bad",)))

@@ -15,6 +15,7 @@ from delegation.upkeep.rules.resolve import resolve
 from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.rules.values import DAY_MS
 from infra.local.catalog.policies.store import PolicyStore
+from infra.local.catalog.state import MemoryState
 from tests.unit.upkeep.policies import ALL, TABLE
 
 EXPIRY = "system.snapshot-expiry"
@@ -104,7 +105,7 @@ def test_a_file_inherits_as_polaris_does(
     asked: tuple[tuple[str, ...], str | None],
 ) -> None:
     """Against the stand-in's store, which the contract tests compare with Polaris."""
-    store = PolicyStore()
+    store = PolicyStore(MemoryState())
     ids: dict[tuple[tuple[str, ...], str | None], int] = {}
 
     def path(place: tuple[tuple[str, ...], str | None]) -> list[int]:

@@ -10,10 +10,10 @@ from typing import Any, Final
 from werkzeug.wrappers import Request, Response
 
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
+from infra.local.catalog.entities import CatalogEntities, Namespace, dotted
 from infra.local.catalog.errors import RestError, bad_request, invalid_value
 from infra.local.catalog.policies.store import PolicyKey, PolicyStore
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
-from infra.local.catalog.state import CatalogState, Namespace, dotted
 
 SEPARATOR: Final = "\x1f"
 ENDPOINTS: Final = (
@@ -33,9 +33,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 class PolicyRoutes:
     """Answers requests of Polaris' API for policies; every method may raise RestError."""
 
-    def __init__(self, warehouse: str, state: CatalogState, access: AccessControl, policies: PolicyStore) -> None:
+    def __init__(self, warehouse: str, entities: CatalogEntities, access: AccessControl, policies: PolicyStore) -> None:
         self._warehouse = warehouse
-        self._state = state
+        self._entities = entities
         self._access = access
         self._policies = policies
 
@@ -58,7 +58,7 @@ class PolicyRoutes:
                 return no_such_route(request.path)
 
     def _list(self, who: CatalogCaller, request: Request, namespace: Namespace) -> Response:
-        self._access.require(who, "LIST_POLICY", self._state.path(namespace))
+        self._access.require(who, "LIST_POLICY", self._entities.path(namespace))
         names = self._policies.names(namespace, request.args.get("policyType"))
         return _page(request, "identifiers", [{"namespace": namespace, "name": name} for name in names])
 
@@ -66,7 +66,7 @@ class PolicyRoutes:
         name = str(body["name"])
         if not _NAME.fullmatch(name):
             raise invalid_value(r'name: must match "^[A-Za-z0-9\-_]+$"')
-        self._access.require(who, "CREATE_POLICY", self._state.path(namespace))
+        self._access.require(who, "CREATE_POLICY", self._entities.path(namespace))
         made = self._policies.create((namespace, name), body["type"], body.get("description"), body.get("content"))
         return json_answer(200, {"policy": made.body()})
 
@@ -105,18 +105,18 @@ class PolicyRoutes:
     def _target(self, kind: str, names: tuple[str, ...]) -> tuple[int, ...]:
         match kind:
             case "catalog":
-                return self._state.path(())
+                return self._entities.path(())
             case "namespace":
-                return self._state.path(names)
+                return self._entities.path(names)
             case "table-like":
-                return self._state.path(names[:-1], names[-1])
+                return self._entities.path(names[:-1], names[-1])
             case _:
                 raise bad_request(f"Unexpected value '{kind}' for the type of a target")
 
     def _applicable(self, who: CatalogCaller, request: Request) -> Response:
         namespace = tuple(level for level in request.args.get("namespace", "").split(SEPARATOR) if level)
         table = request.args.get("target-name", "") if namespace else ""
-        path = self._state.path(namespace, table or None)
+        path = self._entities.path(namespace, table or None)
         place = "TABLE" if table else "NAMESPACE" if namespace else "CATALOG"
         self._access.require(who, f"GET_APPLICABLE_POLICIES_ON_{place}", path)
         return _page(request, "applicable-policies", self._policies.applicable(path, request.args.get("policyType")))
@@ -124,7 +124,7 @@ class PolicyRoutes:
     def _path(self, key: PolicyKey) -> tuple[int, ...]:
         """Return the ids from the root to a policy; raise 404 for an unknown one, also in an unknown namespace."""
         policy = self._policies.get(key)
-        return (*self._state.path(key[0]), policy.id)
+        return (*self._entities.path(key[0]), policy.id)
 
 
 def _page(request: Request, field: str, entries: Sequence[Mapping[str, Any]]) -> Response:

@@ -133,7 +133,7 @@ class DropWorld(Deployment):
 
     def confine(self, *in_tombstones: Privilege, who: str = "service") -> None:
         """See Deployment.confine; also for callers."""
-        access, state = self.catalog.access, self.catalog.state
+        access, state = self.catalog.access, self.catalog.entities
         for privilege in PRINCIPALS[who] - {P.NAMESPACE_LIST}:
             access.revoke(who, privilege)
             access.grant(who, privilege, state.path(("ns",))[-1])
@@ -142,7 +142,7 @@ class DropWorld(Deployment):
 
     def permit(self) -> None:
         for privilege in (P.TABLE_WRITE_DATA, P.TABLE_DROP):
-            self.catalog.access.grant("service", privilege, self.catalog.state.path(HIDDEN)[-1])
+            self.catalog.access.grant("service", privilege, self.catalog.entities.path(HIDDEN)[-1])
 
     def _token(self, name: str) -> str:
         form = {"grant_type": "client_credentials", "client_id": name, "client_secret": name}

@@ -1,0 +1,285 @@
+"""The catalog's namespaces, tables and views, and the rules between them; kept in a CatalogState."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from delegation.persistence.objects.objects import PersistedModel
+from infra.local.catalog.errors import (
+    RestError,
+    already_exists,
+    bad_request,
+    commit_failed,
+    no_such_namespace,
+    no_such_table,
+    no_such_view,
+)
+from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID
+from infra.local.catalog.state import CatalogState, Key, Records, atomic
+
+Namespace = tuple[str, ...]
+TableKey = tuple[Namespace, str]
+NAMESPACE: Final = "namespace"
+TABLE: Final = "table"
+VIEW: Final = "view"
+POLICY: Final = "policy"
+
+
+class CatalogEntity(PersistedModel):
+    """What has a name; no other entity ever gets its id, because a grant belongs to the entity and not to the name."""
+
+    id: int = 0
+
+
+class CatalogNamespace(CatalogEntity):
+    """A namespace."""
+
+    properties: dict[str, Any]
+
+
+class CatalogEntry(CatalogEntity):
+    """A table: its current metadata file, its UUID, its location, and all locations that it uses."""
+
+    metadata_location: str
+    table_uuid: str
+    location: str
+    used: tuple[str, ...]
+
+
+class CatalogView(CatalogEntity):
+    """A view: its current metadata file."""
+
+    metadata_location: str
+
+
+def dotted(namespace: Namespace, name: str = "") -> str:
+    return ".".join((*namespace, name) if name else namespace)
+
+
+def in_namespace(kind: str, namespace: Namespace, *name: str) -> Key:
+    """Return the key of an entity in a namespace, or the prefix of all of a kind there."""
+    # The depth first: what lies in a namespace below begins with other elements.
+    return (kind, str(len(namespace)), *namespace, *name)
+
+
+def _name_of(key: Key) -> tuple[Namespace, str]:
+    depth = int(key[1])
+    return key[2 : 2 + depth], key[2 + depth]
+
+
+def _of_namespace(namespace: Namespace) -> Key:
+    return in_namespace(NAMESPACE, namespace[:-1], namespace[-1])
+
+
+class CatalogEntities:
+    """The namespaces, tables and views; every method is atomic and may raise RestError."""
+
+    def __init__(self, state: CatalogState) -> None:
+        self._state = state
+
+    @atomic
+    def path(
+        self, records: Records, namespace: Namespace, table: str | None = None, *, is_view: bool = False
+    ) -> tuple[int, ...]:
+        """Return the ids from the root to a namespace, a table or a view; raise 404 for an unknown one."""
+        last: tuple[int, ...] = ()
+        if table is not None:
+            found = (_require_view if is_view else _require_table)(records, (namespace, table))
+            last = (found.id,)
+        levels = [_require_namespace(records, namespace[:depth]).id for depth in range(1, len(namespace) + 1)]
+        return (ROOT_ID, CATALOG_ID, *levels, *last)
+
+    @atomic
+    def named(self, records: Records, entity_id: int) -> tuple[Namespace, str | None] | None:
+        """Return the namespace and the table or view of an id, None for one that was dropped."""
+        models: dict[str, type[CatalogEntity]] = {NAMESPACE: CatalogNamespace, TABLE: CatalogEntry, VIEW: CatalogView}
+        for kind, model in models.items():
+            for key in records.keys((kind,)):
+                found = records.get(key, model)
+                if found is not None and found.id == entity_id:
+                    namespace, name = _name_of(key)
+                    return ((*namespace, name), None) if kind == NAMESPACE else (namespace, name)
+        return None
+
+    @atomic
+    def has_namespace(self, records: Records, namespace: Namespace) -> bool:
+        return _find_namespace(records, namespace) is not None
+
+    @atomic
+    def create_namespace(self, records: Records, namespace: Namespace, properties: Mapping[str, str]) -> None:
+        if not namespace or not all(namespace):
+            raise bad_request("A namespace needs at least one level, and no level may be empty")
+        if _find_namespace(records, namespace) is not None:
+            raise already_exists(f"Namespace {dotted(namespace)}")
+        if len(namespace) > 1:
+            _require_namespace(records, namespace[:-1])
+        new = CatalogNamespace(id=records.new_id(), properties=dict(properties))
+        records.put(_of_namespace(namespace), new)
+
+    @atomic
+    def list_namespaces(self, records: Records, parent: Namespace) -> list[Namespace]:
+        if parent:
+            _require_namespace(records, parent)
+        return [(*parent, name) for name in _names(records, NAMESPACE, parent)]
+
+    @atomic
+    def namespace(self, records: Records, namespace: Namespace) -> dict[str, str]:
+        return dict(_require_namespace(records, namespace).properties)
+
+    @atomic
+    def update_namespace(
+        self, records: Records, namespace: Namespace, removals: list[str], updates: Mapping[str, str]
+    ) -> list[str]:
+        """Return the removals that were not set."""
+        found = _require_namespace(records, namespace)
+        kept = {name: value for name, value in found.properties.items() if name not in removals}
+        records.put(_of_namespace(namespace), found.model_copy(update={"properties": {**kept, **updates}}))
+        return [name for name in removals if name not in found.properties]
+
+    @atomic
+    def drop_namespace(self, records: Records, namespace: Namespace) -> None:
+        _require_namespace(records, namespace)
+        if any(_names(records, kind, namespace) for kind in (NAMESPACE, TABLE, VIEW, POLICY)):
+            raise RestError(409, "NamespaceNotEmptyException", f"Namespace is not empty: {dotted(namespace)}")
+        records.remove(_of_namespace(namespace))
+
+    @atomic
+    def list_tables(self, records: Records, namespace: Namespace) -> list[str]:
+        _require_namespace(records, namespace)
+        return _names(records, TABLE, namespace)
+
+    @atomic
+    def locations(self, records: Records, namespace: Namespace) -> list[tuple[str, str]]:
+        """Return name and location of each table of the namespace."""
+        names = _names(records, TABLE, namespace)
+        return [(name, _require_table(records, (namespace, name)).location) for name in names]
+
+    @atomic
+    def find(self, records: Records, name: TableKey) -> CatalogEntry | None:
+        return records.get(in_namespace(TABLE, *name), CatalogEntry)
+
+    @atomic
+    def get(self, records: Records, name: TableKey) -> CatalogEntry:
+        return _require_table(records, name)
+
+    @atomic
+    def add(self, records: Records, name: TableKey, entry: CatalogEntry) -> None:
+        """Add a table; raise 404 if its namespace does not exist, 409 if the name does."""
+        _require_place(records, name)
+        records.put(in_namespace(TABLE, *name), entry.model_copy(update={"id": records.new_id()}))
+
+    def swap(self, name: TableKey, old: CatalogEntry, new: CatalogEntry) -> None:
+        """Replace the table's entry if it still is `old`; raise 409 CommitFailedException otherwise."""
+        self.swap_all({name: (old, new)})
+
+    @atomic
+    def swap_all(self, records: Records, changes: Mapping[TableKey, tuple[CatalogEntry, CatalogEntry]]) -> None:
+        """Replace several tables' entries, each (old, new), or none of them; raise as `swap` does."""
+        for name, (old, new) in changes.items():
+            if _require_table(records, name) != old:
+                raise commit_failed(f"The table changed during the commit: {dotted(*name)}")
+            records.put(in_namespace(TABLE, *name), new.model_copy(update={"id": old.id}))
+
+    @atomic
+    def rename(self, records: Records, source: TableKey, destination: TableKey) -> None:
+        _rename(records, source, destination, is_view=False)
+
+    @atomic
+    def check_rename(self, records: Records, source: TableKey, destination: TableKey, *, is_view: bool = False) -> None:
+        """Raise what `rename` or `rename_view` would raise."""
+        _check_rename(records, source, destination, is_view=is_view)
+
+    @atomic
+    def drop(self, records: Records, name: TableKey) -> None:
+        _require_table(records, name)
+        records.remove(in_namespace(TABLE, *name))
+
+    @atomic
+    def list_views(self, records: Records, namespace: Namespace) -> list[str]:
+        _require_namespace(records, namespace)
+        return _names(records, VIEW, namespace)
+
+    @atomic
+    def view(self, records: Records, name: TableKey) -> str:
+        """Return a view's metadata file."""
+        return _require_view(records, name).metadata_location
+
+    @atomic
+    def has_view(self, records: Records, name: TableKey) -> bool:
+        return records.get(in_namespace(VIEW, *name), CatalogView) is not None
+
+    @atomic
+    def add_view(self, records: Records, name: TableKey, metadata_location: str) -> None:
+        """Add a view; raise 404 if its namespace does not exist, 409 if the name does."""
+        _require_place(records, name)
+        new = CatalogView(id=records.new_id(), metadata_location=metadata_location)
+        records.put(in_namespace(VIEW, *name), new)
+
+    @atomic
+    def swap_view(self, records: Records, name: TableKey, old: str, new: str) -> None:
+        """Replace the view's metadata file if it still is `old`; raise 409 CommitFailedException otherwise."""
+        found = _require_view(records, name)
+        if found.metadata_location != old:
+            raise commit_failed(f"The view changed during the commit: {dotted(*name)}")
+        records.put(in_namespace(VIEW, *name), found.model_copy(update={"metadata_location": new}))
+
+    @atomic
+    def rename_view(self, records: Records, source: TableKey, destination: TableKey) -> None:
+        _rename(records, source, destination, is_view=True)
+
+    @atomic
+    def drop_view(self, records: Records, name: TableKey) -> None:
+        _require_view(records, name)
+        records.remove(in_namespace(VIEW, *name))
+
+
+def _rename(records: Records, source: TableKey, destination: TableKey, *, is_view: bool) -> None:
+    found = _check_rename(records, source, destination, is_view=is_view)
+    kind = VIEW if is_view else TABLE
+    records.remove(in_namespace(kind, *source))
+    records.put(in_namespace(kind, *destination), found)
+
+
+def _check_rename(
+    records: Records, source: TableKey, destination: TableKey, *, is_view: bool
+) -> CatalogEntry | CatalogView:
+    found = (_require_view if is_view else _require_table)(records, source)
+    _require_place(records, destination)
+    return found
+
+
+def _require_place(records: Records, name: TableKey) -> None:
+    _require_namespace(records, name[0])
+    if records.get(in_namespace(TABLE, *name), CatalogEntry) is not None:
+        raise already_exists(f"Table {dotted(*name)}")
+    if records.get(in_namespace(VIEW, *name), CatalogView) is not None:
+        raise already_exists(f"View {dotted(*name)}")
+
+
+def _names(records: Records, kind: str, namespace: Namespace) -> list[str]:
+    return [key[-1] for key in records.keys(in_namespace(kind, namespace))]
+
+
+def _find_namespace(records: Records, namespace: Namespace) -> CatalogNamespace | None:
+    return records.get(_of_namespace(namespace), CatalogNamespace) if namespace else None
+
+
+def _require_namespace(records: Records, namespace: Namespace) -> CatalogNamespace:
+    found = _find_namespace(records, namespace)
+    if found is None:
+        raise no_such_namespace(dotted(namespace))
+    return found
+
+
+def _require_view(records: Records, name: TableKey) -> CatalogView:
+    found = records.get(in_namespace(VIEW, *name), CatalogView)
+    if found is None:
+        raise no_such_view(dotted(*name))
+    return found
+
+
+def _require_table(records: Records, name: TableKey) -> CatalogEntry:
+    # Also if the namespace does not exist: Spark queries `ns.table.files` so and expects NoSuchTableException.
+    found = records.get(in_namespace(TABLE, *name), CatalogEntry)
+    if found is None:
+        raise no_such_table(dotted(*name))
+    return found
