@@ -25,7 +25,7 @@ from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import PlanSegment, StepsDone
-from delegation.worksets.errors import FilesThrottled
+from delegation.worksets.errors import ComparisonTooOld, FilesThrottled
 
 
 class TaskAttempt:
@@ -221,7 +221,7 @@ def error_class(error: Exception) -> ErrorClass:
     Any other error than a DelegationError is raised again: the process that drives the attempt reports and records it.
     """
     match error:
-        case ReferencesNotKnown() | PassLost():
+        case ReferencesNotKnown() | PassLost() | ComparisonTooOld():
             return ErrorClass.HANDED_OVER
         case FilesThrottled():
             return ErrorClass.THROTTLED

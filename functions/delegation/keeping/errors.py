@@ -120,10 +120,10 @@ class NeighbourChanged(DelegationError):
 
 
 def changed_at_each_look(table: TableIdentifier, looks: int) -> str:
-    """Return the message: the table received a commit at so many looks that the operation stopped following them."""
+    """Return the message: at so many looks the table lost files that were to be read, so the operation stopped."""
     return (
-        f"{table} received a new commit at each of {looks} looks of this attempt, which compares the files to "
-        "delete with every one; a later attempt deletes the rest"
+        f"{table} changed at each of {looks} looks of this attempt, and files disappeared while they were read; "
+        "a later attempt deletes the rest"
     )
 
 

@@ -44,6 +44,13 @@ class EngineFailed(WorksetError):
     retryable = True
 
 
+class ComparisonTooOld(WorksetError):
+    """The table was loaded too long before a lot could begin, so its files were left; the next attempt resumes."""
+
+    code = "COMPARISON_TOO_OLD"
+    retryable = True
+
+
 class FilesNotDeleted(WorksetError):
     """The store refused to delete `count` files; `sample` has some as (path, code). Needs an operator."""
 

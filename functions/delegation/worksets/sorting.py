@@ -61,6 +61,7 @@ class Sorter:
         self._run: list[Row] = []
         self._spilled: list[Path] = []
         self._made = 0
+        self.added = 0
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> "Sorter":
@@ -78,8 +79,9 @@ class Sorter:
     def extend(self, rows: Iterable[Row]) -> None:
         left = iter(rows)
         while True:
-            space = self._run_records - len(self._run)
-            self._run.extend(islice(left, space))
+            before = len(self._run)
+            self._run.extend(islice(left, self._run_records - before))
+            self.added += len(self._run) - before
             if len(self._run) < self._run_records:
                 return
             self._spill()

@@ -452,13 +452,6 @@ class TestExecutors:
         looks = "".join(name[0] for name in order).lstrip("l")
         assert "dl" in looks
 
-    @pytest.mark.parametrize(("cores", "chunks"), [(1, 4), (2, 8), (5, 20), (48, 20)])
-    def test_the_time_between_two_looks_has_a_bound_however_many_cores_there_are(self, cores: int, chunks: int) -> None:
-        from delegation.operations.orphans.engines.spark import SparkOrphans
-
-        engine = SparkOrphans(SimpleNamespace(defaultParallelism=cores), None)  # type: ignore[arg-type]
-        assert engine.chunks_at_once(OrphanSettings()) == chunks
-
     def test_executors_compare_what_is_large(self, executors: OrphanExecutors) -> None:
         world, table = lake()
         switch = Switch()

@@ -9,8 +9,6 @@ from delegation.operations.expiry.reduction import NeededFiles
 from delegation.operations.expiry.running import delete_steps
 from delegation.operations.expiry.running.delete_steps import DeleteSteps
 from delegation.operations.expiry.running.looks import TableLooks
-from delegation.polaris.model import LoadedTable
-from delegation.storage.locations import canonical
 from tests.effort import THOROUGH
 from tests.faults.expiry.events import EVENTS, Event, add_files, bring_file_back, clone, detach_policy, tag_old
 from tests.faults.expiry.matrix import Play, Tally, calls_of, pairs, perform, singles, unanswered
@@ -50,11 +48,8 @@ def test_nor_is_it_deleted_by_executors(event: Event) -> None:
     assert (tally.plays, tally.wrong) == (_ROUNDS, [])
 
 
-def _takes_nothing_out(
-    _steps: DeleteSteps, _needed: object, table: LoadedTable, known: object = None
-) -> tuple[str, frozenset[str]]:
-    del known
-    return canonical(table.metadata_location), frozenset()
+def _takes_nothing_out(_steps: DeleteSteps, _needed: object) -> None:
+    return None
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, iden
 
 SMALL = OrphanSettings(
     chunk_paths=3,
+    lot_paths=3,
     run_records=5,
     read_threads=1,
     list_threads=1,
@@ -35,7 +36,6 @@ SMALL = OrphanSettings(
     pages_here=1,
     pages_at_once=1,
     rows_here=0,
-    chunks_per_look=1,
     delete=FAST,
 )
 DAYS = 86_400_000

@@ -10,7 +10,6 @@ from itertools import chain, groupby
 from typing import Final, Protocol, Self
 
 from delegation.iceberg.files import FileType, Row
-from delegation.iceberg.reach import ListsRead
 from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import locations_of, neighbours_of
 from delegation.keeping.options import LENIENT_PATHS
@@ -81,7 +80,7 @@ class NeededRows(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def add_own(self, found: Retained, known: Collection[str]) -> None:
-        """Add what the table needs, without entries of the manifests `known`; what an earlier call added may stay."""
+        """Add what the table needs, without the files `known` and the entries of such manifests."""
         ...
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
@@ -104,19 +103,18 @@ class NeededRows(Protocol):
 class NeededFiles:
     """The files that are needed now, of the table itself and of others, and what a plan has without them.
 
-    Use it as a context manager. `manifests` are those of the table whose entries are in it; the manifest lists in
-    `read` are not read again.
+    Use it as a context manager. `named` are the manifests of the table whose entries are in it, and the other files
+    that no manifest names.
     """
 
-    def __init__(self, ctx: ExpiryContext, rows: NeededRows, read: ListsRead | None = None) -> None:
+    def __init__(self, ctx: ExpiryContext, rows: NeededRows) -> None:
         self._ctx = ctx
         self._rows = rows
-        self._read = read
         self._places: Callable[[], OtherPlaces] = OtherPlaces
         self._own = Roots(())
         self._unread = UnreadNeighbours(ctx)
         self.checked: tuple[CheckedNeighbour, ...] = ()
-        self.manifests: frozenset[str] = frozenset()
+        self.named: frozenset[str] = frozenset()
 
     def __enter__(self) -> "NeededFiles":
         self._rows.__enter__()
@@ -126,12 +124,12 @@ class NeededFiles:
         self._rows.__exit__(*error)
 
     def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
-        """Add what the table reaches as it was loaded, without entries of manifests whose files were added `known`."""
+        """Add what the table reaches as it was loaded, without the files `known` and the entries of such manifests."""
         metadata = metadata_of(table)
-        found = retained(self._ctx, metadata, self._read)
+        found = retained(self._ctx, metadata, known)
         self._rows.add_own(found, known)
         self._own = own_root(metadata, LENIENT_PATHS)
-        self.manifests = frozenset(found.manifests)
+        self.named = frozenset(row.path for row in found.small)
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
         """Add the former metadata files of a plan: the table has not given them up, or not any more."""

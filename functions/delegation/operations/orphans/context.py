@@ -64,14 +64,16 @@ class OrphanSettings:
     """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
 
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
-    attempt listed is used again for `listing_serves`. While files are deleted the table is loaded again before every
-    `chunks_per_look` chunks, and commits are followed `most_looks` times in an attempt. Spark deletes more than
+    attempt listed is used again for `listing_serves`. The table is loaded and
+    compared before each process deletes `lot_paths` files; an attempt ends after `most_looks` comparisons in a row that
+    took too long. Spark deletes more than
     `inline_max_files`, if there is one, and it also plans where more than `inline_max_listed` are listed: their sorted
     runs take 0.4 GB of disk for a million, and a function has 2 GB. In a job the driver lists `pages_here` of each
     part, and executors list the others, `pages_at_once`; it compares up to `rows_here` listed and needed files itself.
     """
 
     chunk_paths: int = 10_000
+    lot_paths: int = 1_000
     run_records: int = RUN_RECORDS
     read_threads: int = 8
     read_seconds: float = READ_SECONDS
@@ -86,7 +88,6 @@ class OrphanSettings:
     vended: bool = True
     probe: bool = True
     most_looks: int = 10
-    chunks_per_look: int = 4
     inline_max_files: int = INLINE_MAX_FILES
     inline_max_listed: int = 3_000_000
     has_spark: bool = True

@@ -14,6 +14,8 @@ from itertools import islice
 from typing import Any
 
 from delegation.errors import RunCancelled, counted
+from delegation.iceberg.errors import ManifestMissing
+from delegation.iceberg.metadata import FormerMetadata
 from delegation.keeping.asking import AskedReferences
 from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
 from delegation.keeping.foreign import HeadsRead
@@ -27,13 +29,13 @@ from delegation.operations.orphans.engines.asking import AskedNote
 from delegation.operations.orphans.engines.deletes import INLINE, OrphanEngine
 from delegation.operations.orphans.errors import (
     RemovalWithdrawn,
-    commits_too_frequent,
     location_not_allowed,
 )
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.place import WORK, check_allowed, place_of
 from delegation.operations.orphans.planning.foreign import foreign_findings, signs_now, stored_signs, to_include
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
+from delegation.operations.orphans.planning.needed import NeededSet, SortedNeeded
 from delegation.operations.orphans.planning.plan import make_listing, make_plan, reduced
 from delegation.operations.orphans.quarantine.released import (
     leave_out,
@@ -52,6 +54,7 @@ from delegation.worksets.chunks import Chunk, Total
 from delegation.worksets.collection import collected_seldom
 from delegation.worksets.engines.choice import HandedToSpark
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
+from delegation.worksets.engines.lots import MOST_SEEN, delete_in_lots
 from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import Finding, merge_findings, store_index
@@ -80,8 +83,10 @@ class OrphanRun:
         self._ended_by_finding = False
         self._known_consent: dict[str, Any] | None = None
         self._lost: PlanSegment | None = None
-        # What these name is not in the plan that this attempt made: an object of a table never changes.
-        self._planned_without: frozenset[str] = frozenset()
+        # What was subtracted, or is among what later commits name: an object of a table never changes.
+        self._known: set[str] = set()
+        self._former: dict[str, FormerMetadata] = {}
+        self._stopped: Wait = ""
         self._heads: HeadsRead = {}
 
     @collected_seldom()
@@ -184,7 +189,7 @@ class OrphanRun:
             keep.add_foreign(table, listing, stored_signs(ctx, listing.signs or ()), self._heads)
             released = release_needed(ctx, listing, keep)
             index = make_plan(ctx, table, listing, keep)
-            without = keep.manifests
+            known = keep.named
         unknown = unknown_findings(metadata_of(table).properties)
         update = {"findings": (*index.findings, *released, *unknown), "deleted_before": self._deleted_before()}
         index = index.model_copy(update=update)
@@ -195,7 +200,7 @@ class OrphanRun:
         segment = store_index(ctx.plans, index)
         self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
         if self._current().plan_id == index.plan_id:
-            self._planned_without = without
+            self._known |= known
 
     def _deleted_before(self) -> Total:
         """Return what attempts before deleted by a plan that is lost, as far as that is known: rather too much."""
@@ -261,8 +266,8 @@ class OrphanRun:
         digest = hashlib.sha256(index.roots[0].encode()).hexdigest()[:_DIGEST]
         return f"orphans/{index.table_uuid}/{digest}.json"
 
-    def _keep(self) -> KeepSet:
-        needed = self._engine.needed(self._ctx)
+    def _keep(self, needed: NeededSet | None = None) -> KeepSet:
+        needed = needed or self._engine.needed(self._ctx)
         return KeepSet(self._ctx, Root.of(self._current().roots[0]), needed, self._check_size)
 
     def _check_size(self, size: Size) -> None:
@@ -351,99 +356,139 @@ class OrphanRun:
         return table
 
     def _delete_all(self) -> Wait:
-        """Take out of the plan what is needed now, and delete the rest, looking at the table again meanwhile.
+        """Take out of the plan what is needed now, and delete the rest in lots, comparing each with what is new.
 
         Returns why the rest waits for a person, "" if nothing is left.
         """
         ctx = self._ctx
         if not self._left() and not to_include(self._current(), ctx.options.including):
             return ""
-        table, manifests = self._subtract(None, self._planned_without)
-        location, looks = canonical(table.metadata_location), 0
-        while left := self._left():
-            table = self._load()
-            if canonical(table.metadata_location) != location:
-                looks += 1
-                if looks > ctx.settings.most_looks:
-                    raise commits_too_frequent(ctx.identifier, looks)
-                table, manifests = self._subtract(table, manifests)
-                location = canonical(table.metadata_location)
-                continue
-            if waits := self._waits(self._current()):
-                return waits
-            if not self._deleting:
-                if ctx.settings.probe and ctx.settings.vended and not ctx.options.quarantine:
-                    check_can_delete(ctx.store, self._current().roots)
-                self._note_consent(self._current())
-                ctx.attempt.begin_deleting()
-                self._deleting = True
-            if ctx.options.quarantine and self._current().plan_id not in self._remembered:
-                assert self._segment is not None  # noqa: S101 - _open sets it
-                remember_tagged(ctx.plans, self._current(), self._segment)
-                if self._superseded[0] == self._current().plan_id:
-                    leave_out(ctx.plans, self._superseded[1])
-                self._remembered.add(self._current().plan_id)
-            self._delete(left[: self._deletes_with.chunks_at_once(ctx.settings)])
-        return ""
+        self._subtract_others()
+        self._seen = SortedNeeded(self._ctx)
+        try:
+            self._delete()
+            if self._seen.added:
+                with self._keep(self._seen) as keep:
+                    self._released += release_needed(ctx, self._current(), keep)
+        finally:
+            self._seen.close()
+        return self._stopped
+
+    def _may_delete(self, lot: Sequence[Work]) -> bool:
+        """Load the table and compare what is new of it with a lot; False if the plan is another one now, or waits.
+
+        Whatever a state named that was seen in this attempt stays, also if the table does not name it any longer.
+        """
+        ctx, index = self._ctx, self._current()
+        keep = self._keep(self._seen)
+        self._add_table(keep, self._load())
+        needed = keep.needed_among([(index.plan_id, [one.chunk for one in lot])]) if self._seen.added else ()
+        if keep.seconds > index.age or self._seen.added > MOST_SEEN or any(True for _ in needed):
+            self._subtract(keep)
+            self._seen.close()
+            self._seen = SortedNeeded(ctx)
+            return False
+        self._stopped = self._waits(index)
+        if self._stopped:
+            return False
+        if not self._deleting:
+            if ctx.settings.probe and ctx.settings.vended and not ctx.options.quarantine:
+                check_can_delete(ctx.store, index.roots)
+            self._note_consent(index)
+            ctx.attempt.begin_deleting()
+            self._deleting = True
+        if ctx.options.quarantine and index.plan_id not in self._remembered:
+            assert self._segment is not None  # noqa: S101 - _open sets it
+            remember_tagged(ctx.plans, index, self._segment)
+            if self._superseded[0] == index.plan_id:
+                leave_out(ctx.plans, self._superseded[1])
+            self._remembered.add(index.plan_id)
+        return True
 
     @property
     def _deletes_with(self) -> OrphanEngine:
         """The engine: this process tags, whatever engine runs, because executors have vended credentials alone."""
         return INLINE if self._ctx.options.quarantine else self._engine
 
-    def _delete(self, chunks: Sequence[Chunk]) -> None:
-        """Delete chunks; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
+    def _delete(self) -> None:
+        """Delete what is left; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
 
-        Raises EngineFailed too.
+        Raises ComparisonTooOld and EngineFailed too.
         """
-        ctx, index = self._ctx, self._current()
+        ctx, engine = self._ctx, self._deletes_with
 
         def report(_run: Deleted, failed: int) -> None:
+            index = self._current()
             now, gone = swept(ctx, [index]), index.deleted_amount
             ctx.quarantined(now.quarantined)
             files, size = now.files + gone.files, now.bytes + gone.bytes
             ctx.attempt.progress(files_deleted=files, files_failed=failed, bytes_deleted=size)
 
         def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
-            if self._deletes_with is INLINE:
+            if engine is INLINE:
                 INLINE.delete(ctx, work, add)
                 return
             # Executors put marks beside this process, and it looks at them.
             try:
-                self._deletes_with.delete(replace(ctx, plans=self._marks.store), work, add)
+                engine.delete(replace(ctx, plans=self._marks.store), work, add)
             finally:
-                self._marks.learn(index.plan_id, [one.chunk for one in work])
+                self._marks.learn(work[0].index.plan_id, [one.chunk for one in work])
 
-        delete_or_raise([Work(index, chunk) for chunk in chunks], Deleted(), delete, report)
-        if unmarked := {chunk.name for chunk in chunks} & {chunk.name for chunk in self._left()}:
-            raise EngineFailed(f"{counted(len(unmarked), 'chunk')} of the plan ended without failures and have no mark")
+        def delete_all(_work: Sequence[Work], add: Callable[[Tally], None]) -> None:
+            delete_in_lots(
+                lambda: () if self._stopped else [Work(self._current(), chunk) for chunk in self._left()],
+                ctx.settings.lot_paths * engine.workers,
+                self._may_delete,
+                lambda lot: delete(lot, add),
+                now=ctx.now,
+                most_slow=ctx.settings.most_looks,
+            )
 
-    def _subtract(self, table: LoadedTable | None, known: frozenset[str]) -> tuple[LoadedTable, frozenset[str]]:
-        """Take out of the plan what is needed now; return the table as it was loaded, and its manifests.
+        delete_or_raise((), Deleted(), delete_all, report)
+        if not self._stopped and (left := self._left()):
+            raise EngineFailed(f"{counted(len(left), 'chunk')} of the plan ended without failures and have no mark")
 
-        What `known` manifests name is not in the plan. Without a `table` other tables and tasks are looked at as well.
-        Raises GuardRefused (PLAN_OF_ANOTHER_TABLE) if the table moved.
-        """
-        ctx, index, signs = self._ctx, self._current(), None
+    def _subtract_others(self) -> None:
+        """Take out of the plan what other tables and tasks need now, and the table; raise what `_add_table` does."""
+        ctx, index = self._ctx, self._current()
         with self._keep() as keep:
-            if table is None:
-                self._add_others(keep, sum(chunk.count for chunk in self._left()))
-                keep.add_claims()
-                # Listed before the table is loaded, so that what was committed until then is in its log.
-                signs = signs_now(ctx, Root.of(index.roots[0]), stored_signs(ctx, index.signs or ()))
-                table = self._load()
+            self._add_others(keep, sum(chunk.count for chunk in self._left()))
+            keep.add_claims()
+            # Listed before the table is loaded, so that what was committed until then is in its log.
+            signs = signs_now(ctx, Root.of(index.roots[0]), stored_signs(ctx, index.signs or ()))
+            table = self._load()
+            self._add_table(keep, table)
+            keep.add_foreign(table, index, signs, self._heads)
+            self._subtract(keep)
+
+    def _add_table(self, keep: KeepSet, table: LoadedTable) -> None:
+        """Add what the table names and no state before it did; raise GuardRefused (PLAN_OF_ANOTHER_TABLE) if it moved.
+
+        Another task may delete manifests while they are read: then the table is loaded again.
+        """
+        index, looks = self._current(), self._ctx.settings.most_looks
+        for look in range(1, looks + 1):
             if place_of(metadata_of(table), index.elsewhere).uri != index.roots[0]:
                 raise plan_of_another_table(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
-            keep.add_table(table, known)
-            if signs is not None:
-                keep.add_foreign(table, index, signs, self._heads)
-            self._released += release_needed(ctx, index, keep)
-            assert self._segment is not None  # noqa: S101 - _open sets it
-            fresh = reduced(ctx, index, self._segment, keep)
-            if fresh is not None:
-                segment = store_index(ctx.plans, fresh)
-                self._use(ctx.attempt.replace_plan(segment, files_planned=fresh.files_planned))
-            return table, keep.manifests
+            try:
+                keep.add_table(table, self._known, self._former)
+                break
+            except ManifestMissing:
+                now = self._load()
+                if look == looks or canonical(now.metadata_location) == canonical(table.metadata_location):
+                    raise
+                table = now
+        self._known |= keep.named
+
+    def _subtract(self, keep: KeepSet) -> None:
+        """Take out of the plan what is needed now, and the tag from such files."""
+        ctx, index = self._ctx, self._current()
+        self._released += release_needed(ctx, index, keep)
+        assert self._segment is not None  # noqa: S101 - _open sets it
+        fresh = reduced(ctx, index, self._segment, keep)
+        if fresh is not None:
+            segment = store_index(ctx.plans, fresh)
+            self._use(ctx.attempt.replace_plan(segment, files_planned=fresh.files_planned))
 
     def _left(self) -> list[Chunk]:
         """Return the chunks without a mark."""

@@ -52,6 +52,11 @@ class DeleteEngine(Protocol):
     @property
     def name(self) -> EngineChoice: ...
 
+    @property
+    def workers(self) -> int:
+        """How many processes delete at the same time."""
+        ...
+
     def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
         ...
@@ -67,4 +72,5 @@ class InlineDeletes:
     """DeleteEngine with threads of this process."""
 
     name: EngineChoice = "inline"
+    workers = 1
     delete = staticmethod(delete_in_this_process)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from math import inf
 
 from delegation.iceberg.files import TableFile
 from delegation.storage.base import PlanStore
@@ -17,11 +18,15 @@ from delegation.worksets.marks import Absent, Deleted, Marks
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A chunk that is not done, the index of its plan, and how often the marks of that plan became void."""
+    """A chunk that is not done, the index of its plan, and how often the marks of that plan became void.
+
+    Executors do not begin it `not_after` this time, in seconds since 1970.
+    """
 
     index: PlanIndex
     chunk: Chunk
     voided: int = 0
+    not_after: float = inf
 
 
 @dataclass(slots=True)

@@ -117,6 +117,7 @@ class SparkJobs:
             # What an operation adds to an index may be large, and no executor reads it.
             plans={plan_id: index.model_dump_json(include=_READ) for plan_id, index in indexes.items()},
             voided={one.index.plan_id: one.voided for one in work},
+            not_after=min(one.not_after for one in work),
             shares=tuple(pack(share) for share in shares),
             task_id=ctx.attempt.task_id,
             attempt=ctx.attempt.attempt,

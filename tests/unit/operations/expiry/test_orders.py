@@ -21,8 +21,8 @@ from tests.kit.stories.expiries import SMALL, ExpiringTables
 from tests.kit.stories.tables import StoryTable, Warehouse
 
 # The calls of an undisturbed run: the load that it plans from, the commit's own load, the commit, the load that finds
-# lost refs; then other tables are read; the load that is subtracted, and one before each step.
-COMMIT, COMPARE_REFS, SUBTRACT, FIRST_DELETE, LAST = 3, 4, 5, 6, 8
+# lost refs; then other tables are read; the load that is subtracted, and one before each lot.
+COMMIT, COMPARE_REFS, SUBTRACT, FIRST_DELETE, LAST = 3, 4, 5, 6, 9
 _MOST_ATTEMPTS = 4
 
 

@@ -1,6 +1,7 @@
 """What happens between the steps of a removal of orphan files, by several actors, never costs a table a file."""
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from delegation.attempts.task_attempt import error_class
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
 from delegation.keeping.errors import NeighbourUnreadable
@@ -17,7 +19,6 @@ from delegation.operations.orphans.errors import (
     AgeTooShort,
     AreaLeftAlone,
     LocationShared,
-    OrphansError,
     PrefixMismatch,
 )
 from delegation.operations.orphans.index import CandidateWriter, read_candidates
@@ -26,8 +27,9 @@ from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
+from delegation.tasks.life.outcomes import ErrorClass
 from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key
-from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, PlanTampered
+from delegation.worksets.errors import ComparisonTooOld, FilesNotDeleted, FilesNotDeletedYet, PlanTampered
 from delegation.worksets.index import store_index
 from delegation.worksets.marks import Marks
 from tests.effort import apart
@@ -654,7 +656,7 @@ def test_what_an_executor_that_outlived_its_attempt_marks_after_the_plan_was_red
     """It deletes and marks a chunk of the former plan, whose files the reduced plan has as well and finds absent."""
     world, table = beach()
     orphans = {OLD} | {world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(9)}
-    taken = max(orphans)
+    taken = sorted(orphans)[4]
     world.lake.pass_days(4)
     ctx = world.context(table)
     usual, late = ctx.attempt.replace_plan, list[str]()
@@ -663,11 +665,11 @@ def test_what_an_executor_that_outlived_its_attempt_marks_after_the_plan_was_red
         former, found = world.plan(), usual(segment, files_planned=files_planned)
         left = [one for one in former.chunks if one.name not in Marks(world.plans, former.plan_id).done()]
         if former.stage == "planned" and left and not late:
-            for one in read_candidates(world.plans, former.plan_id, left[0]):
+            for one in read_candidates(world.plans, former.plan_id, left[-1]):
                 del world.lake.objects["lake", one.path.removeprefix("s3://lake/")]
                 late.append(one.path)
-            world.plans.put(f"{former.plan_id}/changed/{left[0].name}-1-6", b"\n")
-            Marks(world.plans, former.plan_id).mark_done(left[0])
+            world.plans.put(f"{former.plan_id}/changed/{left[-1].name}-1-6", b"\n")
+            Marks(world.plans, former.plan_id).mark_done(left[-1])
         return found
 
     ctx.attempt.replace_plan = replaced  # type: ignore[method-assign]
@@ -708,14 +710,22 @@ def test_what_cannot_be_deleted_is_in_the_receipt_and_a_later_attempt_finishes()
     assert remove_orphan_files(world.context(table)).files_deleted == 1
 
 
-def test_a_table_that_is_written_to_all_the_time_is_left_to_a_later_attempt() -> None:
+def test_a_table_that_is_written_to_all_the_time_is_swept() -> None:
     world, table = beach()
     ctx = world.context(table)
-    loads = world.catalog
-    loads.before = {number: (lambda: table.append(1)) for number in range(1, 100)}
-    with pytest.raises(OrphansError) as error:
+    world.catalog.before = {number: (lambda: table.append(1)) for number in range(1, 100)}
+    assert remove_orphan_files(ctx).files_deleted == 1
+    assert kept_all(world)
+
+
+def test_comparisons_that_take_too_long_end_the_attempt_and_a_later_one_deletes_the_rest() -> None:
+    """Nothing is deleted with a load that is older than half a minute."""
+    world, table = beach()
+    seconds = itertools.count(step=31)
+    ctx = dataclasses.replace(world.context(table), now=lambda: float(next(seconds)))
+    with pytest.raises(ComparisonTooOld) as error:
         remove_orphan_files(ctx)
-    assert error.value.retryable
+    assert error_class(error.value) is ErrorClass.HANDED_OVER
     assert OLD in world.lake.uris()
     assert remove_orphan_files(world.context(table)).files_deleted == 1
 

@@ -24,6 +24,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, DeleteStep, Phase, paths_of, read_chunk
 from delegation.worksets.engines.deleting import DeleteEngine, InlineDeletes
+from delegation.worksets.engines.inline import Work
 from delegation.worksets.index import sorted_runs
 from delegation.worksets.sorting import Sorter, common, merged_lists, sort_rows
 from delegation.worksets.writing import PlanWriter
@@ -73,8 +74,22 @@ class SortedRows:
         self._files.__exit__()
 
     def add_own(self, found: Retained, known: Collection[str]) -> None:
-        """See NeededRows.add_own."""
-        self._files.extend((path, REACHABLE_NOW, 0) for path, _, _ in found.rows(self._ctx, known))
+        """See NeededRows.add_own: of manifests that a later commit names every entry counts."""
+        rows = found.rows(self._ctx, known, live=not known)
+        self._files.extend((path, REACHABLE_NOW, 0) for path, _, _ in rows)
+
+    @property
+    def added(self) -> int:
+        """How many rows were added."""
+        return self._files.added
+
+    def need_any(self, work: Sequence[Work]) -> bool:
+        """Return whether any file of these chunks is needed; more rows may be added afterwards."""
+        if self._files.empty:
+            return False
+        paths = merged_lists([paths_of(self._ctx.plans, one.index.plan_id, [one.chunk]) for one in work], list.sort)
+        rows = ([(path, 0, 0) for path in some] for some in paths)
+        return any(both for _, both in common(rows, (one.path for one in self._files.sorted())))
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
         """See NeededRows.add_former_metadata."""

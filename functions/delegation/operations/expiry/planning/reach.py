@@ -1,6 +1,6 @@
 """What the snapshots of a table reach: those that go, and those that stay."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,6 @@ from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, Spelling, read_as
 from delegation.iceberg.reach import (
     Fetcher,
-    ListsRead,
     Tolerance,
     Unreadable,
     all_entries,
@@ -53,18 +52,23 @@ class Retained:
     manifests: dict[str, ManifestFile]
 
     def rows(
-        self, ctx: ExpiryContext, without: Iterable[str] = (), unreadable: Unreadable = refuse_cut_off
+        self,
+        ctx: ExpiryContext,
+        without: Collection[str] = (),
+        unreadable: Unreadable = refuse_cut_off,
+        *,
+        live: bool = True,
     ) -> Iterator[Row]:
-        """Yield every file that stays, in any order, except what only the manifests `without` name.
+        """Yield every file that stays, in any order, except the small files `without` and what such manifests name.
 
-        Entries with status DELETED keep no file: no reader of their snapshot reads it. What some reader opens for a
-        path instead of what it names stays, too.
+        Entries with status DELETED keep no file, if only `live` ones count: no reader of their snapshot reads it. What
+        some reader opens for a path instead of what it names stays, too.
         """
-        yield from with_others_read(self.small)
+        yield from with_others_read(row for row in self.small if row.path not in without)
         manifests = self.manifests_without(without)
         wanted = [(path, ctx.settings.max_file_bytes) for path in manifests]
         tolerance = Tolerance(unreadable, ANY_SPELLING)
-        yield from with_others_read(all_entries(fetcher_of(ctx), manifests, wanted, tolerance, live=True))
+        yield from with_others_read(all_entries(fetcher_of(ctx), manifests, wanted, tolerance, live=live))
 
     def manifests_without(self, known: Iterable[str] = ()) -> dict[str, ManifestFile]:
         """Return the manifests that are not among the `known` ones, by path."""
@@ -80,15 +84,15 @@ def with_others_read(rows: Iterable[Row]) -> Iterator[Row]:
             yield path, row[1], 0
 
 
-def retained(ctx: ExpiryContext, metadata: ParsedMetadata, read: ListsRead | None = None) -> Retained:
+def retained(ctx: ExpiryContext, metadata: ParsedMetadata, known: Collection[str] = ()) -> Retained:
     """Read what the snapshots of the metadata need, and the metadata files that it names.
 
-    Manifest lists that were `read` for an earlier metadata file of the table are not read again. Nothing may be left
-    unread: raises the errors of files that are missing, damaged or encrypted, that the credentials do not cover, or
-    whose paths name no object.
+    Manifest lists that are `known`, with all that they name, are not read again. Nothing else may be left unread:
+    raises the errors of files that are missing, damaged or encrypted, that the credentials do not cover, or whose paths
+    name no object.
     """
     found = read_manifest_lists(
-        metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda _path: True, read=read
+        metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda path: path not in known
     )
     former = (TableFile(ANY_SPELLING.one(path), RANK[FileType.FORMER_METADATA], 0) for path in metadata.former)
     manifests = (manifest_record(path, manifest) for path, manifest in found.manifests.items())

@@ -4,13 +4,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from delegation.iceberg.reach import ListsRead
 from delegation.keeping.asking import AskedAnew, AskedReferences
 from delegation.keeping.looking import look_at_others
 from delegation.keeping.unlisted import UnlistedTables
 from delegation.keeping.unread import UnreadNeighbours
-from delegation.operations.expiry.engines.inline import ExpiryEngine
-from delegation.operations.expiry.errors import table_changes_too_often
+from delegation.operations.expiry.engines.inline import ExpiryEngine, SortedRows
 from delegation.operations.expiry.index import Removal
 from delegation.operations.expiry.lost_refs import check_no_ref_lost, gone_of
 from delegation.operations.expiry.notes import ComparedRefs, OwnCommit
@@ -19,9 +17,10 @@ from delegation.operations.expiry.reduction import NeededFiles
 from delegation.operations.expiry.running.executed_plan import ExecutedPlan
 from delegation.operations.expiry.running.looks import TableLooks
 from delegation.polaris.model import LoadedTable
-from delegation.storage.locations import Roots, canonical
+from delegation.storage.locations import Roots
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
+from delegation.worksets.engines.lots import MOST_SEEN, delete_in_lots
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.marks import Deleted
 
@@ -30,7 +29,7 @@ STEPS: Final = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 
 
 class DeleteSteps:
-    """Deletes what is left of a plan whose snapshots are gone.
+    """Deletes what is left of a plan whose snapshots are gone, and takes out of it what any state seen meanwhile names.
 
     `removed` is what of the plan the table has no more, `reported` what was deleted as of the last report, `unlisted`
     the tables beside its metadata that no catalog lists.
@@ -40,7 +39,11 @@ class DeleteSteps:
         self._looks = looks
         self._plan = plan
         self._engine = engine
-        self._lists = ListsRead()
+        # What was subtracted, or is among what later commits name.
+        self._known: set[str] = set()
+        self._seen = SortedRows(looks.ctx)
+        self._keeps_former = False
+        self._is_permitted = False
         self.removed = Removal()
         self.reported = Deleted()
         self.unlisted: UnlistedTables | None = None
@@ -48,34 +51,22 @@ class DeleteSteps:
     def delete_all(self) -> None:
         """Compare again, take out of the plan what is needed, and delete the rest step by step.
 
-        Raises RefLost, RefsUnknown, ExpiryError (TABLE_CHANGES_TOO_OFTEN), FilesNotDeleted and the errors of catalog,
-        guards and stores.
+        Raises RefLost, RefsUnknown, ExpiryError (TABLE_CHANGES_TOO_OFTEN), ComparisonTooOld, FilesNotDeleted and the
+        errors of catalog, guards and stores.
         """
         looks, plan = self._looks, self._plan
         # Before any wait: the metadata file from before the commit may be deleted by a later one.
         self._compare_refs(table := looks.load())
         if not plan.left(*STEPS):
             return
-        while (subtracted := self._subtract_others(table)) is None:
+        while not self._subtract_others(table):
             # A commit that was sent before, or another expiry, removed more of the planned snapshots meanwhile.
             self._compare_refs(table := looks.load())
-        location, manifests = subtracted
-        number, is_permitted = 0, False
-        for step in STEPS:
-            if not plan.left(step):
-                continue
-            while canonical((table := looks.load()).metadata_location) != location:
-                number += 1
-                if number > looks.ctx.settings.most_looks:
-                    raise table_changes_too_often(looks.ctx.identifier, number)
-                with self._needed() as needed:
-                    read = partial(self._subtract, needed, known=manifests)
-                    location, manifests = looks.followed(table, read)[1]
-            if not is_permitted and not looks.permit_deleting(table, plan.notes.get(OwnCommit)):
-                return
-            is_permitted = True
-            plan.begin()
-            self._delete(step)
+        try:
+            for step in STEPS:
+                self._delete(step)
+        finally:
+            self._seen.__exit__()
 
     def _compare_refs(self, table: LoadedTable) -> None:
         """Raise RefLost and RefsUnknown; a look that found nothing lost is noted and not made again."""
@@ -90,21 +81,18 @@ class DeleteSteps:
             notes.put(AskedAnew(asked=False))
             notes.put(ComparedRefs(snapshot_ids=tuple(sorted(gone | looked))))
 
-    def _subtract_others(self, table: LoadedTable) -> tuple[str, frozenset[str]] | None:
-        """Take out of the plan what other tables and the table need; return what `_subtract` does.
+    def _subtract_others(self, table: LoadedTable) -> bool:
+        """Take out of the plan what other tables and the table need.
 
         Other tables are compared as of a pass over the catalog that began after the commit: no reference that was
-        committed before it is missed. None if snapshots of the plan are gone whose refs are not compared yet: from here
-        on their files could be deleted, and no ref that was lost with them be restored.
+        committed before it is missed. False if snapshots of the plan are gone whose refs are not compared yet: from
+        here on their files could be deleted, and no ref that was lost with them be restored.
         """
-        with self._needed() as needed:
+        ctx = self._looks.ctx
+        with NeededFiles(ctx, self._engine.needed(ctx)) as needed:
             self._add_others(needed, table)
             read = partial(self._subtract_if_compared, needed)
             return self._looks.followed(self._looks.load(), read)[1]
-
-    def _needed(self) -> NeededFiles:
-        ctx = self._looks.ctx
-        return NeededFiles(ctx, self._engine.needed(ctx), self._lists)
 
     def _add_others(self, needed: NeededFiles, table: LoadedTable) -> None:
         """Add what other tables reference, as of a pass that begins after the commit."""
@@ -119,39 +107,71 @@ class DeleteSteps:
         self.unlisted = needed.add_others(roots, table)
         asked.answered()
 
-    def _subtract_if_compared(self, needed: NeededFiles, table: LoadedTable) -> tuple[str, frozenset[str]] | None:
+    def _subtract_if_compared(self, needed: NeededFiles, table: LoadedTable) -> bool:
         if not gone_of(self._plan.index.removal, table) <= {*self.removed.snapshot_ids}:
-            return None
-        return self._subtract(needed, table)
+            return False
+        self._add_table(needed, table)
+        self._subtract(needed)
+        return True
 
-    def _subtract(
-        self, needed: NeededFiles, table: LoadedTable, known: frozenset[str] = frozenset()
-    ) -> tuple[str, frozenset[str]]:
-        """Take out of the plan what is needed; return the metadata file of the table and its manifests then.
+    def _add_table(self, needed: NeededFiles, table: LoadedTable) -> None:
+        """Add what the table names and no state before it did; raise ManifestMissing if the table changed."""
+        needed.add_table(table, self._known)
+        if versions_kept(metadata_of(table)) is None and not self._keeps_former:
+            needed.add_former_metadata(self._plan.index)
+            self._keeps_former = True
+        self._known |= needed.named
 
-        The entries of the manifests `known` were subtracted before. Raises ManifestMissing if the table changed.
-        """
-        ctx, plan = self._looks.ctx, self._plan
-        needed.add_table(table, known)
-        if versions_kept(metadata_of(table)) is None:
-            needed.add_former_metadata(plan.index)
+    def _subtract(self, needed: NeededFiles) -> None:
+        """Take out of the plan what is needed."""
+        plan = self._plan
         found = needed.reduced(plan.index, plan.segment)
         if found is not None:
             fresh, own = found
-            plan.use(ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
-        return canonical(table.metadata_location), needed.manifests
+            plan.use(self._looks.ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
+
+    def _may_delete(self, lot: Sequence[Work]) -> bool:
+        """Load the table and compare what is new of it with a lot; False if the plan is another one now, or withdrawn.
+
+        Whatever a state named that was seen in this attempt stays, also if the table does not name it any longer.
+        """
+        looks = self._looks
+        needed = NeededFiles(looks.ctx, self._seen)
+        table, _ = looks.followed(looks.load(), partial(self._add_table, needed))
+        if self._seen.added > MOST_SEEN or self._seen.need_any(lot):
+            self._subtract(needed)
+            self._seen.__exit__()
+            self._seen = SortedRows(looks.ctx)
+            return False
+        if not self._is_permitted and not looks.permit_deleting(table, self._plan.notes.get(OwnCommit)):
+            return False
+        self._is_permitted = True
+        self._plan.begin()
+        return True
 
     def _delete(self, step: DeleteStep) -> None:
         """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""
-        ctx = self._looks.ctx
+        ctx, engine = self._looks.ctx, self._engine
+        if not self._left(step):
+            return
 
         def report(now: Deleted, failed: int) -> None:
             self.reported = now
             ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
 
-        def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
-            self._engine.delete(ctx, work, add)
+        def delete(_work: Sequence[Work], add: Callable[[Tally], None]) -> None:
+            delete_in_lots(
+                lambda: self._left(step),
+                ctx.settings.chunk_paths * engine.workers,
+                self._may_delete,
+                lambda lot: engine.delete(ctx, lot, add),
+                now=ctx.now,
+                most_slow=ctx.settings.most_looks,
+            )
 
-        delete_or_raise(self._plan.left(step), self._plan.deleted(), delete, report)
-        if self._plan.left(step):
+        delete_or_raise((), self._plan.deleted(), delete, report)
+        if self._left(step):
             raise EngineFailed(f"step {step} ended without failures, but some of its chunks have no mark")
+
+    def _left(self, step: DeleteStep) -> Sequence[Work]:
+        return self._plan.left(step) if self._looks.withdrawn is None else ()

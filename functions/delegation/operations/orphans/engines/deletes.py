@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
-from delegation.operations.orphans.context import OrphanContext, OrphanSettings
+from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
 from delegation.operations.orphans.planning.needed import NeededSet, SortedNeeded
 from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
@@ -29,8 +29,9 @@ class OrphanEngine(Protocol):
         """Return what gathers needed files for one comparison."""
         ...
 
-    def chunks_at_once(self, settings: OrphanSettings) -> int:
-        """Return how many chunks are deleted between two looks at the table."""
+    @property
+    def workers(self) -> int:
+        """How many processes delete at the same time."""
         ...
 
     def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
@@ -42,6 +43,7 @@ class InlineOrphans:
     """OrphanEngine with threads of this process."""
 
     name: EngineChoice = "inline"
+    workers = 1
 
     def list_parts(
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
@@ -60,10 +62,6 @@ class InlineOrphans:
     def needed(self, ctx: OrphanContext) -> NeededSet:
         """See OrphanEngine.needed."""
         return SortedNeeded(ctx)
-
-    def chunks_at_once(self, settings: OrphanSettings) -> int:
-        """See OrphanEngine.chunks_at_once."""
-        return settings.chunks_per_look
 
     def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """See OrphanEngine.delete."""

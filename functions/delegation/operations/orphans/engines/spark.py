@@ -1,11 +1,10 @@
 """Removing orphan files with Spark: executors list, compare and delete; the driver decides, and does what is small."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 from pyspark import SparkContext
 
-from delegation.operations.orphans.context import OrphanContext, OrphanResult, OrphanSettings
+from delegation.operations.orphans.context import OrphanContext, OrphanResult
 from delegation.operations.orphans.engines.spark_tasks import DeleteOrphans, ListOnExecutors
 from delegation.operations.orphans.engines.spreading import SpreadNeeded
 from delegation.operations.orphans.phases import OrphanRun
@@ -16,8 +15,6 @@ from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import pack
 from delegation.worksets.engines.spark import SparkJobs, own_context
-
-_MOST_CORES: Final = 5
 
 
 class SparkOrphans:
@@ -69,13 +66,10 @@ class SparkOrphans:
         """See OrphanEngine.needed."""
         return SpreadNeeded(ctx, self._jobs)
 
-    def chunks_at_once(self, settings: OrphanSettings) -> int:
-        """See OrphanEngine.chunks_at_once: as many for each core, up to _MOST_CORES.
-
-        What is committed between two looks is not seen, so the time between them has a bound: 3,500 keys a second, S3's
-        rate for one prefix, are 20 chunks of 10,000 in a minute.
-        """
-        return settings.chunks_per_look * min(self._jobs.parallelism, _MOST_CORES)
+    @property
+    def workers(self) -> int:
+        """See OrphanEngine.workers."""
+        return self._jobs.parallelism
 
     def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """See OrphanEngine.delete."""

@@ -10,7 +10,7 @@ from typing import Final
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import FileType
 from delegation.iceberg.history import read_history
-from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_metadata
 from delegation.iceberg.reach import Fetcher, read_manifest_lists
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.foreign import METADATA_UNREADABLE, HeadsRead, OwnTable, SeenFile, find_foreign
@@ -53,11 +53,11 @@ def metadata_of(table: LoadedTable) -> ParsedMetadata:
 class KeepSet:
     """What is needed, and compared with candidates: it decides what that is, an engine's `needed` gathers it.
 
-    Use it as a context manager. `left` are areas at the location in which every file stays; `manifests` are those of
-    the table whose entries are in it. `age` is the longest that a table which was added asks for: each may write there
-    what it commits later. `foreign` are the tables there that no catalog lists, without those
-    that an approval has `included`. `check` is called with the size of what
-    is to be read, and may raise.
+    Use it as a context manager. `left` are areas at the location in which every file stays; `named` are the manifests
+    of the table whose entries are in it, and its files that no manifest names. `age` is the longest that a table which
+    was added asks for: each may write there what it commits later. `foreign` are the tables there that no catalog
+    lists, without those that an approval has `included`. `check` is called with the size of what is to be read, and may
+    raise.
     """
 
     def __init__(
@@ -71,7 +71,8 @@ class KeepSet:
         self.left = Roots(())
         # A plan that the request names is executed with its own age.
         self.age = timedelta(0) if ctx.options.execute_plan else ctx.options.older_than
-        self.manifests: frozenset[str] = frozenset()
+        self.named: frozenset[str] = frozenset()
+        self._manifests: frozenset[str] = frozenset()
         self.foreign: ForeignAtLocation | None = None
         self.included: frozenset[str] = frozenset()
         self.findings: tuple[Finding, ...] = ()
@@ -104,8 +105,12 @@ class KeepSet:
         foreign = self._ctx.settings.delete.foreign
         return Rules(self._ctx.options.mismatch, self.left.uris, written_before, foreign)
 
-    def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
-        """Add all that the table names, without entries of manifests whose files were added as `known`.
+    def add_table(
+        self, table: LoadedTable, known: Collection[str] = (), former: dict[str, FormerMetadata] | None = None
+    ) -> None:
+        """Add all that the table names, without the files `known` and what such lists and manifests name.
+
+        `former` metadata files that were read are not read again, and others are added to them.
 
         All entries of all snapshots count, those with status DELETED too, and every metadata file of the logs. Raises
         the error of anything that is missing, damaged, encrypted or not covered: then nothing is known to be an orphan.
@@ -114,14 +119,17 @@ class KeepSet:
         self._lengthen(table, metadata, "the table")
         fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
         limit = ctx.settings.max_file_bytes
-        found = read_manifest_lists(metadata, fetcher, limit=limit, readable=lambda _path: True, tolerance=OWN_FILES)
+        found = read_manifest_lists(
+            metadata, fetcher, limit=limit, readable=lambda path: path not in known, tolerance=OWN_FILES
+        )
         covered = covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
-        history = read_history(metadata, fetcher, reads(metadata, covered), OWN_FILES)
+        history = read_history(metadata, fetcher, reads(metadata, covered), OWN_FILES, known=former)
         read = {path: one for path, one in found.manifests.items() if path not in known}
         self._check(Size.of(read.values(), len(found.lists), threads=ctx.settings.read_threads))
-        self._needed.add_files(one.path for one in small_files(metadata, history, found, ANY_SPELLING))
+        self.named = frozenset(one.path for one in small_files(metadata, history, found, ANY_SPELLING))
+        self._needed.add_files(self.named.difference(known))
         self._needed.add_entries(read)
-        self.manifests = frozenset(found.manifests)
+        self._manifests = frozenset(known).union(found.manifests)
         self._known += [metadata.path, *(one.path for one in history.files if one.path not in history.foreign)]
 
     def add_foreign(
@@ -159,7 +167,7 @@ class KeepSet:
         self.included = frozenset(one.uuid for one in named) - busy
         stay = (one for one in found.tables if one.uuid not in self.included)
         tables, paths = dict(enumerate(stay, 1)), frozenset(one.path for one in seen)
-        self.foreign = ForeignAtLocation(ctx, root, table, tables, paths, self.manifests)
+        self.foreign = ForeignAtLocation(ctx, root, table, tables, paths, self._manifests)
         self._needed.add_foreign(self.foreign)
 
     def of_approval(self, part: ForeignPart) -> ForeignPart:

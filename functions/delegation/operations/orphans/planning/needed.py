@@ -92,6 +92,11 @@ class SortedNeeded:
         self._foreign: ForeignAtLocation | None = None
         self._foreign_files = Sorter(run_records=ctx.settings.run_records)
 
+    @property
+    def added(self) -> int:
+        """How many texts were added."""
+        return self._files.added
+
     def add_files(self, paths: Iterable[str]) -> None:
         """See NeededSet.add_files."""
         self._extend(self._files, paths, 0)
@@ -131,7 +136,7 @@ class SortedNeeded:
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
         """See NeededSet.subtracted."""
         ctx, found = self._ctx, Subtraction(self._with_areas(rules))
-        records, most = ctx.settings.run_records, ctx.settings.chunk_paths
+        records, most = ctx.settings.run_records, ctx.settings.lot_paths
         with (
             Sorter(run_records=records) as by_path,
             Sorter(run_records=records) as orphans,
