@@ -65,7 +65,8 @@ class BusyTable:
 
     def append(self) -> None:
         """Replace all that the table has, as a stream does that keeps the last snapshots."""
-        self.table.snapshot([self.table.lake.manifest(self.table.folder, [Entry(ADDED, *self.table.data())])])
+        fresh = [Entry(ADDED, path) for path in self.table.data()]
+        self.table.snapshot([self.table.lake.manifest(self.table.folder, fresh)])
         if len(self.table.ids) > 8:
             self.table.remove_snapshots(*sorted(set(self.table.ids) - set(self.table.refs.values()))[:2])
 
@@ -169,7 +170,8 @@ def play_hours(kind: str, files: int, *, most_seconds: float = 36_000) -> Outcom
 
     A load takes two seconds and a batch of three deletes eight.
     """
-    clock, world = Clock(), ExpiringTables() if kind == "expiry" else SweptTables()
+    clock = Clock()
+    world: Any = ExpiringTables() if kind == "expiry" else SweptTables()
     lake = world.lake
     table = StoryTable.create(lake)
     candidates = _candidates(kind, world, table, files)
