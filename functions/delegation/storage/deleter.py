@@ -60,12 +60,13 @@ class Deleter:
         *,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        rate: AdaptiveRate | None = None,
     ) -> None:
         self._store = store
         self._policy = policy
         self._now = now
         self._sleep = sleep
-        self._rate = AdaptiveRate(policy.rate, now=now())
+        self._rate = rate or AdaptiveRate(policy.rate, now=now())
         self._accepted_at = now()
         self._refusal = "SlowDown"
         self._of_absent: set[str] = set()

@@ -20,6 +20,7 @@ from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import Roots
+from delegation.storage.rate import AdaptiveRate
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.engines.choice import (
@@ -40,10 +41,10 @@ class ExpirySettings:
     """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
 
     A commit that others forestall is decided and sent anew `most_commits` times in an attempt. The table is loaded and
-    compared before each process deletes `chunk_paths` files; an attempt ends after `most_looks` comparisons in a row
-    that took too long. Spark deletes more than `inline_max_files`, if there is one,
-    and its driver plans what takes a function more than `longest_planning_seconds` or `most_read_ahead_bytes`; then its
-    executors delete, however few files that are. `store_keys_per_second` is the rate that forecasts assume (S3: that of
+    compared before each lot of `chunk_paths` files or more; an attempt ends after `most_looks` comparisons in a row
+    that took too long. Spark deletes more than `inline_max_files`, if there is one, and its driver plans what takes a
+    function more than `longest_planning_seconds` or `most_read_ahead_bytes`; then its executors delete, however few
+    files that are. `store_keys_per_second` is the rate that forecasts assume (S3: that of
     one prefix).
     """
 
@@ -141,6 +142,7 @@ class ExpiryContext:
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    rate: AdaptiveRate | None = None
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
     measured: Callable[..., None] = unmeasured

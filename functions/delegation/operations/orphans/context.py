@@ -23,6 +23,7 @@ from delegation.storage.listing.model import ListableStore
 from delegation.storage.listing.reports import ReportStore
 from delegation.storage.listing.tags import TagStore
 from delegation.storage.locations import ForeignLocations, Roots
+from delegation.storage.rate import AdaptiveRate
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.engines.choice import (
@@ -64,12 +65,12 @@ class OrphanSettings:
     """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
 
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
-    attempt listed is used again for `listing_serves`. The table is loaded and
-    compared before each process deletes `lot_paths` files; an attempt ends after `most_looks` comparisons in a row that
-    took too long. Spark deletes more than
-    `inline_max_files`, if there is one, and it also plans where more than `inline_max_listed` are listed: their sorted
-    runs take 0.4 GB of disk for a million, and a function has 2 GB. In a job the driver lists `pages_here` of each
-    part, and executors list the others, `pages_at_once`; it compares up to `rows_here` listed and needed files itself.
+    attempt listed is used again for `listing_serves`. The table is loaded and compared before
+    each lot of `lot_paths` files or more; an attempt ends after `most_looks` comparisons in a row that took too long.
+    Spark deletes more than `inline_max_files`, if there is one, and it also plans where more than `inline_max_listed`
+    are listed: their sorted runs take 0.4 GB of disk for a million, and a function has 2 GB. In a job the driver lists
+    `pages_here` of each part, and executors list the others, `pages_at_once`; it compares up to `rows_here` listed and
+    needed files itself.
     """
 
     chunk_paths: int = 10_000
@@ -205,6 +206,7 @@ class OrphanContext:
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    rate: AdaptiveRate | None = None
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
     submission: str = ""

@@ -24,7 +24,7 @@ from delegation.storage.listing.model import CHANGED, ListableStore, ListedObjec
 from delegation.storage.listing.tags import TAGS_FULL, TagStore
 from delegation.storage.locations import ObjectLocation, split, uri_of
 from delegation.storage.lots import THROTTLED, Outcome
-from delegation.worksets.engines.inline import Tally, Work
+from delegation.worksets.engines.inline import Tally, Work, in_time
 from delegation.worksets.index import SAMPLE
 from delegation.worksets.limits import PlanGuard
 from delegation.worksets.marks import Absent, Marks, counting
@@ -154,7 +154,7 @@ def delete_chunks(
 def _lots(
     plans: PlanStore, works: Iterable[Work], store: ConditionalStore
 ) -> Iterator[tuple[Work, Sequence[Candidate]]]:
-    for work in works:
+    for work in in_time(works):
         index, chunk = work.index, work.chunk
         some = read_candidates(plans, index.plan_id, chunk)
         PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")

@@ -49,6 +49,7 @@ from delegation.operations.orphans.spelling import Equal
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical
+from delegation.storage.rate import AdaptiveRate
 from delegation.worksets.attempt import PlanSegment, receipt_key
 from delegation.worksets.chunks import Chunk, Total
 from delegation.worksets.collection import collected_seldom
@@ -415,7 +416,8 @@ class OrphanRun:
 
         Raises ComparisonTooOld and EngineFailed too.
         """
-        ctx, engine = self._ctx, self._deletes_with
+        rate = AdaptiveRate(self._ctx.settings.delete.rate, now=self._ctx.now())
+        ctx, engine = replace(self._ctx, rate=rate), self._deletes_with
 
         def report(_run: Deleted, failed: int) -> None:
             index = self._current()
@@ -437,9 +439,10 @@ class OrphanRun:
         def delete_all(_work: Sequence[Work], add: Callable[[Tally], None]) -> None:
             delete_in_lots(
                 lambda: () if self._stopped else [Work(self._current(), chunk) for chunk in self._left()],
-                ctx.settings.lot_paths * engine.workers,
+                ctx.settings.lot_paths,
                 self._may_delete,
-                lambda lot: delete(lot, add),
+                delete,
+                add,
                 now=ctx.now,
                 most_slow=ctx.settings.most_looks,
             )

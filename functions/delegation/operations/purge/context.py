@@ -17,6 +17,7 @@ from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
+from delegation.storage.rate import AdaptiveRate
 from delegation.timestamps import utc_now
 from delegation.worksets.attempt import Attempt, PlanSegment
 from delegation.worksets.engines.choice import EngineChoice
@@ -67,6 +68,7 @@ class PurgeContext:
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    rate: AdaptiveRate | None = None
     nonce: Callable[[], str] = random_nonce
     references: ReferenceCheck | None = None
     find_plan: Callable[[str], PlanSegment] | None = None

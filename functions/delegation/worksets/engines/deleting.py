@@ -6,6 +6,7 @@ from typing import Protocol
 from delegation.identifiers import TableIdentifier
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.rate import AdaptiveRate
 from delegation.worksets.attempt import Attempt
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.engines.inline import Tally, Work, delete_here
@@ -21,7 +22,8 @@ class DeleteSettings(Protocol):
 class Deleting(Protocol):
     """One attempt at an operation on the table `identifier`, as far as an engine needs it to delete what is planned.
 
-    `store` has the table's files, `plans` the plan and its marks. `now` and `sleep` count in seconds.
+    `store` has the table's files, `plans` the plan and its marks. `now` and `sleep` count in seconds. A `rate` is that
+    of all deletes of this process in the attempt; without one, each call finds its own.
     """
 
     @property
@@ -45,17 +47,15 @@ class Deleting(Protocol):
     @property
     def sleep(self) -> Callable[[float], None]: ...
 
+    @property
+    def rate(self) -> AdaptiveRate | None: ...
+
 
 class DeleteEngine(Protocol):
     """Deletes chunks of published plans."""
 
     @property
     def name(self) -> EngineChoice: ...
-
-    @property
-    def workers(self) -> int:
-        """How many processes delete at the same time."""
-        ...
 
     def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
@@ -64,7 +64,7 @@ class DeleteEngine(Protocol):
 
 def delete_in_this_process(ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
     """Delete chunks with threads of this process."""
-    deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep)
+    deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep, rate=ctx.rate)
     delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, report)
 
 
@@ -72,5 +72,4 @@ class InlineDeletes:
     """DeleteEngine with threads of this process."""
 
     name: EngineChoice = "inline"
-    workers = 1
     delete = staticmethod(delete_in_this_process)

@@ -1,8 +1,10 @@
 """Process the chunks of a plan in one process: verify, delete, mark."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
 
 from delegation.iceberg.files import TableFile
@@ -20,7 +22,7 @@ from delegation.worksets.marks import Absent, Deleted, Marks
 class Work:
     """A chunk that is not done, the index of its plan, and how often the marks of that plan became void.
 
-    Executors do not begin it `not_after` this time, in seconds since 1970.
+    It does not begin `not_after` this time, in seconds since 1970.
     """
 
     index: PlanIndex
@@ -60,11 +62,16 @@ def delete_chunks(
     plans: PlanStore, works: Iterable[Work], deleter: Deleter, checkpoint: Callable[[], None]
 ) -> Iterator[tuple[Work, Tally]]:
     """Verify and delete chunks, several at a time; yield the result of each after it is marked, if all was deleted."""
-    lots = ((work, _records(plans, work)) for work in works)
+    lots = ((work, _records(plans, work)) for work in in_time(works))
     # Close the generator even if recording fails: it waits for the deletes in flight.
     with closing(deleter.delete_each(lots, checkpoint)) as deleted:
         for work, outcome in deleted:
             yield work, _recorded(Marks(plans, work.index.plan_id, work.voided), work.chunk, outcome)
+
+
+def in_time(works: Iterable[Work]) -> Iterator[Work]:
+    """Yield chunks until one may not begin any longer."""
+    return takewhile(lambda work: time.time() <= work.not_after, works)
 
 
 def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:

@@ -1,8 +1,8 @@
 """Deleting what is left of a plan in lots, before each of which the table is loaded and compared with the lot.
 
 Commits may come faster than anything can be compared, so no comparison has to be with the newest one. Each is with all
-that was seen so far, and a lot begins while its load is young. What is committed between that load and the lot is not
-seen (docs/limits.md).
+that was seen so far, and a lot begins while its load is young. What is committed between that load and the end of the
+lot is not seen (docs/limits.md).
 """
 
 import time
@@ -11,11 +11,13 @@ from dataclasses import replace
 from itertools import accumulate, takewhile
 from typing import Final
 
-from delegation.worksets.engines.inline import Work
+from delegation.worksets.engines.inline import Tally, Work
 from delegation.worksets.errors import ComparisonTooOld
 
 OLDEST_LOAD: Final = 30.0
 """How many seconds before a lot begins the table may have been loaded."""
+LOT_SECONDS: Final = 10.0
+"""After so many seconds no other chunk of a lot begins."""
 MOST_SEEN: Final = 100_000
 """Files of commits that are compared lot by lot; with more, all that is left of the plan is compared once."""
 
@@ -24,38 +26,49 @@ def delete_in_lots(
     left: Callable[[], Sequence[Work]],
     paths: int,
     compare: Callable[[Sequence[Work]], bool],
-    delete: Callable[[Sequence[Work]], None],
+    delete: Callable[[Sequence[Work], Callable[[Tally], None]], None],
+    report: Callable[[Tally], None],
     *,
     now: Callable[[], float],
     most_slow: int,
 ) -> None:
-    """Delete what is `left` of a plan, in lots of chunks with up to `paths` files together.
+    """Delete what is `left` of a plan: first `paths` files, then twice as many as long as a lot takes half its time.
 
     `compare` loads the table, and returns whether a lot may be deleted; if not, what is left is another plan, or
-    nothing. Raises ComparisonTooOld after `most_slow` comparisons in a row that took too long.
+    nothing. Raises ComparisonTooOld if `most_slow` lots in a row did not begin.
     """
-    tried: set[tuple[str, str]] = set()
-    work, slow = left(), 0
-    while work:
-        lot = _first(work, paths)
+    failed: set[tuple[str, str]] = set()
+    most, slow, before = paths, 0, None
+    while work := [one for one in left() if _name(one) not in failed]:
+        lot, first = _first(work, most), _name(work[0])
+        slow = slow + 1 if first == before else 0
+        if slow >= most_slow:
+            raise ComparisonTooOld(
+                f"{slow} times in a row, what was committed to the table could not be compared with the files to "
+                f"delete within {OLDEST_LOAD:.0f} s of a load; the rest is left to the next attempt"
+            )
+        before, loaded = first, now()
+        if not compare(lot):
+            continue
         began = now()
-        if compare(lot):
-            young = OLDEST_LOAD - (now() - began)
-            try:
-                if young > 0:
-                    delete([replace(one, not_after=time.time() + young) for one in lot])
-                    tried.update(map(_name, lot))
-                    work, slow = work[len(lot) :], 0
-                    continue
-            except ComparisonTooOld:
-                pass  # executors were not there in time, but may be now
-            slow += 1
-            if slow >= most_slow:
-                raise ComparisonTooOld(
-                    f"{slow} times in a row, what was committed to the table could not be compared with the files to "
-                    f"delete within {OLDEST_LOAD:.0f} s of a load; the rest is left to the next attempt"
-                )
-        work = [one for one in left() if _name(one) not in tried]
+        young = OLDEST_LOAD - (began - loaded)
+        if young <= 0:
+            continue
+        run = Tally()
+
+        def add(tally: Tally, run: Tally = run) -> None:
+            run.add(tally)
+            report(tally)
+
+        until = time.time() + min(young, LOT_SECONDS)
+        delete([replace(one, not_after=until) for one in lot], add)
+        if run.failed:
+            failed.update(map(_name, lot))
+        seconds = now() - began
+        if seconds < LOT_SECONDS / 2:
+            most *= 2
+        elif seconds > LOT_SECONDS:
+            most = max(paths, most // 2)
 
 
 def _first(work: Sequence[Work], paths: int) -> Sequence[Work]:

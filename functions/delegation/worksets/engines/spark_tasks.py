@@ -7,7 +7,6 @@ Errors are sent as results because Spark would convert them to text.
 import base64
 import functools
 import pickle
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -21,7 +20,7 @@ from delegation.worksets.engines.inline import Tally, Work, delete_chunks
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.shuffle import unpack
 from delegation.worksets.engines.worker import prepare_worker
-from delegation.worksets.errors import ComparisonTooOld, EngineFailed
+from delegation.worksets.errors import EngineFailed
 from delegation.worksets.index import PlanIndex
 
 Result = dict[str, Any]
@@ -70,10 +69,8 @@ class DeleteChunks:
     def _works(self, numbers: Iterable[int]) -> Iterator[Work]:
         for number in numbers:
             for plan_id, stored in unpack(self.shares[number]):
-                if time.time() > self.not_after:
-                    raise ComparisonTooOld("an executor began a lot too long after the table was loaded")
                 index = PlanIndex.model_validate_json(self.plans[plan_id])
-                yield Work(index, Chunk.model_validate_json(stored), self.voided.get(plan_id, 0))
+                yield Work(index, Chunk.model_validate_json(stored), self.voided.get(plan_id, 0), self.not_after)
 
 
 # One of each per process: clients are expensive, and the deleter must keep its rate.

@@ -66,7 +66,6 @@ class SparkExpiry:
 
     def __init__(self, jobs: SparkJobs) -> None:
         self._jobs = jobs
-        self.workers = jobs.parallelism
 
     def plan(self, ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
         """See ExpiryEngine.plan."""

@@ -1,6 +1,7 @@
 """After the commit of an expiry: comparing again, taking out of the plan what is needed, and deleting the rest."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -18,6 +19,7 @@ from delegation.operations.expiry.running.executed_plan import ExecutedPlan
 from delegation.operations.expiry.running.looks import TableLooks
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
+from delegation.storage.rate import AdaptiveRate
 from delegation.worksets.chunks import DeleteStep
 from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
 from delegation.worksets.engines.lots import MOST_SEEN, delete_in_lots
@@ -42,6 +44,7 @@ class DeleteSteps:
         # What was subtracted, or is among what later commits name.
         self._known: set[str] = set()
         self._seen = SortedRows(looks.ctx)
+        self._rate = AdaptiveRate(looks.ctx.settings.delete.rate, now=looks.ctx.now())
         self._keeps_former = False
         self._is_permitted = False
         self.removed = Removal()
@@ -151,9 +154,9 @@ class DeleteSteps:
 
     def _delete(self, step: DeleteStep) -> None:
         """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""
-        ctx, engine = self._looks.ctx, self._engine
         if not self._left(step):
             return
+        ctx = self._looks.ctx
 
         def report(now: Deleted, failed: int) -> None:
             self.reported = now
@@ -162,9 +165,10 @@ class DeleteSteps:
         def delete(_work: Sequence[Work], add: Callable[[Tally], None]) -> None:
             delete_in_lots(
                 lambda: self._left(step),
-                ctx.settings.chunk_paths * engine.workers,
+                ctx.settings.chunk_paths,
                 self._may_delete,
-                lambda lot: engine.delete(ctx, lot, add),
+                partial(self._engine.delete, replace(ctx, rate=self._rate)),
+                add,
                 now=ctx.now,
                 most_slow=ctx.settings.most_looks,
             )

@@ -29,11 +29,6 @@ class OrphanEngine(Protocol):
         """Return what gathers needed files for one comparison."""
         ...
 
-    @property
-    def workers(self) -> int:
-        """How many processes delete at the same time."""
-        ...
-
     def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """Delete chunks of one plan in any order; `report` what failed of one or more at a time."""
         ...
@@ -43,7 +38,6 @@ class InlineOrphans:
     """OrphanEngine with threads of this process."""
 
     name: EngineChoice = "inline"
-    workers = 1
 
     def list_parts(
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
@@ -70,7 +64,8 @@ class InlineOrphans:
         tags = ctx.tags(split(root)[0], root) if ctx.options.quarantine else None
         store = ConditionalStore(ctx.store, ctx.plans, ctx.nonce, tags)
         store.begin(index.plan_id)
-        with Deleter(store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep) as deleter:  # type: ignore[arg-type]
+        policy, now, sleep = ctx.settings.delete, ctx.now, ctx.sleep
+        with Deleter(store, policy, now=now, sleep=sleep, rate=ctx.rate) as deleter:  # type: ignore[arg-type]
             for _, tally in delete_chunks(ctx.plans, work, store, deleter, ctx.attempt.checkpoint):
                 report(tally)
 

@@ -66,11 +66,6 @@ class SparkOrphans:
         """See OrphanEngine.needed."""
         return SpreadNeeded(ctx, self._jobs)
 
-    @property
-    def workers(self) -> int:
-        """See OrphanEngine.workers."""
-        return self._jobs.parallelism
-
     def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """See OrphanEngine.delete."""
         self._jobs.delete(ctx, work, report, DeleteOrphans)
