@@ -17,7 +17,7 @@ from delegation.worksets.index import planned_paths
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier
 
-SMALL = ExpirySettings(chunk_paths=3, run_records=5, read_threads=1, delete=FAST)
+SMALL = ExpirySettings(chunk_paths=3, lot_paths=3, run_records=5, read_threads=1, delete=FAST)
 EVERYTHING = Retention(older_than_ms=2**62, retain_last=1)
 """Expires whatever no ref is at."""
 

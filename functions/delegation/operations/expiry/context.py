@@ -41,14 +41,15 @@ class ExpirySettings:
     """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
 
     A commit that others forestall is decided and sent anew `most_commits` times in an attempt. The table is loaded and
-    compared before each lot of `chunk_paths` files or more; an attempt ends after `most_looks` comparisons in a row
-    that took too long. Spark deletes more than `inline_max_files`, if there is one, and its driver plans what takes a
-    function more than `longest_planning_seconds` or `most_read_ahead_bytes`; then its executors delete, however few
-    files that are. `store_keys_per_second` is the rate that forecasts assume (S3: that of
-    one prefix).
+    compared before each lot of `lot_paths` files or more; an attempt ends after `most_looks` lots in a row that did not
+    begin. A chunk has `lot_paths` files, or `chunk_paths` if executors wrote it. Spark deletes more than
+    `inline_max_files`, if there is one, and its driver plans what takes a function more than `longest_planning_seconds`
+    or `most_read_ahead_bytes`; then its executors delete, however few files that are. `store_keys_per_second` is the
+    rate that forecasts assume (S3: that of one prefix).
     """
 
-    chunk_paths: int = 1_000
+    chunk_paths: int = 10_000
+    lot_paths: int = 1_000
     run_records: int = RUN_RECORDS
     read_threads: int = 8
     read_seconds: float = READ_SECONDS

@@ -8,6 +8,7 @@ lot is not seen (docs/limits.md).
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, takewhile
 from typing import Final
 
@@ -38,32 +39,29 @@ def delete_in_lots(
     nothing. Raises ComparisonTooOld if `most_slow` lots in a row did not begin.
     """
     failed: set[tuple[str, str]] = set()
+    work: Sequence[Work] = ()
     most, slow, before = paths, 0, None
-    while work := [one for one in left() if _name(one) not in failed]:
-        lot, first = _first(work, most), _name(work[0])
+    while work := work or [one for one in left() if _name(one) not in failed]:
+        lot, rest, first = *_parted(work, most), _name(work[0])
         slow = slow + 1 if first == before else 0
         if slow >= most_slow:
             raise ComparisonTooOld(
                 f"{slow} times in a row, what was committed to the table could not be compared with the files to "
                 f"delete within {OLDEST_LOAD:.0f} s of a load; the rest is left to the next attempt"
             )
-        before, loaded = first, now()
+        work, before, loaded = (), first, now()
         if not compare(lot):
             continue
         began = now()
         young = OLDEST_LOAD - (began - loaded)
         if young <= 0:
             continue
-        run = Tally()
-
-        def add(tally: Tally, run: Tally = run) -> None:
-            run.add(tally)
-            report(tally)
-
-        until = time.time() + min(young, LOT_SECONDS)
-        delete([replace(one, not_after=until) for one in lot], add)
+        run, until = Tally(), time.time() + min(young, LOT_SECONDS)
+        delete([replace(one, not_after=until) for one in lot], partial(_add, run, report))
         if run.failed:
             failed.update(map(_name, lot))
+        if time.time() < until:
+            work = rest  # every chunk of the lot has begun
         seconds = now() - began
         if seconds < LOT_SECONDS / 2:
             most *= 2
@@ -71,9 +69,16 @@ def delete_in_lots(
             most = max(paths, most // 2)
 
 
-def _first(work: Sequence[Work], paths: int) -> Sequence[Work]:
+def _add(run: Tally, report: Callable[[Tally], None], tally: Tally) -> None:
+    run.add(tally)
+    report(tally)
+
+
+def _parted(work: Sequence[Work], paths: int) -> tuple[Sequence[Work], Sequence[Work]]:
+    """Return the first chunks with so many files together, one at least, and the others."""
     sums = accumulate(one.chunk.count for one in work)
-    return work[: max(1, sum(1 for _ in takewhile(lambda files: files <= paths, sums)))]
+    number = max(1, sum(1 for _ in takewhile(lambda files: files <= paths, sums)))
+    return work[:number], work[number:]
 
 
 def _name(work: Work) -> tuple[str, str]:

@@ -315,7 +315,7 @@ def test_a_plan_that_is_reduced_after_some_of_its_files_are_deleted_has_only_the
         story.table.delete(story.of_old[1])
         before, store = story.lake.uris(), story.world.plans
         with suppress(Killed):
-            small = dataclasses.replace(SMALL, chunk_paths=1)
+            small = dataclasses.replace(SMALL, lot_paths=1)
             expire_snapshots(story.world.context(story.table, settings=small, faults=Faults(kill_at=at)))
         store.faults = Faults()
         if story.world.head.read() and Marks(store, story.world.plan().plan_id).done():

@@ -114,7 +114,7 @@ class SortedRows:
             if kept.empty:
                 return None
             plan_id = ctx.new_plan_id()
-            writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
+            writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.lot_paths)
             rows = merged_lists([_rows(ctx, of, chunks) for of, chunks in runs], sort_rows)
             found = write_rest(writer, _with_reasons(rows, kept))
             chunks, totals = writer.close()

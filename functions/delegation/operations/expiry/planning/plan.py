@@ -134,7 +134,7 @@ def make_plan(
         if not candidates.empty:
             rows = found.kept.rows(ctx, unreadable=unread.of_itself())
             needed.extend(row for row in rows if row[0] not in found.outdated)
-        writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
+        writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.lot_paths)
         paths = (row[0] for row in needed.sorted())
         write_candidates(writer, candidates.batches(), paths, found.guard, found.foreign)
         chunks, totals = writer.close()

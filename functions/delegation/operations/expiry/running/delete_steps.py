@@ -165,7 +165,7 @@ class DeleteSteps:
         def delete(_work: Sequence[Work], add: Callable[[Tally], None]) -> None:
             delete_in_lots(
                 lambda: self._left(step),
-                ctx.settings.chunk_paths,
+                ctx.settings.lot_paths,
                 self._may_delete,
                 partial(self._engine.delete, replace(ctx, rate=self._rate)),
                 add,

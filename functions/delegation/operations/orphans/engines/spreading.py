@@ -177,7 +177,7 @@ class SpreadNeeded:
         ends = range_ends(parts, jobs.parts_for(_count(parts)))
         sources = self._sources(parts, rows)
         runs = jobs.spread(SpreadSources.of(reading, jobs.parts_for(rows), sources, end=END))
-        writing = WriteParts(WriteRanges(jobs.resources, plan_id, ctx.settings.lot_paths))
+        writing = WriteParts(WriteRanges(jobs.resources, plan_id, ctx.settings.chunk_paths))
         left = runs.mapPartitions(SubtractParts(rules, ends, only_needed=only_needed))
         results = jobs.run(ctx.attempt, left.partitionBy(len(ends) + 1, int).mapPartitions(writing))
         notes = [PartNote.loaded(text) for result in results for text in result["notes"]]

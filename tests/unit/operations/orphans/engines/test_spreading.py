@@ -53,7 +53,7 @@ def context(plans: MemoryPlanStore, **changed: Any) -> Any:
         identifier="cat.ns.t",
         attempt=MemoryAttempt("task"),
         options=SimpleNamespace(equal=EQUAL, neighbour="refuse", outside="keep"),
-        settings=OrphanSettings(**{"run_records": 3, "lot_paths": 2, "rows_here": 0, **changed}),
+        settings=OrphanSettings(**{"run_records": 3, "chunk_paths": 2, "rows_here": 0, **changed}),
         new_plan_id=new_plan_id,
     )
 
@@ -76,7 +76,7 @@ def outcome(ctx: Any, needed: NeededSet, parts: Any, rules: Rules, plan_id: str)
     except PrefixMismatch as error:
         return str(error)
     some = candidates_of(ctx.plans, [(plan_id, found.chunks)])
-    assert all(chunk.count <= ctx.settings.lot_paths for chunk in found.chunks)
+    assert all(chunk.count <= ctx.settings.chunk_paths for chunk in found.chunks)
     return [one for rows in some for one in rows], found.needed, found.findings
 
 
