@@ -23,6 +23,8 @@ class Lots:
     comparing: float = 0.0
     replaced: set[int] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
+    failures: int = 1
+    permanent: int = 0
     clock: float = 0.0
     plan: int = 0
     compared: int = 0
@@ -55,7 +57,7 @@ class Lots:
             self.clock += self.seconds(len(lot))
             self.begun.append((self.clock - self.loaded, self.clock - began))
             if work.chunk.name in self.refused:
-                report(Tally(failed=1))
+                report(Tally(failed=self.failures, permanent=self.permanent))
             else:
                 self.done.append(work.chunk.name)
 
@@ -117,3 +119,13 @@ def test_a_chunk_with_refused_files_is_not_sent_again(monkeypatch: pytest.Monkey
     found = Lots(10, refused={"c0000", "c0005"}, replaced={4})
     found.run(monkeypatch)
     assert len(found.done) == 8
+
+
+@pytest.mark.parametrize(("permanent", "lots_sent"), [(0, 1), (1_000, 4)])
+def test_a_store_that_throttles_is_not_tried_lot_by_lot(
+    permanent: int, lots_sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lot would wait for two minutes; keys that nobody may delete do not keep the others from being deleted."""
+    found = Lots(10, refused={f"c{number:04d}" for number in range(10)}, failures=1_000, permanent=permanent)
+    found.run(monkeypatch)
+    assert len(found.sizes) == lots_sent

@@ -36,7 +36,8 @@ def delete_in_lots(
     """Delete what is `left` of a plan: first `paths` files, then twice as many as long as a lot takes half its time.
 
     `compare` loads the table, and returns whether a lot may be deleted; if not, what is left is another plan, or
-    nothing. Raises ComparisonTooOld if `most_slow` lots in a row did not begin.
+    nothing. Returns early if the store refuses most of a lot for now. Raises ComparisonTooOld if `most_slow` lots in a
+    row did not begin.
     """
     failed: set[tuple[str, str]] = set()
     work: Sequence[Work] = ()
@@ -60,6 +61,8 @@ def delete_in_lots(
         delete([replace(one, not_after=until) for one in lot], partial(_add, run, report))
         if run.failed:
             failed.update(map(_name, lot))
+        if (run.failed - run.permanent) * 2 > sum(one.chunk.count for one in lot):
+            return  # the store takes next to nothing, for minutes by now; `report` has the failures
         if time.time() < until:
             work = rest  # every chunk of the lot has begun
         seconds = now() - began
