@@ -155,7 +155,7 @@ EXPIRING: Final = (
     Mutant(
         "old metadata files go although the table no longer gives them up",
         DELETE_STEPS,
-        "if versions_kept(metadata_of(table)) is None:",
+        "if versions_kept(metadata_of(table)) is None and not self._keeps_former:",
         "if False:",
         (TABLES,),
     ),

@@ -61,7 +61,7 @@ class Sorter:
         self._run: list[Row] = []
         self._spilled: list[Path] = []
         self._made = 0
-        self.added = 0
+        self._on_disk = 0
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> "Sorter":
@@ -76,12 +76,16 @@ class Sorter:
     def empty(self) -> bool:
         return not self._run and not self._spilled
 
+    @property
+    def added(self) -> int:
+        """How many rows were added."""
+        return self._on_disk + len(self._run)
+
     def extend(self, rows: Iterable[Row]) -> None:
         left = iter(rows)
         while True:
-            before = len(self._run)
-            self._run.extend(islice(left, self._run_records - before))
-            self.added += len(self._run) - before
+            space = self._run_records - len(self._run)
+            self._run.extend(islice(left, space))
             if len(self._run) < self._run_records:
                 return
             self._spill()
@@ -103,6 +107,7 @@ class Sorter:
     def _spill(self) -> None:
         sort_rows(self._run)
         self._spilled.append(self._write(_lists(self._run)))
+        self._on_disk += self._run_records
         self._run = []
 
     def _write(self, lists: Iterable[Sequence[Row]]) -> Path:

@@ -40,7 +40,7 @@ class Each(dict[int, Callable[[], object]]):
 
 
 @dataclass
-class Clock:
+class TableClock:
     """Seconds of the virtual clock."""
 
     seconds: float = 0.0
@@ -130,7 +130,7 @@ class Outcome:
 
 def play(kind: str, seed: int, *, events: float = 0.7) -> Outcome:
     """Play one history of an expiry or a removal with an event before most of its loads."""
-    choose, clock = random.Random(seed), Clock()
+    choose, clock = random.Random(seed), TableClock()
     world: Any = ExpiringTables() if kind == "expiry" else SweptTables()
     table = StoryTable.create(world.lake)
     busy = _expiring(table, choose) if kind == "expiry" else _with_orphans(world, table, choose)
@@ -171,7 +171,7 @@ def play_hours(kind: str, files: int, *, most_seconds: float = 36_000) -> Outcom
 
     A load takes two seconds and a batch of three deletes eight.
     """
-    clock = Clock()
+    clock = TableClock()
     world: Any = ExpiringTables() if kind == "expiry" else SweptTables()
     lake = world.lake
     table = StoryTable.create(lake)
@@ -212,7 +212,7 @@ def _candidates(kind: str, world: Any, table: StoryTable, files: int) -> set[str
     return found
 
 
-def _purge(world: SweptTables, table: StoryTable, clock: Clock, event: Callable[[], None]) -> str:
+def _purge(world: SweptTables, table: StoryTable, clock: TableClock, event: Callable[[], None]) -> str:
     usual = world.context(table)
     usual.tables.before = Each(event)  # type: ignore[attr-defined]
 
@@ -242,7 +242,7 @@ def _run(
     kind: str,
     world: Any,
     table: StoryTable,
-    clock: Clock,
+    clock: TableClock,
     event: Callable[[], None],
     deletes: Callable[[], None] = lambda: None,
 ) -> str:

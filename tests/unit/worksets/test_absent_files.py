@@ -13,6 +13,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.storage.base import BatchResult, ObjectStore, PlanStore
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
+from delegation.storage.rate import AdaptiveRate
 from delegation.worksets.attempt import Attempt, MemoryAttempt
 from delegation.worksets.chunks import ChunkWriter, Phase
 from delegation.worksets.engines.deleting import DeleteEngine, InlineDeletes
@@ -55,6 +56,7 @@ class OneAttempt:
     settings: Settings = field(default_factory=Settings)
     now: Callable[[], float] = lambda: 0.0
     sleep: Callable[[float], None] = lambda _seconds: None
+    rate: AdaptiveRate | None = None
 
 
 @dataclass
