@@ -53,7 +53,7 @@ def context(plans: MemoryPlanStore, **changed: Any) -> Any:
         identifier="cat.ns.t",
         attempt=MemoryAttempt("task"),
         options=SimpleNamespace(equal=EQUAL, neighbour="refuse", outside="keep"),
-        settings=OrphanSettings(**{"run_records": 3, "chunk_paths": 2, "rows_here": 0, **changed}),
+        settings=OrphanSettings(**{"run_records": 3, "chunk_paths": 2, "lot_paths": 2, "rows_here": 0, **changed}),
         new_plan_id=new_plan_id,
     )
 
