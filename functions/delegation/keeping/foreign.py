@@ -27,7 +27,7 @@ from delegation.iceberg.metadata import TABLE_UUID, decode_metadata, parse_forme
 from delegation.iceberg.paths import ALL_KINDS, Spelling
 from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable, is_whole_otherwise
 from delegation.keeping.model import Neighbour
-from delegation.polaris.model import LoadedTable, comparable_uuid
+from delegation.polaris.model import LoadedTable, comparable_uuid, with_uuid
 from delegation.storage.base import FileTooLarge, ObjectNotFound
 from delegation.storage.listing.model import ListableStore, ListedObject
 from delegation.storage.locations import ObjectLocation, canonical, parse
@@ -46,6 +46,7 @@ _MARKS: Final = (_ENDS[0], _HINT, *(f"/{name}/" for name in FORMATS))
 _TOKEN: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]')
 _NAMED: Final = re.compile(r'"metadata-file"\s*:\s*("(?:[^"\\]|\\.)*")')
 _LOG_LAST: Final = re.compile(_NAMED.pattern + r'\s*(?:,\s*"timestamp-ms"\s*:\s*\d+\s*)?\}\s*\]\s*\}\s*\Z')
+_VERSION_1: Final = re.compile(r'"format-version"\s*:\s*1\b')
 _LOG_KEPT: Final = 16
 """Predecessors of a file that are remembered: a fork's files name one another, and thousands have a hundred each."""
 
@@ -165,7 +166,10 @@ def find_foreign(
 
 
 class _MetadataHead(NamedTuple):
-    """What the beginning of a metadata file states: its uuid, None if it cannot be read; `log` None for unknown."""
+    """What the beginning of a metadata file states: its uuid, None if it cannot be read; `log` None for unknown.
+
+    The uuid is "" in a file of format version 1 without one.
+    """
 
     uuid: str | None
     log: tuple[str, ...] | None = None
@@ -228,11 +232,17 @@ class _MetadataReads:
 
     def _read_head(self, one: SeenFile) -> _MetadataHead:
         data = self._store.part(_where(one), start=0, length=HEAD)
-        if one.size <= HEAD:
-            former = parse_former_metadata(one.path, data)
-            uuid = None if former.table_uuid is None else comparable_uuid(former.table_uuid)
-            return _MetadataHead(uuid, former.former[-_LOG_KEPT:])
-        return _MetadataHead(_uuid_in(_inflated(data)))
+        head = _inflated(data)
+        may_have_none = _VERSION_1.search(head) is not None
+        if one.size > HEAD:
+            uuid = _uuid_in(head)
+            if uuid is not None or not may_have_none:
+                return _MetadataHead(uuid)
+            data = self.read(_where(one), limit=_LARGEST)
+        former = parse_former_metadata(one.path, data)
+        if former.table_uuid is None:
+            return _MetadataHead("" if may_have_none else None, former.former[-_LOG_KEPT:])
+        return _MetadataHead(comparable_uuid(former.table_uuid), former.former[-_LOG_KEPT:])
 
     def log_of(self, one: SeenFile, head: _MetadataHead) -> tuple[str, ...]:
         """Return the predecessors that a file names: its end has them as Iceberg writes it, else all of it is read."""
@@ -346,9 +356,10 @@ class _ForeignSearch:
     def _take(self, one: SeenFile, head: _MetadataHead, groups: dict[str, _ForeignGroup]) -> None:
         if head.gone:
             self._gone = True
-        elif head.uuid is None:
+        elif head.uuid is None or (not head.uuid and one.folder not in self._own.folders):
             self._set_aside(one)
-        elif head.uuid == self._own.table_uuid:
+        elif not head.uuid or head.uuid == self._own.table_uuid:
+            # One without a uuid beside the table's own may be of the table.
             # Lost commits of a busy table are many, and take one request each.
             self._reads.heads += 1
             self._off.append((one, head))
@@ -492,5 +503,6 @@ def heads_of(table: ForeignTable, like: LoadedTable, store: ListableStore) -> It
     """
     for one in table.heads:
         data = store.read(_where(one), limit=_LARGEST)
-        loaded = replace(like, metadata_location=one.path, metadata=decode_metadata(one.path, data), etag=None)
+        metadata = with_uuid(decode_metadata(one.path, data), like.identifier.catalog, one.path)
+        loaded = replace(like, metadata_location=one.path, metadata=metadata, etag=None)
         yield Neighbour(loaded, store, certain=True)

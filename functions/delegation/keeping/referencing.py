@@ -227,9 +227,11 @@ class ReferencingTables:
     ) -> Neighbour | NeighbourUnreadable:
         """Return a table that could not be read lately with its last known areas, and whether it is exempt as it is."""
         areas = self._areas(identifier)
-        if isinstance(one, NeighbourUnreadable):
-            return _unreadable(blocking, exempt=exempt.has(blocking), areas=areas)
         found = exempt.of(blocking)
+        if isinstance(one, NeighbourUnreadable):
+            # One of single files, or of one state, is none of a table that loads no more: the rest has to be read.
+            accepted = found is not None and found.unread is None and found.metadata_location is None
+            return _unreadable(replace(blocking, problem=one.problem), exempt=one.exempt or accepted, areas=areas)
         same = one.table.table_uuid == blocking.table_uuid
         if found is None or not same:
             return replace(one, areas=areas)

@@ -132,11 +132,13 @@ class UnreadNeighbours:
                 if len(damaged) < _MOST_DAMAGED:
                     damaged[f"{who}: {printable(path)}"] = None
                 return
-            if isinstance(error, ManifestMissing) and not self._is_current(neighbour):
+            # A file that was accepted by its name may be missing from any state of a table that others commit to.
+            by_name = neighbour.exempt and neighbour.unread is not None and digest(path) in neighbour.unread
+            if isinstance(error, ManifestMissing) and not by_name and not self._is_current(neighbour):
                 raise NeighbourChanged(who, path, Subject.of(neighbour.table.identifier)) from error
             if not isinstance(error, (ManifestMissing, *_UNREADABLE)):
                 raise error
-            is_exempt = neighbour.exempt and (neighbour.unread is None or digest(path) in neighbour.unread)
+            is_exempt = by_name or (neighbour.exempt and neighbour.unread is None)
             self.note(_error(neighbour, error, exempt=is_exempt))
 
         return unreadable

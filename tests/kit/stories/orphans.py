@@ -17,6 +17,7 @@ from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import TableMetadataMissing
+from delegation.polaris.model import with_uuid
 from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
@@ -151,7 +152,7 @@ class SweptTables:
         return OrphanContext(
             attempt=attempt,
             identifier=identifier(table.name),
-            table_uuid=str(table.document["table-uuid"]),
+            table_uuid=str(with_uuid(table.document, "cat", table.pointer)["table-uuid"]),
             tables=self.catalog,
             store=self.store,
             plans=self.plans,

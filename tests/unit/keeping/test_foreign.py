@@ -200,6 +200,23 @@ def test_a_fork_is_what_another_file_beside_the_log_names() -> None:
     assert lost not in {one.path for one in found.files}
 
 
+@pytest.mark.parametrize("more", [{}, {"properties": {"x": "y" * 2 * HEAD}}])
+def test_files_of_version_1_without_a_uuid_are_a_fork_beside_the_log_and_unreadable_elsewhere(more: Any) -> None:
+    place = Place()
+    first = place.own("metadata/00001-x.metadata.json")
+    old: dict[str, Any] = {"format-version": 1, **more}
+    lost = place.metadata("metadata/00002-lost.metadata.json", None, first, **old)
+    fork = place.metadata("metadata/v2.metadata.json", None, first, **old)
+    assert place.find() == FoundForeign()
+    tip = place.metadata("metadata/v3.metadata.json", None, first, fork, **old)
+    found = place.table()
+    assert (found.uuid, found.place) == (OWN, ROOT)
+    assert {one.path for one in found.heads} == {fork, tip}
+    assert lost not in {one.path for one in found.files}
+    place.metadata("sub/metadata/v1.metadata.json", None, **old)
+    assert [one.why for one in place.find().tables if one.place == f"{ROOT}sub/"] != [""]
+
+
 @pytest.mark.parametrize("order", ["iceberg", "other", "gzip"])
 def test_the_log_of_a_large_file_is_found_whatever_wrote_it(order: str) -> None:
     place = Place()

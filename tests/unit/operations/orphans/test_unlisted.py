@@ -188,6 +188,25 @@ def test_a_second_registration_that_moved_on_stays_with_all_that_it_reaches() ->
     assert foreign(result)
 
 
+def test_a_registration_of_version_1_without_a_uuid_that_moved_on_stays_with_all_that_it_reaches() -> None:
+    """As tables of HadoopTables are, which is committed to by its path while a catalog has an older version."""
+    world, table = beach()
+    clone = StoryTable(world.lake, "clone")
+    world.lake.pointers["clone"] = table.pointer
+    clone.append(paths=[OLD])
+    clone.append(1)
+    orphan = world.orphan(f"{T}data/orphan.parquet")
+    for uri in (uri for uri in world.lake.uris() if uri.endswith(".metadata.json")):
+        document = world.lake.document(uri) | {"format-version": 1}
+        world.lake.put(uri, json.dumps({name: one for name, one in document.items() if name != "table-uuid"}).encode())
+    theirs = world.unlist("clone")
+    world.lake.pass_days(4)
+    result = world.sweep(table)
+    assert theirs <= world.lake.uris()
+    assert orphan not in world.lake.uris()
+    assert foreign(result)
+
+
 def test_an_unreadable_metadata_file_stays_alone_in_the_own_folder_and_with_its_folder_elsewhere() -> None:
     world, table = beach()
     own = world.orphan(f"{T}metadata/00007-x.metadata.json")

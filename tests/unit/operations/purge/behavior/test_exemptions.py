@@ -1,8 +1,10 @@
 """Exemptions of unreadable tables, in orders of events: what ends one, and what it outlives."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -223,3 +225,66 @@ def test_a_manifest_that_an_executor_misses_is_looked_for_by_the_next_attempt(
     task = world.purge("t")
     assert waits(task) is is_lost, task.result_summary
     assert (Subject.of(clone) in {one.subject for one in blocking_of(world.index, "cat")}) is is_lost
+
+
+def outside_passes(world: IndexedWorld, act: Callable[[], object], *, after: int = 0) -> None:
+    """Do something before each load of a table after a pass, as the comparison of a purge makes them."""
+
+    def each_load() -> None:
+        now = world.index.pass_of("cat")
+        if now.owner is None and now.complete > after:
+            act()
+
+    world.listing.each_load = each_load
+
+
+def wide_table(world: IndexedWorld) -> set[str]:
+    """Exempt a table around `t` that needs its files and lost a manifest of its own; return what is left of it."""
+    metadata = {**world.lake.metadata("t"), "location": "s3://lake/wh", "table-uuid": str(uuid4())}
+    world.other.pointers["wide"] = "s3://lake/wh/metadata/00000-wide.metadata.json"
+    where = parse(world.other.pointers["wide"])
+    world.lake.objects[where.bucket, where.key] = json.dumps(metadata).encode()
+    world.other.table("wide").append(rows(50))
+    (torn,) = own_manifests(world, "wide")
+    where = parse(torn)
+    world.lake.objects[where.bucket, where.key] = b"x" * len(world.lake.objects[where.bucket, where.key])
+    exempted(world)
+    return world.lake.needed("t") - {world.lake.pointers["t"]}
+
+
+@pytest.mark.parametrize(
+    "trouble", [PolarisForbidden("no privilege", status=403), PolarisUnavailable("Polaris answered 503", status=503)]
+)
+def test_a_table_exempt_for_single_files_that_does_not_load_after_the_pass_holds_the_purge(
+    world: IndexedWorld, trouble: Exception
+) -> None:
+    needed = wide_table(world)
+    world.clock.advance(timedelta(hours=2))
+    known = world.index.pass_of("cat").complete
+    outside_passes(world, lambda: world.listing.broken.update(wide=trouble), after=known)
+    task = world.purge("t")
+    assert needed <= set(world.lake.uris())
+    assert waits(task), (task.status, task.error_code, task.result_summary)
+
+
+def test_commits_to_an_exempt_table_during_each_comparison_hold_no_purge(world: IndexedWorld) -> None:
+    needed = clone_known_whole(world)
+    world.other.table("clone").append(rows(60))
+    lost = lose_manifest(world, "clone")
+    world.clock.advance(timedelta(hours=2))
+    task = world.purge("t")
+    assert waits(task)
+    refresh(world)
+    exempt_all(world)
+    refresh(world)
+    commits = iter(range(60))
+
+    def commit() -> None:
+        if next(commits, None) is not None:
+            world.other.table("clone").append(rows(70))
+
+    outside_passes(world, commit)
+    task = continued(world, task)
+    assert next(commits, None) is not None, "the purge waited until nobody commits"
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert needed - {lost} <= set(world.lake.uris())
