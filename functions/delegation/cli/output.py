@@ -15,7 +15,7 @@ from rich.text import Text
 
 from delegation.cli.problems import next_step
 from delegation.cli.screens.layout import Rows, Whole
-from delegation.cli.screens.watching import TaskWatch, plain, size_text, status_text
+from delegation.cli.screens.watching import TaskWatch, plain, size_text, status_text, summary_text
 from delegation.cli.tasks.bulk import Change
 from delegation.cli.tasks.columns import lines, table
 from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
@@ -210,7 +210,7 @@ class TextOutput:
                 last = line.plain
                 self._out.print(line, soft_wrap=True)
                 if view.is_terminal and view.result_summary:
-                    self._out.print(Text(plain(view.result_summary)), soft_wrap=True)
+                    self._out.print(Text(summary_text(view.result_summary)), soft_wrap=True)
 
         return show
 

@@ -15,7 +15,7 @@ from delegation.cli.orphans.restore import restore_command
 from delegation.cli.orphans.show import show_command
 from delegation.cli.orphans.uploads import abort_uploads_command
 from delegation.cli.output import JsonOutput, Output, open_output
-from delegation.cli.screens.watching import plain
+from delegation.cli.screens.watching import plain, summary_text
 from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
 from delegation.cli.tasks.follow import watch
 from delegation.client.client import DelegationClient
@@ -211,7 +211,7 @@ def approve_command(
         )
     identifier = TableRequest.of_stored(task.task_payload).identifier
     if not yes:
-        found = printable((task.result_summary or "the task has no summary").partition(";")[0], 300)
+        found = printable(summary_text(task.result_summary or "the task has no summary").partition(";")[0], 300)
         more = f", and the files of {counted(len(wanted.including), 'foreign table')}" if wanted.including else ""
         confirm_change(
             f"{identifier}: {found}.\nThis deletes them{more}, or tags them if the plan is a quarantine. Where their "

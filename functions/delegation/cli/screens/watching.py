@@ -38,7 +38,13 @@ def plain(text: str) -> str:
 
 def outcome_text(view: TaskRecord) -> str:
     """Return a task's error code and summary, empty without any."""
-    return plain(": ".join(part for part in (view.error_code, view.result_summary) if part))
+    return ": ".join(part for part in (plain(view.error_code or ""), summary_text(view.result_summary or "")) if part)
+
+
+def summary_text(summary: str) -> str:
+    """Return a summary with the bytes and seconds that it states exactly as other sizes and durations are printed."""
+    text = re.sub(r"\b(\d+) bytes\b", lambda found: size_text(int(found[1])), plain(summary))
+    return re.sub(r"(?<=\bin )(\d+\.\d) s\b", lambda found: duration_text(float(found[1])), text)
 
 
 def asker_text(asker: Asker) -> str:

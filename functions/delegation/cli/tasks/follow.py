@@ -2,6 +2,7 @@
 
 from delegation.cli.errors import command_interrupted, task_did_not_succeed, task_not_done
 from delegation.cli.output import Output
+from delegation.cli.screens.watching import summary_text
 from delegation.client.client import DelegationClient
 from delegation.wire.tasks import TaskRecord
 
@@ -27,5 +28,5 @@ def watch(
     if not view.is_terminal:
         raise task_not_done(task_id, view.status)
     if not view.succeeded:
-        raise task_did_not_succeed(task_id, view.error_code, view.result_summary)
+        raise task_did_not_succeed(task_id, view.error_code, view.result_summary and summary_text(view.result_summary))
     return view

@@ -17,6 +17,7 @@ from delegation.cli.screens.watching import (
     plain,
     size_text,
     status_text,
+    summary_text,
 )
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
@@ -236,11 +237,16 @@ def _approval(value: object, _as_json: object) -> Text:
     return Text("\n".join(map(plain, (plan, times, *(f"including {one}" for one in value.including)))))
 
 
+def _summary(value: object, _as_json: object) -> Text:
+    return Text(summary_text(str(value)))
+
+
 _SHOWN: Final[Mapping[str, Callable[[object, object], Text]]] = {
     "plan_segments": _segments,
     "waiting_plan": _segments,
     "approval": _approval,
     "purged_identifier": _identifier,
+    "result_summary": _summary,
 }
 
 

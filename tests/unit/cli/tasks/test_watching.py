@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from delegation.cli.screens.watching import TaskWatch, duration_text, size_text
+from delegation.cli.screens.watching import TaskWatch, duration_text, outcome_text, size_text, summary_text
 from delegation.wire.tasks import TaskRecord
 from tests.unit.client.service import record
 
@@ -71,3 +71,23 @@ def test_sizes_are_in_binary_units(count, text):
 )
 def test_durations_are_in_two_units(seconds, text):
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("stored", "printed"),
+    [
+        ("deleted 7 files, 97862 bytes in 33.1 s", "deleted 7 files, 95.6 KiB in 33.1 s"),
+        (
+            "deleted 2 files, 512 bytes, kept 1 in 192.4 s; nothing was freed",
+            "deleted 2 files, 512 B, kept 1 in 3 min 12 s; nothing was freed",
+        ),
+        ("planned 3 files, 1610612736 bytes; nothing was deleted", "planned 3 files, 1.5 GiB; nothing was deleted"),
+        ("kept in 7 of 12 bytes2, s3://b/12 bytesize", "kept in 7 of 12 bytes2, s3://b/12 bytesize"),
+        ("line\x1b[31m\n1024 bytes", "line [31m 1.0 KiB"),
+    ],
+)
+def test_a_summary_is_printed_with_sizes_and_durations_as_everywhere_else(stored, printed):
+    assert summary_text(stored) == printed
+    view = TaskRecord.of(record(status="SUCCESS", error_code="CODE", result_summary=stored))
+    assert outcome_text(view) == f"CODE: {printed}"
+    assert view.result_summary == stored

@@ -25,18 +25,22 @@ function size(bytes) {
 }
 const clock = (text) => (text ? new Date(text).toLocaleString("sv") : "");
 const zone = () => new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts().find((one) => one.type === "timeZoneName").value;
+const padded = (value) => String(value).padStart(2, "0");
 function lasting(from, to) {
   const s = Math.max(0, (new Date(to) - new Date(from)) / 1000), whole = Math.round(s);
   if (s < 60) return s.toFixed(1) + " s";
-  return whole < 3600 ? Math.floor(whole / 60) + " min " + (whole % 60) + " s" : about(s);
+  return whole < 3600 ? Math.floor(whole / 60) + " min " + padded(whole % 60) + " s" : about(s);
 }
 // One unit is enough in a list, and changes once a minute at most.
 function about(s) {
   const minutes = Math.floor(Math.max(0, s) / 60);
   if (minutes < 1) return "< 1 min";
   if (minutes < 120) return minutes + " min";
-  return minutes < 2880 ? Math.floor(minutes / 60) + " h " + (minutes % 60) + " min" : Math.floor(minutes / 1440) + " days";
+  return minutes < 2880 ? Math.floor(minutes / 60) + " h " + padded(minutes % 60) + " min" : Math.floor(minutes / 1440) + " days";
 }
+// A summary states bytes and seconds exactly; people read them as everywhere else.
+const summaryOf = (task) => (task.result_summary ?? "").replace(/\b(\d+) bytes\b/g, (_, bytes) => size(Number(bytes)))
+  .replace(/\bin (\d+\.\d) s\b/g, (_, seconds) => "in " + lasting(0, seconds * 1000));
 const since = (text) => (Date.now() - new Date(text)) / 1000;
 const ended = (task) => task.status === "SUCCESS" || task.status === "FAILURE";
 const named = (task) => task.shown ?? task.table ?? task.task_type;
@@ -122,7 +126,7 @@ function row(task) {
   if (waits(task)) what.append(element("span", waits(task), "note"));
   if (task.partly_deleted) what.append(element("span", "table not whole: files were deleted before the failure", "note FAILURE"));
   if (task.error_code && task.status !== "SUCCESS") {
-    const text = [task.error_code, task.result_summary].filter(Boolean).join(": ");
+    const text = [task.error_code, summaryOf(task)].filter(Boolean).join(": ");
     const note = element("span", text, "note short " + (task.status === "FAILURE" ? "FAILURE" : ""));
     note.title = text;
     what.append(note);
@@ -188,7 +192,7 @@ function step(version, next, isLast) {
   const until = next ? " for " + lasting(version.last_status_change_ts, next.last_status_change_ts) : running ? " for " + lasting(version.last_status_change_ts, Date.now()) + " so far" : "";
   const attempt = version.attempt_count ? " · attempt " + version.attempt_count : "";
   made.append(element("span", until + attempt + (version.engine ? " · " + version.engine : ""), ""));
-  const text = [version.error_code, version.result_summary].filter(Boolean).join(": ");
+  const text = [version.error_code, summaryOf(version)].filter(Boolean).join(": ");
   if (text) {
     const note = element("span", null, "note " + (version.status === "FAILURE" ? "FAILURE" : ""));
     note.append(sentence(text));
