@@ -1,7 +1,8 @@
 """Errors of tasks and their store, split by what the caller can do next."""
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delegation.errors import DelegationError, ErrorScope, RunStopped
 from delegation.timestamps import LONGEST_DURATION
@@ -159,9 +160,13 @@ class IllegalTransition(TaskError):
 
 
 class MalformedRecord(TaskError):
-    """A stored item is not a task record of a format that this release reads."""
+    """A stored item is not a task record of a format that this release reads; `stored` is what it holds, if known."""
 
     code = "MALFORMED_RECORD"
+
+    def __init__(self, message: str, stored: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.stored = stored or {}
 
 
 class MalformedPayload(DelegationError):

@@ -51,13 +51,31 @@ def table_traits(payload: str, known: Traits) -> Traits:
         return known
 
 
-def table_place(payload: str) -> tuple[str, str] | None:
+def table_place(payload: Any) -> tuple[str, str] | None:
     """Return the uuid and the location of the table of a stored payload, None for a payload without a table."""
     try:
         metadata = json.loads(payload)["operation_parameters"]["metadata"]
         return str(metadata["table-uuid"]).lower(), str(metadata["location"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def is_without_table(payload: Any) -> bool:
+    """Return whether a stored payload is a document that names no table, as that of a maintenance."""
+    try:
+        document = json.loads(payload)
+    except (ValueError, TypeError):
+        return False
+    return isinstance(document, dict) and "operation_parameters" not in document
+
+
+def catalog_of(payload: Any) -> str:
+    """Return the catalog of the table of a stored payload, an empty text for any other value."""
+    try:
+        catalog = json.loads(payload)["operation_parameters"]["table_identity"]["catalog_name"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return catalog if isinstance(catalog, str) else ""
 
 
 def table_labels(payload: str) -> Labels:

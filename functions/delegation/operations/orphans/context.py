@@ -44,13 +44,15 @@ Status = Literal["SWEPT", "PLANNED", "WAITING", "NOTHING", "INCOMPLETE"]
 class Claim:
     """What another unfinished task may do to files: its published plan, None if it has none yet.
 
-    `what` names the task in messages, `location` is where its table was when it was submitted.
+    `what` names the task in messages, `location` is where its table was when it was submitted. Of an `unread` one
+    nothing else is known; without a location it may be about any table.
     """
 
     what: str
     table_uuid: str
     location: str
     segment: PlanSegment | None
+    unread: bool = False
 
 
 def few_threads(foreign: ForeignLocations = NOBODYS) -> DeletePolicy:

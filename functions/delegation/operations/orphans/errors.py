@@ -45,6 +45,17 @@ def claim_unknown(what: str, plan_id: str) -> OrphansError:
     )
 
 
+def record_unreadable(what: str) -> OrphansError:
+    """Return the error: an unfinished task cannot be read that may be about tables of the catalog."""
+    return OrphansError(
+        f"it is not known which files an unfinished {printable(what, 400)} deletes or keeps, and it may be about this "
+        "catalog; nothing was removed. The next attempt looks again: run the release that wrote the record, or restore "
+        "it from a backup of the table of tasks",
+        code="CLAIM_UNKNOWN",
+        retryable=True,
+    )
+
+
 def references_not_indexed() -> GuardRefused:
     """Return the error: the operator's settings keep no reference index, so what other tables need is not known."""
     return GuardRefused(

@@ -108,7 +108,7 @@ def task_of(item: Mapping[str, Any]) -> Task:
     Raises MalformedRecord, which names the field, when the item has another format or is not a valid task.
     """
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}")
+        raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}", item)
     values = dict(item)
     values["version"] = values.pop("current_version", values.get("version"))
     known = {_FIELD_OF[name]: _decode(value) for name, value in values.items() if name in _FIELD_OF}
@@ -123,7 +123,7 @@ def task_of(item: Mapping[str, Any]) -> Task:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         where = ".".join(_flat_place(first["loc"])) or "record"
-        raise MalformedRecord(f"task {item.get('task_id')}: {where}: {first['msg']}") from None
+        raise MalformedRecord(f"task {item.get('task_id')}: {where}: {first['msg']}", item) from None
 
 
 def _in_parts(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from delegation.tasks.errors import MalformedRecord, TaskExists
 from delegation.tasks.life.admission.choice import Queued, Running
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import FORMAT, Task
 from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores import codec
@@ -338,4 +338,6 @@ class MemoryTaskStore:
 
     def _require_readable(self, task_id: str) -> None:
         if task_id in self._unreadable:
-            raise MalformedRecord(f"task {task_id}: {_OTHER_FORMAT}")
+            head = self._heads.get(task_id)
+            stored = {} if head is None else {**codec.head_item(head), "format": FORMAT + 1}
+            raise MalformedRecord(f"task {task_id}: {_OTHER_FORMAT}", stored)

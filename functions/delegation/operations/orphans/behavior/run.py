@@ -125,7 +125,7 @@ class OrphansBehavior:
             neighbours=neighbours,
             references=references,
             places=lambda: self.places(references.catalogs, attempt.checkpoint),
-            claims=lambda: claims_of(self.tasks, attempt.checkpoint),
+            claims=lambda: claims_of(self.tasks, references.catalogs, attempt.checkpoint),
             options=options,
             settings=self.settings,
             clock=self.tasks.clock,

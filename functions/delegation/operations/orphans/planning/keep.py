@@ -28,6 +28,7 @@ from delegation.operations.orphans.errors import (
     claim_unknown,
     commits_too_frequent,
     places_unknown,
+    record_unreadable,
 )
 from delegation.operations.orphans.index import Candidate, ForeignPart, OrphanIndex
 from delegation.operations.orphans.place import Place, check_alone
@@ -242,6 +243,10 @@ class KeepSet:
     def _index_of(self, claim: Claim) -> PlanIndex | None:
         """Return the plan of an unfinished task, None if it has none that concerns this location."""
         is_here = overlap(claim.location, self._root.uri, self._ctx.options.equal)
+        if claim.unread:
+            if is_here or not claim.location:
+                raise record_unreadable(claim.what)
+            return None
         if claim.segment is None:
             if is_here and claim.table_uuid != self._ctx.table_uuid.lower():
                 raise LocationShared(self._root.uri, f"the table of an unfinished {claim.what}", claim.location)

@@ -348,7 +348,7 @@ def test_an_unfinished_purge_claims_what_it_plans_and_the_location_of_its_table(
     submitted = world.submit(world.body("former"))
     del world.lake.pointers["former"]
     world.queue.sent.clear()
-    [claim] = claims_of(world.tasks, lambda: None)
+    [claim] = claims_of(world.tasks, ["cat"], lambda: None)
     assert (claim.location, claim.segment) == ("s3://lake/wh/t", None)
     assert submitted.task_id in claim.what
     planted = world.plant("data/a.parquet")
@@ -397,8 +397,8 @@ def test_finished_tasks_and_other_removals_claim_nothing(world: SweepingWorld) -
     world.purge("u", **{"dry-run": "true"})
     world.ask()
     world.submit(world.removal("u"))
-    assert [one for one in claims_of(world.tasks, lambda: None) if one.segment] == []
-    assert {one.location for one in claims_of(world.tasks, lambda: None)} <= {""}
+    assert [one for one in claims_of(world.tasks, ["cat"], lambda: None) if one.segment] == []
+    assert {one.location for one in claims_of(world.tasks, ["cat"], lambda: None)} <= {""}
 
 
 def test_it_runs_in_the_background(world: SweepingWorld) -> None:
