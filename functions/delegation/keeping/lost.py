@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Any
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.errors import IcebergError
-from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
+from delegation.iceberg.errors import CorruptMetadata, IcebergError
+from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_former_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item
 from delegation.keeping.errors import NeighbourUnreadable
@@ -27,10 +27,10 @@ from delegation.references.lost import (
     MOST_OF_TABLE,
     LostRefs,
     LostRefsStore,
+    copy_of,
     lost_key,
     named,
 )
-from delegation.references.names import LOST_REFS
 from delegation.references.reading import read_references
 from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
@@ -70,6 +70,11 @@ class WithLostRefs:
                 if self.clock() >= lost.until:
                     continue
                 is_here = roots is None or _is_near(lost, roots)
+                try:
+                    lost = self._whole(lost)  # noqa: PLW2901
+                except (ObjectNotFound, IcebergError) as error:
+                    yield NeighbourUnreadable(f"the record {lost.record} of lost refs of {catalog}", error)
+                    continue
                 if lost.table_uuid not in names and is_here:
                     names.update(self._named(lost))
                 if (name := names.get(lost.table_uuid)) is not None:
@@ -90,6 +95,20 @@ class WithLostRefs:
     def _clones(self, lost: LostRefs) -> Iterator[TableIdentifier]:
         # Reads every entry of the catalog, so only where the table does not have its name any more.
         yield from sorted(self.lost.clones(lost.identifier.catalog, lost.table_uuid), key=str)
+
+    def _whole(self, lost: LostRefs) -> LostRefs:
+        """Return lost refs with the uuid of their table, which the copy has too where their record is damaged.
+
+        Raises ObjectNotFound without a copy, CorruptMetadata where record and copy do not show the metadata file.
+        """
+        if lost.record is None or lost_key(lost.table_uuid, lost.metadata_file) == lost.record:
+            return lost
+        found = parse_former_metadata(lost.copy, self.plans.get(lost.copy)).table_uuid or ""
+        if lost_key(found, lost.metadata_file) != lost.record:
+            raise CorruptMetadata(
+                lost.copy, "table-uuid", "the damaged record names another file; restore or dismiss it"
+            )
+        return replace(lost, table_uuid=found)
 
     def _former(self, lost: LostRefs, name: TableIdentifier, *, is_here: bool) -> Iterator[Neighbour]:
         """Yield the state of a metadata file, nothing if neither the file nor its copy is left."""
@@ -174,7 +193,7 @@ class LostRefsKeeper:
         plan store, and the retryable ones of the store.
         """
         now = self.clock()
-        copy = f"{LOST_REFS}/{lost_key(self.table_uuid, metadata_file)}.metadata.json"
+        copy = copy_of(lost_key(self.table_uuid, metadata_file))
         self.plans.put(copy, data)
         until = now + KEPT_FOR
         lost = LostRefs(

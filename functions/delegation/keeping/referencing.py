@@ -121,6 +121,9 @@ class ReferencingTables:
                 if not blocking.is_doubted:
                     yield _unreadable(blocking, exempt=exempt.has(blocking))
             for table in self.index.located(catalog):
+                if table.problem is not None:
+                    yield _unreadable(Blocking(table.subject, table.problem, None), exempt=False)
+                    continue
                 is_near = roots is None or any(overlap(table.area, uri) for uri in roots.uris)
                 if is_near or table.area == UNKNOWN_AREA:
                     yield _at_other_format(table)

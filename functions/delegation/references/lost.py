@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from delegation.identifiers import TableIdentifier
+from delegation.references.names import LOST_REFS
 
 KEPT_FOR: Final = timedelta(days=90)
 MOST_OF_TABLE: Final = 10
@@ -24,7 +25,8 @@ class LostRefs:
 
     `refs` are some of their names with the snapshot of each. `copy` is the key of the metadata file's copy in the plan
     bucket: a writer may delete the file itself. They are kept `until` a time, unless an operator dismisses them before.
-    `areas` are where the files of the lost refs are, None if that is not known: then they may be anywhere.
+    `areas` are where the files of the lost refs are, None if that is not known: then they may be anywhere. Of a damaged
+    one, whose key is `record`, the table is only in the copy; it is kept until an operator dismisses it.
     """
 
     identifier: TableIdentifier
@@ -37,16 +39,22 @@ class LostRefs:
     at: datetime
     until: datetime
     areas: tuple[str, ...] | None = None
+    record: str | None = None
 
     @property
     def key(self) -> str:
         """What differs between two metadata files of any tables of a catalog."""
-        return lost_key(self.table_uuid, self.metadata_file)
+        return self.record or lost_key(self.table_uuid, self.metadata_file)
 
 
 def lost_key(table_uuid: str, metadata_file: str) -> str:
     """Return the key of the lost refs that a metadata file of a table has."""
     return hashlib.sha256(f"{table_uuid}\x00{metadata_file}".encode()).hexdigest()[:32]
+
+
+def copy_of(key: str) -> str:
+    """Return the key of the copy of the metadata file with the lost refs of a key."""
+    return f"{LOST_REFS}/{key}.metadata.json"
 
 
 def named(refs: Mapping[str, int]) -> dict[str, int]:

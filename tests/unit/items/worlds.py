@@ -28,7 +28,7 @@ from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.orchestration.measure import unfinished
 from delegation.orchestration.sweep import sweep
 from delegation.references.blocking import dynamodb as blocking
-from delegation.references.blocking.model import Exemption, HeldPurge, Subject
+from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, LocatedTable, Subject
 from delegation.references.lost import LostRefs
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.references.store import MemoryReferenceStore
@@ -619,8 +619,8 @@ def blocking_records(reader: str, put: Callable[[Any, str], None], failing: Fail
         for name in names:
             put(store, name)
         with planted(blocking, f"_{reader}", lambda _catalog, item: names[item["name"]] == "b", failing):
-            kind = "exemptions" if reader == "exemption" else reader
-            served = {one.subject.name for one in getattr(store, kind)("cat")}
+            kind = {"exemption": "exemptions", "blocking": "unlisted", "lost": "lost_refs"}.get(reader, reader)
+            served = {(getattr(one, "subject", None) or one.identifier).name for one in getattr(store, kind)("cat")}
     return {name for name, kind in names.items() if kind == "g"}, served
 
 
@@ -638,6 +638,31 @@ def stored_records_of_held_purges_that_cannot_be_read(failing: Failing) -> Serve
     return blocking_records(
         "held", lambda store, name: store.put_held(HeldPurge(str(uuid4()), Subject("cat", ("ns",), name))), failing
     )
+
+
+@world("references.unlisted")
+def stored_records_of_what_cannot_be_listed(failing: Failing) -> Served:
+    def put(store: Any, name: str) -> None:
+        store.put_unlisted(Blocking(Subject("cat", ("ns",), name), "NO: x", NOW))
+
+    return blocking_records("blocking", put, failing)
+
+
+@world("references.located")
+def stored_tables_of_other_formats(failing: Failing) -> Served:
+    def put(store: Any, name: str) -> None:
+        store.put_located(LocatedTable(Subject("cat", ("ns",), name), f"s3://lake/{name}/"))
+
+    return blocking_records("located", put, failing)
+
+
+@world("references.lost")
+def stored_lost_refs(failing: Failing) -> Served:
+    def put(store: Any, name: str) -> None:
+        table = TableIdentifier("cat", ("ns",), name)
+        store.put_lost_refs(LostRefs(table, name, f"s3://lake/{name}", "copy", {"b": 1}, 1, "id", NOW, NOW))
+
+    return blocking_records("lost", put, failing)
 
 
 @world("references.namespaces")

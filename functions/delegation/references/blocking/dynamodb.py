@@ -10,15 +10,18 @@
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from datetime import datetime
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
 
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, LocatedTable, Subject
-from delegation.references.lost import LostRefs
+from delegation.references.areas import EVERYWHERE
+from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Exemption, HeldPurge, LocatedTable, Subject
+from delegation.references.lost import LostRefs, copy_of
 from delegation.timestamps import isoformat
+
+T = TypeVar("T")
 
 FORMAT: Final = 1
 DIGEST_BYTES: Final = 8
@@ -32,16 +35,13 @@ class DynamoDbBlocking:
         self._table = table
 
     def unlisted(self, catalog: str) -> list[Blocking]:
-        items = self._query(f"unlisted:{catalog}", "")
-        return [
-            Blocking(
-                _subject(catalog, item),
-                item["problem"],
-                _time(item.get("since")),
-                unanswered=tuple(map(int, item.get("unanswered", ()))),
-            )
-            for item in items
-        ]
+        """One that cannot be read blocks; the next pass stores or removes it."""
+        return self._each(
+            f"unlisted:{catalog}",
+            lambda item: _blocking(catalog, item),
+            lambda item, problem: Blocking(_known_subject(catalog, item), problem, None),
+            name="references.unlisted",
+        )
 
     def put_unlisted(self, blocking: Blocking) -> None:
         since = {} if blocking.since is None else {"since": isoformat(blocking.since)}
@@ -49,26 +49,26 @@ class DynamoDbBlocking:
         self._put("unlisted", blocking.subject, problem=blocking.problem, **since, **passes)
 
     def remove_unlisted(self, subject: Subject) -> None:
-        self._remove(f"unlisted:{subject.catalog}", _hash(subject))
+        self._remove_of("unlisted", subject)
 
     def located(self, catalog: str) -> list[LocatedTable]:
-        return [LocatedTable(_subject(catalog, item), item["area"]) for item in self._query(f"located:{catalog}", "")]
+        """One that cannot be read protects its area, and blocks without one; the next pass stores or removes it."""
+        return self._each(
+            f"located:{catalog}",
+            lambda item: _located(catalog, item),
+            lambda item, problem: _damaged_located(catalog, item, problem),
+            name="references.located",
+        )
 
     def put_located(self, table: LocatedTable) -> None:
         self._put("located", table.subject, area=table.area)
 
     def remove_located(self, table: LocatedTable) -> None:
-        self._remove(f"located:{table.subject.catalog}", _hash(table.subject))
+        self._remove_of("located", table.subject)
 
     def exemptions(self, catalog: str) -> list[Exemption]:
         """One that cannot be read exempts nothing."""
-        from delegation.items import each_item  # noqa: PLC0415 - most processes read none
-
-        items = self._query(f"exemption:{catalog}", "")
-        found = each_item(
-            items, lambda item: _exemption(catalog, item), name="references.exemptions", shown=_key_of, in_a_row=None
-        )
-        return [one.result for one in found if one.result is not None]
+        return self._each(f"exemption:{catalog}", lambda item: _exemption(catalog, item), name="references.exemptions")
 
     def put_exemption(self, exemption: Exemption) -> None:
         location = exemption.metadata_location
@@ -89,13 +89,7 @@ class DynamoDbBlocking:
 
     def held(self, catalog: str) -> list[HeldPurge]:
         """One that cannot be read is left out; its purge runs within the hour."""
-        from delegation.items import each_item  # noqa: PLC0415 - most processes read none
-
-        items = self._query(f"held:{catalog}", "")
-        found = each_item(
-            items, lambda item: _held(catalog, item), name="references.held", shown=_key_of, in_a_row=None
-        )
-        return [one.result for one in found if one.result is not None]
+        return self._each(f"held:{catalog}", lambda item: _held(catalog, item), name="references.held")
 
     def put_held(self, purge: HeldPurge) -> None:
         key = {"pk": f"held:{purge.subject.catalog}", "sk": purge.task_id}
@@ -105,21 +99,13 @@ class DynamoDbBlocking:
         self._remove(f"held:{purge.subject.catalog}", purge.task_id)
 
     def lost_refs(self, catalog: str) -> list[LostRefs]:
-        return [
-            LostRefs(
-                identifier=TableIdentifier(catalog, tuple(item["namespace"]), item["name"]),
-                table_uuid=item["table_uuid"],
-                metadata_file=item["metadata_file"],
-                copy=item["copy"],
-                refs={name: int(snapshot_id) for name, snapshot_id in item["refs"].items()},
-                count=int(item["count"]),
-                task_id=item["task_id"],
-                at=datetime.fromisoformat(item["at"]),
-                until=datetime.fromisoformat(item["until"]),
-                areas=tuple(item["areas"]) if "areas" in item else None,
-            )
-            for item in self._query(f"lost-refs:{catalog}", "")
-        ]
+        """Of one that cannot be read its key shows the copy, which is kept until somebody dismisses it."""
+        return self._each(
+            f"lost-refs:{catalog}",
+            lambda item: _lost(catalog, item),
+            lambda item, _problem: _damaged_lost(catalog, item),
+            name="references.lost",
+        )
 
     def put_lost_refs(self, lost: LostRefs) -> None:
         identifier = lost.identifier
@@ -155,6 +141,34 @@ class DynamoDbBlocking:
     def _remove(self, pk: str, sk: str) -> None:
         self._dynamodb.repeatable("delete_item", TableName=self._table, Key=to_item({"pk": pk, "sk": sk}))
 
+    def _remove_of(self, kind: str, subject: Subject) -> None:
+        """Remove the record of a subject; a damaged one only if no whole one was stored under its key since."""
+        pk, sk = f"{kind}:{subject.catalog}", subject.record or _hash(subject)
+        stored = () if subject.record is None else self._query(pk, sk)
+        if all(_known_subject(subject.catalog, item).record for item in stored):
+            self._remove(pk, sk)
+
+    def _each(
+        self,
+        pk: str,
+        read: Callable[[dict[str, Any]], T],
+        damaged: Callable[[dict[str, Any], str], T] | None = None,
+        *,
+        name: str,
+    ) -> list[T]:
+        """Return what records are; in place of those that cannot be read what `damaged` makes of item and reason."""
+        from delegation.items import each_item, reason_of  # noqa: PLC0415 - most processes read none
+
+        found: list[T] = []
+        for one in each_item(
+            self._query(pk, ""), read, name=name, shown=_key_of, in_a_row=None, most_wasted=timedelta.max
+        ):
+            if one.result is not None:
+                found.append(one.result)
+            elif damaged is not None and one.error is not None:
+                found.append(damaged(one.item, reason_of(one.error)))
+        return found
+
     def _query(self, pk: str, prefix: str, **more: Any) -> Iterator[dict[str, Any]]:
         condition = "pk = :pk AND begins_with(sk, :prefix)" if prefix else "pk = :pk"
         values = {":pk": pk, ":prefix": prefix} if prefix else {":pk": pk}
@@ -186,7 +200,103 @@ def _subject_item(subject: Subject) -> dict[str, Any]:
 
 
 def _subject(catalog: str, item: Mapping[str, Any]) -> Subject:
-    return Subject(catalog, tuple(item["namespace"]), item.get("name"))
+    return Subject(catalog, _texts(item, "namespace"), None if "name" not in item else _text(item, "name"))
+
+
+def _checked_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
+    """Return the subject of an item whose key is the subject's; raise ValueError if it is another one's."""
+    found = _subject(catalog, item)
+    if _hash(found) != item["sk"]:
+        raise ValueError("sk is not the key of the namespace and the name")
+    return found
+
+
+def _known_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
+    """Return the subject of a damaged item, its key in place of one that cannot be read."""
+    try:
+        return _checked_subject(catalog, item)
+    except (KeyError, TypeError, ValueError):
+        return Subject(catalog, record=item["sk"])
+
+
+def _blocking(catalog: str, item: Mapping[str, Any]) -> Blocking:
+    since = _moment(item, "since") if "since" in item else None
+    unanswered = tuple(map(int, item.get("unanswered", ())))
+    return Blocking(_checked_subject(catalog, item), _text(item, "problem"), since, unanswered=unanswered)
+
+
+def _located(catalog: str, item: Mapping[str, Any]) -> LocatedTable:
+    return LocatedTable(_checked_subject(catalog, item), _area(item["area"]))
+
+
+def _text(item: Mapping[str, Any], name: str) -> str:
+    if not isinstance(item[name], str):
+        raise TypeError(f"{name} is no text")
+    return str(item[name])
+
+
+def _texts(item: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    found = item[name]
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise TypeError(f"{name} is no list of texts")
+    return tuple(found)
+
+
+def _area(found: Any) -> str:
+    if not isinstance(found, str) or not (found == EVERYWHERE or found.startswith(("s3://", "file:///"))):
+        raise ValueError("area is no canonical location")
+    return found
+
+
+def _damaged_located(catalog: str, item: Mapping[str, Any], problem: str) -> LocatedTable:
+    subject = _known_subject(catalog, item)
+    try:
+        return LocatedTable(subject, _area(item.get("area")))
+    except ValueError:
+        return LocatedTable(subject, UNKNOWN_AREA, problem)
+
+
+def _lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
+    found = LostRefs(
+        identifier=TableIdentifier(catalog, _texts(item, "namespace"), _text(item, "name")),
+        table_uuid=_text(item, "table_uuid"),
+        metadata_file=_text(item, "metadata_file"),
+        copy=_text(item, "copy"),
+        refs={name: int(snapshot_id) for name, snapshot_id in item["refs"].items()},
+        count=int(item["count"]),
+        task_id=_text(item, "task_id"),
+        at=_moment(item, "at"),
+        until=_moment(item, "until"),
+        areas=tuple(map(_area, _texts(item, "areas"))) if "areas" in item else None,
+    )
+    if found.key != item["sk"]:
+        raise ValueError("sk is not the key of the table and its metadata file")
+    return found
+
+
+def _damaged_lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
+    """Return what a damaged item shows of a table and its metadata file; its areas are not trusted."""
+    key = item["sk"]
+    shown = {name: value for name in ("table_uuid", "metadata_file") if isinstance(value := item.get(name), str)}
+    return LostRefs(
+        identifier=TableIdentifier(catalog, ("damaged record",), key),
+        table_uuid=shown.get("table_uuid", ""),
+        metadata_file=shown.get("metadata_file", ""),
+        copy=copy_of(key),
+        refs={},
+        count=0,
+        task_id="",
+        at=datetime.min.replace(tzinfo=UTC),
+        until=datetime.max.replace(tzinfo=UTC),
+        record=key,
+    )
+
+
+def _moment(item: Mapping[str, Any], name: str) -> datetime:
+    found = datetime.fromisoformat(item[name])
+    if found.tzinfo is None:
+        raise ValueError(f"{name} has no time zone")
+    return found
 
 
 def _key_of(item: Mapping[str, Any]) -> str:
@@ -219,7 +329,3 @@ def unpacked(value: Any) -> frozenset[bytes] | None:
     """Return the digests of an attribute, None where an item has none, or no bytes."""
     joined = bytes(getattr(value, "value", b""))
     return frozenset(joined[at : at + DIGEST_BYTES] for at in range(0, len(joined), DIGEST_BYTES)) or None
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)

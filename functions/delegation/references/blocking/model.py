@@ -13,11 +13,15 @@ LONGEST_REASON: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an exemption names: a table, the list of a namespace (no `name`), or a catalog (no `namespace` either)."""
+    """What an exemption names: a table, the list of a namespace (no `name`), or a catalog (no `namespace` either).
+
+    Of a stored record that does not show its subject only the key is known, `record`.
+    """
 
     catalog: str
     namespace: tuple[str, ...] = ()
     name: str | None = None
+    record: str | None = None
 
     @classmethod
     def of(cls, identifier: TableIdentifier) -> "Subject":
@@ -25,6 +29,8 @@ class Subject:
 
     def __str__(self) -> str:
         """Return the subject for messages."""
+        if self.record is not None:
+            return f"the damaged record {self.record} of the catalog {self.catalog}"
         dotted = ".".join((self.catalog, *self.namespace, *([] if self.name is None else [self.name])))
         if self.name is not None:
             return dotted
@@ -122,10 +128,14 @@ UNKNOWN_AREA: Final = "file:///"
 
 @dataclass(frozen=True, slots=True)
 class LocatedTable:
-    """A table of another format: nothing is known of its files but the area in which they are, or UNKNOWN_AREA."""
+    """A table of another format: nothing is known of its files but the area in which they are, or UNKNOWN_AREA.
+
+    With a `problem` the stored area cannot be read: work of the catalog waits until a pass has stored it again.
+    """
 
     subject: Subject
     area: str
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

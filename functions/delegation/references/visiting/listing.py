@@ -143,7 +143,8 @@ class CatalogListing:
         refused = {subject.namespace for subject in self._refused}
         for table in stored - self._located:
             parents = (table.subject.namespace[:depth] for depth in range(len(table.subject.namespace) + 1))
-            if table.subject not in now and refused.isdisjoint(parents):
+            known = table.subject.record is None or not refused
+            if table.subject not in now and known and refused.isdisjoint(parents):
                 self._store.remove_located(table)
 
     def _ask(self) -> None:

@@ -11,6 +11,7 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.lost import LostRefsKeeper
 from delegation.polaris.model import LoadedTable
+from delegation.references.blocking.dynamodb import _damaged_lost
 from delegation.references.lost import KEPT_FOR, MOST_OF_TABLE, LostRefs, restore_statement
 from delegation.tasks.life.model import Status, Task
 from tests.kit.lakes.lake import busy_table, filled, rows
@@ -128,6 +129,25 @@ def test_a_metadata_file_that_a_writer_deletes_still_protects_by_its_copy(world:
 
     world.lake.objects[bucket, key] = world.plans.get(held(world).copy)
     assert restore(world, metadata_file) == set()
+
+
+@pytest.mark.parametrize("kept", ["table_uuid metadata_file", "metadata_file", "table_uuid", ""])
+def test_a_damaged_record_protects_by_its_copy_or_holds_work_back(world: ExpiringWorld, kept: str) -> None:
+    """It stopped all work of the catalog with an error that is none of the service's own."""
+    _, metadata_file = lose_a_tag(world)
+    use_no_more(world)
+    lost = held(world)
+    item = {"sk": lost.key, **{name: getattr(lost, name) for name in kept.split()}}
+    world.index.put_lost_refs(_damaged_lost("cat", item))
+    assert held(world).record == lost.key
+
+    task = world.expire("t", **{"retain-last": "1"})
+
+    assert restore(world, metadata_file) == set()
+    if "metadata_file" in kept:
+        assert task.status is Status.SUCCESS, task.result_summary
+    else:
+        assert task.error_code == "NEIGHBOUR_UNREADABLE"
 
 
 def test_what_another_program_deleted_of_it_stops_no_expiry(world: ExpiringWorld) -> None:

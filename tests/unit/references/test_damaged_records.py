@@ -1,0 +1,121 @@
+"""Damaged records of what blocks or protects: they stop no pass, and what they may protect stays until it is known."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from delegation.dynamodb import to_item
+from delegation.identifiers import TableIdentifier
+from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
+from delegation.references.dynamodb import DynamoDbReferenceStore
+from delegation.references.lost import LostRefs
+from delegation.references.model import PassNeeded
+from tests.contract.task_tables import moto
+from tests.contract.test_reference_store import reference_store
+from tests.unit.references.test_refresh import Scene
+from tests.unit.upkeep.health.test_refresh import NOW
+
+BAD: list[Any] = [None, 7, "x", ["x"], [7], {"a": 1}, "2026-11-22T12:00:00"]
+
+
+@dataclass
+class StoredIndex:
+    """A reference index in a table, and what damages its records."""
+
+    client: Any
+    store: DynamoDbReferenceStore
+
+    def damage(self, pk: str, name: str, value: Any) -> None:
+        for item in self.client.scan(TableName=self.store._table)["Items"]:
+            if item["pk"]["S"] == pk:
+                item.pop(name, None)
+                self.client.put_item(
+                    TableName=self.store._table, Item={**item, **({} if value is None else to_item({name: value}))}
+                )
+
+    def count(self, pk: str) -> int:
+        return sum(item["pk"]["S"] == pk for item in self.client.scan(TableName=self.store._table)["Items"])
+
+
+@pytest.fixture
+def stored() -> Iterator[StoredIndex]:
+    with moto() as client:
+        yield StoredIndex(client, reference_store(client))
+
+
+UNLISTED = Blocking(Subject("cat", ("ns", "inner")), "NO: x", NOW, unanswered=(3,))
+
+
+@pytest.mark.parametrize("value", BAD, ids=str)
+@pytest.mark.parametrize("name", ["namespace", "name", "problem", "since", "unanswered"])
+def test_a_damaged_record_of_what_cannot_be_listed_blocks_or_says_the_same(
+    stored: StoredIndex, name: str, value: Any
+) -> None:
+    stored.store.put_unlisted(UNLISTED)
+    stored.damage("unlisted:cat", name, value)
+    [found] = stored.store.unlisted("cat")
+    assert not found.is_doubted or found.subject == UNLISTED.subject
+
+
+@pytest.mark.parametrize("name", ["namespace", "problem", "since"])
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_the_next_pass_stores_or_removes_it(stored: StoredIndex, name: str, is_listed: bool) -> None:
+    scene = Scene(store=stored.store)  # type: ignore[arg-type]
+    scene.one.create("a")
+    scene.listing.unlisted.add(("ns", "inner"))
+    scene.refresher().ensure("cat", PassNeeded(0))
+    [before] = stored.store.unlisted("cat")
+    stored.damage("unlisted:cat", name, 7)
+    [damaged] = stored.store.unlisted("cat")
+    assert not damaged.is_doubted
+    if is_listed:
+        scene.listing.unlisted.clear()
+    assert scene.refresher().ensure("cat", PassNeeded(1)).complete == 2
+    found = stored.store.unlisted("cat")
+    assert [one.subject for one in found] == ([] if is_listed else [before.subject])
+    assert stored.count("unlisted:cat") == len(found)
+
+
+LOCATED = LocatedTable(Subject("cat", ("ns",), "delta"), "s3://lake/delta/")
+
+
+@pytest.mark.parametrize("value", BAD, ids=str)
+@pytest.mark.parametrize("name", ["namespace", "name", "area"])
+def test_a_damaged_table_of_another_format_protects_its_area_or_blocks(
+    stored: StoredIndex, name: str, value: Any
+) -> None:
+    stored.store.put_located(LOCATED)
+    stored.damage("located:cat", name, value)
+    [found] = stored.store.located("cat")
+    assert found.area == LOCATED.area or (found.area == UNKNOWN_AREA and found.problem)
+    stored.store.remove_located(found)
+    assert stored.store.located("cat") == []
+
+
+LOST = LostRefs(TableIdentifier("cat", ("ns",), "t"), "uuid", "s3://lake/m", "copy", {"b": 1}, 1, "id", NOW, NOW)
+
+
+@pytest.mark.parametrize("value", BAD, ids=str)
+@pytest.mark.parametrize("name", ["namespace", "table_uuid", "metadata_file", "refs", "count", "at", "until", "areas"])
+def test_damaged_lost_refs_are_kept_until_they_are_dismissed_and_are_anywhere(
+    stored: StoredIndex, name: str, value: Any
+) -> None:
+    stored.store.put_lost_refs(LOST)
+    stored.damage("lost-refs:cat", name, value)
+    [found] = stored.store.lost_refs("cat")
+    assert found.key == LOST.key
+    if found.record is not None:
+        assert (found.areas, found.until.year, found.copy) == (None, 9999, f"lost-refs/{LOST.key}.metadata.json")
+    stored.store.remove_lost_refs(found)
+    assert stored.store.lost_refs("cat") == []
+
+
+def test_a_record_that_was_stored_again_is_not_removed_as_the_damaged_one(stored: StoredIndex) -> None:
+    stored.store.put_located(LOCATED)
+    stored.damage("located:cat", "namespace", 7)
+    [damaged] = stored.store.located("cat")
+    stored.store.put_located(LOCATED)
+    stored.store.remove_located(damaged)
+    assert stored.store.located("cat") == [LOCATED]
