@@ -47,6 +47,7 @@ _TOKEN: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]')
 _NAMED: Final = re.compile(r'"metadata-file"\s*:\s*("(?:[^"\\]|\\.)*")')
 _LOG_LAST: Final = re.compile(_NAMED.pattern + r'\s*(?:,\s*"timestamp-ms"\s*:\s*\d+\s*)?\}\s*\]\s*\}\s*\Z')
 _VERSION_1: Final = re.compile(r'"format-version"\s*:\s*1\b')
+_BY_PATH: Final = re.compile(r"(?:^|/)v(\d{1,18})(?:\.gz)?\.metadata\.json(?:\.gz)?\Z", re.ASCII)
 _LOG_KEPT: Final = 16
 """Predecessors of a file that are remembered: a fork's files name one another, and thousands have a hundred each."""
 
@@ -418,8 +419,12 @@ class _ForeignSearch:
         return int(text) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else -1
 
     def _add_forks(self) -> None:
-        """Add the files with the table's own uuid of which one names another, for each folder of them."""
+        """Add the files with the table's own uuid of which one names another, for each folder of them.
+
+        And a single one that a commit by path made, for it replaces no file: a reader by path has it as the newest.
+        """
         fold = self._own.fold
+        newest = max(map(_path_version, self._own.known), default=-1)
         off = {fold(one.path): (one, head) for one, head in self._off}
         logs: dict[str, set[str]] = {}
         for text, (one, head) in off.items():
@@ -433,7 +438,7 @@ class _ForeignSearch:
                 self._set_aside(one)
         named = set(chain.from_iterable(logs.values()))
         of_folder: dict[str, _ForeignGroup] = {}
-        for text in (text for text in off if text in named or logs.get(text)):
+        for text in (text for text in off if text in named or logs.get(text) or _path_version(text) > newest):
             group = of_folder.setdefault(off[text][0].folder, _ForeignGroup())
             if text in named:
                 group.named.add(text)
@@ -452,6 +457,12 @@ class _ForeignSearch:
 def _number(one: SeenFile) -> int:
     found = version_of(one.path)
     return -1 if found is None else found.number
+
+
+def _path_version(path: str) -> int:
+    """Return the version of a file as HadoopTables names it, -1 for other names."""
+    found = _BY_PATH.search(path)
+    return -1 if found is None else int(found[1])
 
 
 class UnreadForeign:

@@ -200,15 +200,28 @@ def test_a_fork_is_what_another_file_beside_the_log_names() -> None:
     assert lost not in {one.path for one in found.files}
 
 
+def test_a_single_version_that_a_commit_by_path_made_is_a_fork() -> None:
+    """HadoopTables writes `v3` only once, and its readers take the highest number."""
+    place = Place()
+    log = [place.own("metadata/v1.metadata.json")]
+    log.append(place.own("metadata/v2.metadata.json", *log))
+    place.own("metadata/00003-x.metadata.json", *log)
+    place.metadata("metadata/00003-lost.metadata.json", OWN, *log)
+    place.metadata("metadata/v0.metadata.json", OWN)
+    assert place.find() == FoundForeign()
+    tip = place.metadata("metadata/v3.metadata.json", OWN, *log)
+    assert [one.path for one in place.table().heads] == [tip]
+
+
 @pytest.mark.parametrize("more", [{}, {"properties": {"x": "y" * 2 * HEAD}}])
 def test_files_of_version_1_without_a_uuid_are_a_fork_beside_the_log_and_unreadable_elsewhere(more: Any) -> None:
     place = Place()
     first = place.own("metadata/00001-x.metadata.json")
     old: dict[str, Any] = {"format-version": 1, **more}
     lost = place.metadata("metadata/00002-lost.metadata.json", None, first, **old)
-    fork = place.metadata("metadata/v2.metadata.json", None, first, **old)
+    fork = place.metadata("metadata/00002-fork.metadata.json", None, first, **old)
     assert place.find() == FoundForeign()
-    tip = place.metadata("metadata/v3.metadata.json", None, first, fork, **old)
+    tip = place.metadata("metadata/00003-fork.metadata.json", None, first, fork, **old)
     found = place.table()
     assert (found.uuid, found.place) == (OWN, ROOT)
     assert {one.path for one in found.heads} == {fork, tip}

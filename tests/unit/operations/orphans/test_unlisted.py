@@ -207,6 +207,21 @@ def test_a_registration_of_version_1_without_a_uuid_that_moved_on_stays_with_all
     assert foreign(result)
 
 
+def test_a_single_commit_by_path_after_the_version_that_the_catalog_has_stays_with_all_that_it_reaches() -> None:
+    world = SweptTables()
+    table = PathTable.create(world.lake, "t")
+    table.append(2)
+    registered = table.pointer
+    table.append(paths=[world.orphan(OLD)])
+    theirs = world.lake.read_by(table.document)
+    world.lake.pointers["t"] = registered
+    orphan = world.orphan(f"{T}data/orphan.parquet")
+    world.lake.pass_days(4)
+    assert foreign(world.sweep(table))
+    assert {OLD, *theirs} <= world.lake.uris()
+    assert orphan not in world.lake.uris()
+
+
 def test_an_unreadable_metadata_file_stays_alone_in_the_own_folder_and_with_its_folder_elsewhere() -> None:
     world, table = beach()
     own = world.orphan(f"{T}metadata/00007-x.metadata.json")
