@@ -6,13 +6,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from delegation.dynamodb import client_config
+from delegation.persistence.backends.base import Backend
+from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
+from delegation.persistence.backends.dynamodb_tables import create_tables
+from delegation.persistence.backends.memory import MemoryBackend
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.object_ages import ObjectAges
 from infra.local.aws.server import REGION, MotoAws
+from infra.local.catalog.persisted import PersistedState
 from infra.local.catalog.principals.access import ROOT_PRINCIPAL
 from infra.local.catalog.server import LocalCatalog
+from infra.local.catalog.state import CatalogState, MemoryState
 from infra.local.catalog.warehouse import PURGE_VIEWS
 from infra.local.endpoints import AwsKeys, Endpoints, client
 from infra.local.errors import CannotStartError, UnavailableError
@@ -83,9 +90,6 @@ def start_backends(
         resources.create_buckets(s3, WAREHOUSE_BUCKET, resources.PLAN_BUCKET)
         if options.versioned:
             resources.keep_versions(s3, WAREHOUSE_BUCKET)
-        polaris = _start_polaris(
-            options, aws=aws, s3_url=s3_url, vended=vended, identities=identities, keys=keys, cleanup=cleanup
-        )
         reason = unavailable.result() if unavailable else None
     if unavailable is None:
         dynamodb_url, note = str(options.dynamodb_endpoint), "given"
@@ -93,9 +97,19 @@ def start_backends(
         dynamodb_url, note = local.url, "DynamoDB Local, in memory"
     else:
         dynamodb_url, note = aws.url, f"moto, one request at a time, because DynamoDB Local is not available: {reason}"
+    endpoints = Endpoints(aws.url, dynamodb_url, s3_url, keys)
+    polaris = _start_polaris(
+        options,
+        aws=aws,
+        endpoints=endpoints,
+        vended=vended,
+        identities=identities,
+        state=_catalog_state(options, endpoints, in_memory=reason is not None, cleanup=cleanup),
+        cleanup=cleanup,
+    )
     return Backends(
         aws=aws,
-        endpoints=Endpoints(aws.url, dynamodb_url, s3_url, keys),
+        endpoints=endpoints,
         polaris=polaris,
         dynamodb=local if local.running else None,
         dynamodb_note=note,
@@ -124,14 +138,32 @@ def _start_s3(
     return front.url, f"restricts vended keys to their prefixes; the store is {options.s3_endpoint or 'moto'}"
 
 
+def _catalog_state(
+    options: StackOptions, endpoints: Endpoints, *, in_memory: bool, cleanup: contextlib.ExitStack
+) -> CatalogState:
+    """Return where the stand-in keeps its catalog; the persistence is in memory where there is no real DynamoDB."""
+    if options.catalog == "memory":
+        return MemoryState()
+    backend: Backend = MemoryBackend()
+    if not in_memory:
+        objects, references = resources.CATALOG_TABLES
+        # With botocore's own time-outs: DynamoDB Local's first answer may take seconds.
+        create_tables(client("dynamodb", endpoints.dynamodb, endpoints.keys), objects, references)
+        dynamodb = client("dynamodb", endpoints.dynamodb, endpoints.keys, client_config())
+        backend = DynamoDbBackend(Calls(dynamodb), objects=objects, references=references)
+    state = PersistedState(backend, realm=options.polaris_realm, catalog=options.warehouse)
+    cleanup.callback(state.close)
+    return state
+
+
 def _start_polaris(
     options: StackOptions,
     *,
     aws: MotoAws,
-    s3_url: str,
+    endpoints: Endpoints,
     vended: VendedKeys,
     identities: Identities,
-    keys: AwsKeys,
+    state: CatalogState,
     cleanup: contextlib.ExitStack,
 ) -> Polaris:
     given = options.given_polaris()
@@ -153,15 +185,16 @@ def _start_polaris(
     catalog = LocalCatalog(
         name=options.warehouse,
         location=f"s3://{WAREHOUSE_BUCKET}/{options.warehouse}",
-        s3=client("s3", s3_url, keys),
+        s3=client("s3", endpoints.s3, endpoints.keys),
         sts=aws.client("sts"),
         keys=vended,
-        s3_endpoint=s3_url,
+        s3_endpoint=endpoints.s3,
         region=REGION,
         principals=[identities.owner, identities.service],
         root=identities.root,
         realm=options.polaris_realm,
         properties={PURGE_VIEWS: "false"},  # as docs/polaris.md advises: nobody could drop a view otherwise
+        state=state,
     ).start()
     cleanup.callback(catalog.stop)
     owner, service = (
@@ -176,7 +209,7 @@ def _start_polaris(
         options.polaris_realm,
         DEFAULT_SCOPE,
         DEFAULT_SCOPE,
-        "a stand-in: Iceberg REST catalog with vended credentials",
+        f"a stand-in: Iceberg REST catalog with vended credentials; catalog in {options.catalog}",
         root=(ROOT_PRINCIPAL, identities.root.get_secret_value()),
         public_key=catalog.tokens.public_key_pem(),
     )

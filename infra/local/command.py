@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from pydantic import SecretStr
@@ -81,6 +81,13 @@ DynamoDbEndpoint = Annotated[
 VersionedOption = Annotated[
     bool, typer.Option("--versioned", help="Have the tables' bucket keep versions: what is deleted can be restored.")
 ]
+CatalogOption = Annotated[
+    Literal["memory", "persistence"],
+    typer.Option(
+        help="Where the stand-in of Polaris keeps its catalog: in memory, or in the NoSQL persistence "
+        "(docs/persistence.md)."
+    ),
+]
 InlineMaxFiles = Annotated[
     int | None, typer.Option(show_default=False, help="Spark purges the tables with more files than this.", min=0)
 ]
@@ -110,6 +117,7 @@ def up(
     polaris_service_scope: PolarisServiceScope = None,
     polaris_realm: PolarisRealm = "POLARIS",
     warehouse: Annotated[str, typer.Option(help="The catalog's name in Polaris.")] = "lake",
+    catalog: CatalogOption = "memory",
     s3_endpoint: S3Endpoint = None,
     dynamodb_endpoint: DynamoDbEndpoint = None,
     port: Annotated[int, typer.Option(help="Port of the HTTPS front; 0 picks a free one.", min=0, max=65535)] = 0,
@@ -143,6 +151,7 @@ def up(
             polaris_service_scope=polaris_service_scope,
             polaris_realm=polaris_realm,
             warehouse=warehouse,
+            catalog=catalog,
             s3_endpoint=s3_endpoint,
             dynamodb_endpoint=dynamodb_endpoint,
             versioned=versioned,

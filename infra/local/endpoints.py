@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import boto3
+from botocore.config import Config
 
 from infra.local.aws.server import REGION
 
@@ -62,7 +63,7 @@ class Endpoints:
         }
 
 
-def client(service: str, url: str, keys: AwsKeys) -> Any:
+def client(service: str, url: str, keys: AwsKeys, config: Config | None = None) -> Any:
     """Return a boto3 client with the stack's keys."""
     return boto3.session.Session().client(  # type: ignore[call-overload]
         service,
@@ -71,4 +72,5 @@ def client(service: str, url: str, keys: AwsKeys) -> Any:
         aws_access_key_id=keys.access_key_id,
         aws_secret_access_key=keys.secret_access_key,
         aws_session_token=keys.session_token,
+        config=config,
     )

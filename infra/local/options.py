@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from pydantic import SecretStr
 
@@ -30,6 +31,7 @@ class StackOptions:
     - `polaris_*`: a real Polaris instead of the stand-in, a principal there that owns the tables, and one for the
       service, which is the owner's by default; their scopes; and the realm, which is the service's own too.
     - `warehouse`: the catalog's name in Polaris.
+    - `catalog`: where the stand-in keeps its catalog: `memory`, or `persistence` in the stack's DynamoDB.
     - `s3_endpoint`, `dynamodb_endpoint`: services to use instead of the stack's, with the keys of the AWS variables.
     - `versioned`: the bucket of the tables keeps versions, so what is deleted there can be restored.
     - `inline_max_files`: Spark purges the tables with more files.
@@ -50,6 +52,7 @@ class StackOptions:
     polaris_service_scope: str | None = None
     polaris_realm: str = DEFAULT_REALM
     warehouse: str = "lake"
+    catalog: Literal["memory", "persistence"] = "memory"
     s3_endpoint: str | None = None
     dynamodb_endpoint: str | None = None
     versioned: bool = False
@@ -65,6 +68,8 @@ class StackOptions:
             raise CannotStartError(
                 "Polaris", "--polaris-url, --polaris-client-id and --polaris-client-secret must be given together"
             )
+        if self.polaris_url and self.catalog != "memory":
+            raise CannotStartError("Polaris", "--catalog is of the stand-in, so it cannot be given with --polaris-url")
         service = (self.polaris_service_client_id, self.polaris_service_client_secret)
         if any(service) and not (all(service) and self.polaris_url):
             raise CannotStartError(

@@ -25,6 +25,7 @@ TASKS_TABLE = "delegation-tasks"
 IDEMPOTENCY_TABLE = "delegation-idempotency"
 REFERENCES_TABLE = "delegation-references"
 TOMBSTONES_TABLE = "delegation-tombstones"
+CATALOG_TABLES = ("delegation-catalog-objects", "delegation-catalog-references")
 PLAN_BUCKET = "delegation-plans"
 CODE_BUCKET = "delegation-code"
 QUEUE = "delegation-dispatch"

@@ -1,10 +1,11 @@
-"""pyiceberg's own tests of how catalogs behave, from its source archive, against Iceberg's REST server.
+"""pyiceberg's own tests of how catalogs behave, from its source archive, twice.
 
-    python -m tests.gateway.behaviors [--only NAME]
+    python -m tests.gateway.behaviors [--only NAME] [--on states]
 
-They are written for pyiceberg's in-memory and SQL catalogs; here their fixtures are a REST catalog, once direct and
-once with every request through the gateway. Every test must have the same outcome on both ways (a few that are about
-SQL fail on both). Exits with 1 otherwise, and with 77 if the archive, Java 17 or Maven is missing.
+They are written for pyiceberg's in-memory and SQL catalogs; here their fixtures are a REST catalog: Iceberg's REST
+server, direct and with every request through the gateway, or with `--on states` the stand-in of Polaris in memory and
+in the persistence. Every test must have the same outcome on both ways (a few that are about SQL fail on both). Exits
+with 1 otherwise, and with 77 if the archive, Java 17 or Maven is missing.
 """
 
 import argparse
@@ -15,19 +16,17 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from xml.etree import ElementTree
 
 from infra.local.aws.dynamodb import cache_folder
 from infra.local.errors import UnavailableError
-from tests.gateway.kit import SKIPPED, outcome, report
-from tests.gateway.servers import gateway_before, iceberg_server
+from tests.gateway.kit import SKIPPED, WAYS, outcome, report, served
 
 NAME = "test_catalog_behaviors.py"
 _FIXTURES = "pytest-lazy-fixtures==1.4.1"
 _SECONDS = 1500
-_LEAST = 190
+_LEAST = {"gateway": 190, "states": 1}
 """Tests that pass on both ways; the others expect what only pyiceberg's own catalogs do."""
 # Later definitions in a module replace earlier ones; every test begins with an empty catalog.
 _REST = """
@@ -70,16 +69,17 @@ def main() -> int:
     """Run the tests twice; print the totals and the differences."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--only", default="", help="an expression of pytest's -k")
-    only = options.parse_args().only
+    options.add_argument("--on", choices=WAYS, default="gateway")
+    given = options.parse_args()
+    only, ways = given.only, WAYS[given.on]
     try:
         with tempfile.TemporaryDirectory() as folder:
             suite = prepared(Path(folder) / "suite")
-            direct = outcomes(suite, Path(folder) / "direct", only)
-            through = outcomes(suite, Path(folder) / "through", only, by_gateway=True)
+            first, second = (outcomes(suite, Path(folder) / str(number), only, way) for number, way in enumerate(ways))
     except UnavailableError as error:
         print(f"skipped: {error}")  # noqa: T201
         return SKIPPED
-    return report(direct, through, 0 if only else _LEAST)
+    return report(first, second, 0 if only else _LEAST[given.on], ways)
 
 
 def fetched() -> Path:
@@ -116,14 +116,17 @@ def prepared(suite: Path) -> Path:
     return suite
 
 
-def outcomes(suite: Path, folder: Path, only: str, *, by_gateway: bool = False) -> dict[str, str]:
+def outcomes(suite: Path, folder: Path, only: str, way: str) -> dict[str, str]:
     """Run the tests against a new server; return each test's outcome."""
     folder.mkdir()
-    with ExitStack() as running:
-        url = running.enter_context(iceberg_server(folder / "server"))
-        if by_gateway:
-            url = running.enter_context(gateway_before(url, folder / "gateway", takes_all=True))
-        environment = {**os.environ, "REST_CATALOG_URI": url, "PYTHONPATH": f"{suite / 'plugins'}{os.pathsep}{suite}"}
+    with served(folder, way) as catalog:
+        properties = {f"PYICEBERG_CATALOG__REST__{name.upper()}": value for name, value in catalog.properties.items()}
+        environment = {
+            **os.environ,
+            **properties,
+            "REST_CATALOG_URI": catalog.url,
+            "PYTHONPATH": f"{suite / 'plugins'}{os.pathsep}{suite}",
+        }
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(suite / "pytest.ini")]
         done = subprocess.run(
             [*command, f"--junitxml={folder / 'report.xml'}", "-k", only, str(suite / "tests" / "catalog" / NAME)],

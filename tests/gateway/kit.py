@@ -1,8 +1,11 @@
-"""Iceberg's REST compatibility kit against Iceberg's own REST server, once direct and once through the gateway.
+"""Iceberg's REST compatibility kit, twice: every test must have the same outcome.
 
-    python -m tests.gateway.kit [--only CLASS#METHOD] [--by-rule] [--least 140]
+Against Iceberg's own REST server, direct and through the gateway; or with `--on states` against the stand-in of
+Polaris, once in memory and once in the persistence.
 
-Every test must have the same outcome on both ways, and at least `--least` must pass. Every request leads through the
+    python -m tests.gateway.kit [--only CLASS#METHOD] [--by-rule] [--least 140] [--on states]
+
+At least `--least` must pass. Every request leads through the
 gateway, which forwards it; with `--by-rule` only those that the rule selects do. Exits with 1 otherwise, and with 77
 if Java 17 or Maven is missing.
 """
@@ -12,16 +15,21 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
 from infra.local.aws.dynamodb import java
 from infra.local.errors import UnavailableError
-from tests.gateway.servers import gateway_before, iceberg_server, jars
+from tests.gateway.servers import CatalogUnderTest, gateway_before, iceberg_server, jars, stand_in
 
 SUITE = "org.apache.iceberg.rest.RESTCompatibilityKitSuite"
 SKIPPED = 77
+THROUGH = "through the gateway"
+STATES = ("memory", "persistence")
+WAYS = {"gateway": ("direct", THROUGH), "states": STATES}
+LEAST = {"gateway": 140, "states": 1}
 _KIT_SECONDS = 1500
 
 
@@ -30,28 +38,28 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--only", help="one test method")
     options.add_argument("--by-rule", action="store_true")
-    options.add_argument("--least", type=int, default=140)
+    options.add_argument("--least", type=int)
+    options.add_argument("--on", choices=WAYS, default="gateway")
     given = options.parse_args()
-    least = 1 if given.only else given.least
+    least = 1 if given.only else given.least or LEAST[given.on]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            direct = outcomes(Path(folder) / "direct", given.only)
-            through = outcomes(Path(folder) / "through", given.only, by_gateway=True, takes_all=not given.by_rule)
+            first, second = (
+                outcomes(Path(folder) / str(number), given.only, way, takes_all=not given.by_rule)
+                for number, way in enumerate(WAYS[given.on])
+            )
     except UnavailableError as error:
         print(f"skipped: {error}")  # noqa: T201
         return SKIPPED
-    return report(direct, through, least)
+    return report(first, second, least, WAYS[given.on])
 
 
-def outcomes(folder: Path, only: str | None, *, by_gateway: bool = False, takes_all: bool = True) -> dict[str, str]:
+def outcomes(folder: Path, only: str | None, way: str, *, takes_all: bool = True) -> dict[str, str]:
     """Run the kit against a new server; return each test's outcome: passed, failed or aborted."""
     folder.mkdir()
-    with ExitStack() as running:
-        url = running.enter_context(iceberg_server(folder / "server"))
-        if by_gateway:
-            url = running.enter_context(gateway_before(url, folder / "gateway", takes_all=takes_all))
-        run_kit(url, folder, only)
-    if by_gateway:
+    with served(folder, way, takes_all=takes_all) as catalog:
+        run_kit(catalog, folder, only)
+    if way == THROUGH:
         print(f"requests to the gateway: {(folder / 'gateway' / 'events').read_text()}")  # noqa: T201
     found = {}
     for file in (folder / "reports").glob("*.xml"):
@@ -61,6 +69,20 @@ def outcomes(folder: Path, only: str | None, *, by_gateway: bool = False, takes_
     return found
 
 
+@contextmanager
+def served(folder: Path, way: str, *, takes_all: bool = True) -> Iterator[CatalogUnderTest]:
+    """Run what a way of WAYS names."""
+    if way in STATES:
+        with stand_in(folder / "server", way) as catalog:
+            yield catalog
+        return
+    with ExitStack() as running:
+        url = running.enter_context(iceberg_server(folder / "server"))
+        if way == THROUGH:
+            url = running.enter_context(gateway_before(url, folder / "gateway", takes_all=takes_all))
+        yield CatalogUnderTest(url)
+
+
 def outcome(case: ElementTree.Element) -> str:
     """Return how a test of a JUnit report ended."""
     if case.find("failure") is not None or case.find("error") is not None:
@@ -68,7 +90,7 @@ def outcome(case: ElementTree.Element) -> str:
     return "passed" if case.find("skipped") is None else "aborted"
 
 
-def run_kit(url: str, folder: Path, only: str | None) -> None:
+def run_kit(catalog: CatalogUnderTest, folder: Path, only: str | None) -> None:
     """Run the tests with the JUnit console; its exit status is 1 if a test failed."""
     selected = [f"--select-method={only}"] if only else [f"--select-class={SUITE}"]
     command = [
@@ -76,7 +98,8 @@ def run_kit(url: str, folder: Path, only: str | None) -> None:
         "-Xmx1g",
         "-XX:+UseSerialGC",
         "-Drck.local=false",
-        f"-Duri={url}",
+        f"-Duri={catalog.url}",
+        *(f"-D{name}={value}" for name, value in catalog.properties.items()),
         "-cp",
         f"{jars()}/*",
         "org.junit.platform.console.ConsoleLauncher",
@@ -93,19 +116,19 @@ def run_kit(url: str, folder: Path, only: str | None) -> None:
         raise SystemExit(f"the kit ended with status {done.returncode}")
 
 
-def report(direct: dict[str, str], through: dict[str, str], least: int) -> int:
+def report(first: dict[str, str], second: dict[str, str], least: int, ways: tuple[str, str]) -> int:
     """Print totals and differences; return 0 if there is no difference and enough tests pass."""
     different = {
-        name: (direct.get(name, "absent"), through.get(name, "absent"))
-        for name in sorted(direct.keys() | through.keys())
-        if direct.get(name) != through.get(name)
+        name: (first.get(name, "absent"), second.get(name, "absent"))
+        for name in sorted(first.keys() | second.keys())
+        if first.get(name) != second.get(name)
     }
-    for way, found in (("direct", direct), ("through the gateway", through)):
+    for way, found in zip(ways, (first, second), strict=True):
         totals = Counter(found.values())
         print(f"{way}: {len(found)} tests, " + ", ".join(f"{totals[each]} {each}" for each in sorted(totals)))  # noqa: T201
     for name, (before, after) in different.items():
-        print(f"different: {name}: {before} direct, {after} through the gateway")  # noqa: T201
-    passed = Counter(through.values())["passed"]
+        print(f"different: {name}: {before} {ways[0]}, {after} {ways[1]}")  # noqa: T201
+    passed = Counter(second.values())["passed"]
     good = not different and passed >= least
     print(f"{'same outcomes' if not different else 'DIFFERENT outcomes'}; {passed} passed, at least {least} must")  # noqa: T201
     return 0 if good else 1

@@ -2,14 +2,20 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.environment.functions import GATEWAY
-from infra.local.aws.dynamodb import fetch, java
+from infra.local.aws.dynamodb import DynamoDbLocal, fetch, java
+from infra.local.catalog.persisted import PersistedState
+from infra.local.catalog.state import CatalogState, MemoryState
+from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_PURGE, ALLOW_UNSTRUCTURED
 from infra.local.front.balancer import CatalogBalancer
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port
+from tests.contract.persistence.backends import local_backend
+from tests.integration.local import catalog_world
 
 POM = Path(__file__).with_name("iceberg-rest-pom.xml")
 BASE_PATH = "/api/catalog"
@@ -43,6 +49,39 @@ def iceberg_server(folder: Path) -> Iterator[str]:
         yield f"http://{LOOPBACK}:{port}"
     finally:
         process.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogUnderTest:
+    """The base of a catalog's REST API, and the properties by which clients reach it."""
+
+    url: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def stand_in(folder: Path, state: str) -> Iterator[CatalogUnderTest]:
+    """Run the stand-in of Polaris on a state in `memory` or, in DynamoDB Local, in the `persistence`.
+
+    It allows what Iceberg's own server does. Raises UnavailableError without Java.
+    """
+    with contextlib.ExitStack() as running:
+        kept: CatalogState = MemoryState()
+        if state == "persistence":
+            folder.mkdir(parents=True)
+            dynamodb = DynamoDbLocal(log=folder / "dynamodb.log").start()
+            running.callback(dynamodb.stop)
+            kept = PersistedState(
+                running.enter_context(local_backend(dynamodb.url)), realm=catalog_world.REALM, catalog="lake"
+            )
+            running.callback(kept.close)
+        stack = running.enter_context(contextlib.contextmanager(catalog_world.running)(kept))
+        place = {"LocationConstraint": catalog_world.REGION}
+        with contextlib.suppress(stack.admin.exceptions.BucketAlreadyOwnedByYou):  # of this process's former stand-in
+            stack.admin.create_bucket(Bucket=catalog_world.BUCKET, CreateBucketConfiguration=place)
+        stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, ALLOW_PURGE)
+        credential = {"warehouse": "lake", "credential": "owner-id:owner-secret", "scope": catalog_world.SCOPE}
+        yield CatalogUnderTest(stack.catalog.url, credential)
 
 
 @contextlib.contextmanager

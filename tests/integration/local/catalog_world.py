@@ -24,6 +24,7 @@ from infra.local.aws.moto_app import application
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import OWNER, READER, SERVICE
 from infra.local.catalog.server import LocalCatalog
+from infra.local.catalog.state import CatalogState
 from infra.local.processes.wsgi import WsgiServer
 from infra.local.s3.front import S3Front
 from infra.local.s3.vended_keys import VendedKeys
@@ -55,7 +56,7 @@ class ShiftedClock:
 class Stack:
     """moto, the S3 front and the catalog, with one registry of vended keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: CatalogState | None = None) -> None:
         self.clock = ShiftedClock()
         self.keys = VendedKeys()
         self.moto = WsgiServer(application()).start()
@@ -74,6 +75,7 @@ class Stack:
             realm=REALM,
             allowed_locations=["s3://warehouse/elsewhere"],
             clock=self.clock,
+            state=state,
         ).start()
 
     def allow(self, *flags: str) -> None:
@@ -108,9 +110,9 @@ class Stack:
         self.moto.stop()
 
 
-def running() -> Iterator[Stack]:
+def running(state: CatalogState | None = None) -> Iterator[Stack]:
     """Yield a stack for the tests of a module."""
-    stack = Stack()
+    stack = Stack(state)
     yield stack
     stack.stop()
 
