@@ -26,7 +26,7 @@ class CorruptManifestError(IcebergError):
 
 
 class ManifestMismatchError(IcebergError):
-    """A manifest is not the one that its manifest list describes; one with fewer bytes may be `cut_off`."""
+    """A manifest is not the one that its manifest list describes; one with fewer bytes or entries may be `cut_off`."""
 
     code = "MANIFEST_MISMATCH"
 

@@ -79,11 +79,11 @@ def lengths(objects: Objects, below: str, length: Callable[[tuple[str, str]], in
 
 
 def stale(objects: Objects, below: str = "wh/t/", off: int = -1) -> None:
-    """Let the lists have lengths that are off, and no counts of rows, so that nothing agrees."""
+    """Let the lists have lengths and numbers of rows that are off, so that nothing agrees."""
 
     def change(rows: Rows) -> None:
         for row in rows:
-            row.update({name: row[name] + 1 for name in row if name == "added_files_count"})
+            row.update({name: row[name] + 1 for name in row if name == "added_rows_count"})
 
     lengths(objects, below, lambda at: len(objects[at]) + off)
     for at in each(objects, below, "manifest_file"):

@@ -134,6 +134,8 @@ def mismatch_of(manifest: ManifestFile, data: bytes, path: str) -> ManifestMisma
     if found is None:
         return length
     *counts, spec, content, authors = found
+    # A stale length does not tell that entries are missing; their number does.
+    cut_off = cut_off or sum(counts[:3]) < (manifest.entries or 0)
     if authors - {manifest.added_snapshot_id}:
         return ManifestMismatchError(path, "entries of other snapshots", known[8], max(authors), cut_off=cut_off)
     for what, expected, actual in zip(_DESCRIBED, known, (*counts, spec, content), strict=False):
