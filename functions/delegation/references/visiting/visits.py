@@ -132,7 +132,17 @@ class Visitor:
         if after.problem is None and found.before is not None and found.before.problem is not None:
             # An exemption ends when the table can be read; what cannot be read later is another decision.
             self.store.remove_exemption(Subject.of(after.identifier))
+        elif after.unread is not None and (found.before is None or found.before.unread != after.unread):
+            self._narrow_exemption(after, after.unread)
         return replace(after, seen=frozenset(), revision=after.revision + 1)
+
+    def _narrow_exemption(self, entry: TableEntry, unread: frozenset[bytes]) -> None:
+        """Take out of an exemption what can be read by now: if it is lost again, that is another decision."""
+        subject = Subject.of(entry.identifier)
+        for one in self.store.exemptions(subject.catalog):
+            same = (one.subject, one.table_uuid) == (subject, entry.table_uuid)
+            if same and one.unread is not None and unread < one.unread:
+                self.store.put_exemption(replace(one, unread=unread))
 
     def _changed(self, identifier: TableIdentifier, known: TableEntry | None) -> "TableEntry | _Changed":
         """Return the table's entry as it is to be stored, or the known one if that is as new."""

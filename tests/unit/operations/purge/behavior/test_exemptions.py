@@ -288,3 +288,24 @@ def test_commits_to_an_exempt_table_during_each_comparison_hold_no_purge(world: 
     assert next(commits, None) is not None, "the purge waited until nobody commits"
     assert task.status is Status.SUCCESS, task.result_summary
     assert needed - {lost} <= set(world.lake.uris())
+
+
+def test_a_file_of_an_exemption_that_was_mended_and_is_lost_again_is_another_decision(world: IndexedWorld) -> None:
+    clone_known_whole(world)
+    world.other.table("clone").append(rows(60))
+    refresh(world)
+    objects = dict(world.lake.objects)
+    mended, _ = lose_manifest(world, "clone"), lose_manifest(world, "clone")
+    world.clock.advance(timedelta(hours=2))
+    task = world.purge("t")
+    assert waits(task)
+    refresh(world)
+    exempt_all(world)
+    where = parse(mended)
+    world.lake.objects[where.bucket, where.key] = objects[where.bucket, where.key]
+    refresh(world)
+    world.other.io.delete(mended)
+    before = world.lake.below("s3://lake/wh/t/")
+    task = continued(world, task)
+    assert waits(task), task.result_summary
+    assert world.lake.below("s3://lake/wh/t/") == before
