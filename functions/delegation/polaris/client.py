@@ -1,8 +1,9 @@
 """Client of Polaris' Iceberg REST API: the operations that purges and drops need."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
@@ -15,6 +16,7 @@ from delegation.polaris.errors import (
     NoSuchTable,
     PolarisError,
     PolarisOutcomeUnknown,
+    PolarisUnavailable,
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import GenericTable, LoadedTable, with_uuid
@@ -33,6 +35,10 @@ from delegation.polaris.transport import Transport
 _NO_SUCH_API = frozenset({400, 404, 405, 406, 501})
 """Answers of a catalog without generic tables: another server, an older Polaris, or one where they are switched off."""
 _VENDED = {"X-Iceberg-Access-Delegation": "vended-credentials"}
+_LOOK_SECONDS: Final = 2.0
+"""How long a submission waits for what Polaris states of a catalog."""
+_KNOWN_SECONDS: Final = 300.0
+_LOOK_AGAIN_SECONDS: Final = 30.0
 _REQUIRED_METADATA = ("table-uuid", "location", "format-version")
 
 
@@ -52,10 +58,12 @@ class PolarisClient:
         *,
         realm: str | None = None,
         transport: Transport | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.requests = CatalogRequests(base_url, token, realm=realm, transport=transport or Transport())
         self._without_generic_tables: set[str] = set()
-        self._checked: dict[str, str | None] = {}
+        self._checked: dict[str, tuple[float, str | None]] = {}
+        self._monotonic = monotonic
         self._lock = Lock()
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
@@ -86,15 +94,20 @@ class PolarisClient:
         """Raise PolarisError (CATALOG_UNSUPPORTED) for a catalog known to be EXTERNAL or of another storage than S3.
 
         What the principal may not read (CATALOG_READ_PROPERTIES), or a server without the management API, states
-        nothing. Source: Apache Polaris, polaris-management-service.yml, getCatalog. It is asked for once.
+        nothing. Source: Apache Polaris, polaris-management-service.yml, getCatalog. It is asked for
+        again after five minutes; without an answer after 30 s, and until then what was known counts.
         """
-        if catalog not in self._checked:
+        until, why = self._checked.get(catalog, (float("-inf"), None))
+        if until <= self._monotonic():
+            pause = _KNOWN_SECONDS
             try:
-                found = self.requests.get(f"../management/v1/catalogs/{encoded(catalog)}", {})
+                path = f"../management/v1/catalogs/{encoded(catalog)}"
+                why = why_unsupported(self.requests.get(path, {}, within=_LOOK_SECONDS))
+            except PolarisUnavailable:
+                pause = _LOOK_AGAIN_SECONDS
             except PolarisError:
-                found = {}
-            self._checked[catalog] = why_unsupported(found)
-        why = self._checked[catalog]
+                why = None
+            self._checked[catalog] = (self._monotonic() + pause, why)
         if why is not None:
             raise PolarisError(f"{catalog}: {why}", status=200, code=CATALOG_UNSUPPORTED)
 

@@ -102,9 +102,16 @@ class CatalogRequests:
                 return
             token = following
 
-    def get(self, path: str, params: dict[str, str], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def get(
+        self,
+        path: str,
+        params: dict[str, str],
+        headers: Mapping[str, str] | None = None,
+        *,
+        within: float | None = None,
+    ) -> dict[str, Any]:
         """Return the JSON object of a 200; any other answer is raised."""
-        response = self.send("GET", path, params, headers or {})
+        response = self.send("GET", path, params, headers or {}, within=within)
         if response.status_code != 200:
             raise error_in(response)
         return json_object(response)
@@ -116,8 +123,10 @@ class CatalogRequests:
         params: dict[str, str],
         headers: Mapping[str, str],
         document: Mapping[str, Any] | None = None,
+        *,
+        within: float | None = None,
     ) -> httpx.Response:
-        """Return any answer but those that refuse the token."""
+        """Return any answer but those that refuse the token; `within` is Transport's."""
         query = encoded_query(params.items())
 
         def once(token: str) -> httpx.Response:
@@ -127,6 +136,7 @@ class CatalogRequests:
                 idempotent=method == "GET",
                 headers={**self._headers, **headers, "Authorization": f"Bearer {token}"},
                 document=document,
+                within=within,
             )
 
         token = self._token.token()

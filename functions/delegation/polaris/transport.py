@@ -73,17 +73,20 @@ class Transport:
         headers: dict[str, str],
         form: dict[str, str] | None = None,
         document: Mapping[str, Any] | None = None,
+        within: float | None = None,
     ) -> httpx.Response:
+        """Send a request; one with `within` is sent once, and each part of its answer may take so many seconds."""
         began = self._monotonic()
+        timeout = httpx.USE_CLIENT_DEFAULT if within is None else httpx.Timeout(within)
         attempt = 0
         headers = headers | trace_header()
         while True:
             attempt += 1
             try:
-                response = self._http.request(method, url, headers=headers, data=form, json=document)
+                response = self._http.request(method, url, headers=headers, data=form, json=document, timeout=timeout)
             except httpx.TransportError as error:
                 repeatable = idempotent or isinstance(error, _NOT_SENT)
-                wait = self._wait(attempt, began) if repeatable else None
+                wait = self._wait(attempt, began) if repeatable and within is None else None
                 if wait is None:
                     kind = PolarisUnavailable if repeatable else PolarisOutcomeUnknown
                     scope = ErrorScope.CATALOG if isinstance(error, _NOT_SENT) else None
@@ -91,7 +94,7 @@ class Transport:
             else:
                 status = response.status_code
                 repeatable = is_transient(status) if idempotent else status in NOT_APPLIED
-                wait = self._wait(attempt, began, retry_after(response)) if repeatable else None
+                wait = self._wait(attempt, began, retry_after(response)) if repeatable and within is None else None
                 if wait is None:
                     return response
             self._sleep(wait)

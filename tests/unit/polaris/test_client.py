@@ -1,4 +1,5 @@
 import json
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -39,7 +40,8 @@ def client(server: Server, clock: Clock) -> PolarisClient:
         realm="prod",
         transport=server.transport,
     )
-    return PolarisClient(BASE + "/", tokens, realm="prod", transport=server.transport)
+    transport = server.transport
+    return PolarisClient(BASE + "/", tokens, realm="prod", transport=transport, monotonic=lambda: clock().timestamp())
 
 
 def test_load_requests_all_snapshots_and_vended_credentials_in_the_realm(client: PolarisClient, server: Server) -> None:
@@ -498,6 +500,35 @@ def test_a_catalog_of_which_nothing_is_known_is_not_refused(
     client: PolarisClient, server: Server, answer: httpx.Response
 ) -> None:
     server.answer("GET", MANAGED, answer)
+    client.check_catalog("lake")
+
+
+EXTERNAL = httpx.Response(200, json={"type": "EXTERNAL", "storageConfigInfo": {"storageType": "S3"}})
+INTERNAL = httpx.Response(200, json={"type": "INTERNAL", "storageConfigInfo": {"storageType": "S3"}})
+
+
+@pytest.mark.parametrize("failure", [httpx.ReadTimeout("hung"), error(503, "ServiceUnavailableException")])
+def test_a_catalog_is_looked_at_again_after_a_look_without_an_answer(
+    client: PolarisClient, server: Server, clock: Clock, failure: Any
+) -> None:
+    server.answer("GET", MANAGED, failure, EXTERNAL)
+    for _ in range(3):
+        client.check_catalog("lake")
+    [look] = server.asked("GET", MANAGED)  # it is neither repeated at once nor waited for again
+    assert (look.extensions["timeout"]["read"], server.slept) == (2.0, [])
+    clock.advance(timedelta(seconds=31))
+    with pytest.raises(errors.PolarisError, match="EXTERNAL"):
+        client.check_catalog("lake")
+
+
+def test_what_is_known_of_a_catalog_stays_while_polaris_hangs_and_follows_a_new_catalog_of_the_name(
+    client: PolarisClient, server: Server, clock: Clock
+) -> None:
+    server.answer("GET", MANAGED, EXTERNAL, httpx.ReadTimeout("hung"), INTERNAL)
+    for _ in range(2):
+        with pytest.raises(errors.PolarisError, match="EXTERNAL"):
+            client.check_catalog("lake")
+        clock.advance(timedelta(seconds=301))
     client.check_catalog("lake")
 
 
