@@ -6,6 +6,7 @@ from delegation.errors import DelegationError, GuardRefused, printable
 from delegation.gateway.errors import GatewayError
 from delegation.identifiers import TableIdentifier
 from delegation.misspellings import did_you_mean
+from delegation.polaris.answers import CATALOG_UNSUPPORTED
 
 
 class DropError(GatewayError):
@@ -133,6 +134,15 @@ def foreign_realm(table: TableIdentifier, asked: str, own: str) -> DropUnsupport
         code="FOREIGN_REALM",
         status=403,
         kind="ForbiddenException",
+    )
+
+
+def catalog_unsupported(table: TableIdentifier, error: DelegationError) -> DropUnsupported:
+    """Return the error: the catalog is EXTERNAL, or its storage is not S3; nothing was touched."""
+    return DropUnsupported(
+        f"{printable(str(table))} was not dropped: {printable(str(error), 500)}; drop it in the catalog that owns it, "
+        "or without purge",
+        code=CATALOG_UNSUPPORTED,
     )
 
 

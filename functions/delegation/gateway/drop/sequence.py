@@ -21,6 +21,7 @@ from delegation.gateway.drop.errors import (
     NameTaken,
     RenamedBack,
     RestoreRefused,
+    catalog_unsupported,
     drop_interrupted,
     drop_not_confirmed,
     foreign_realm,
@@ -51,7 +52,7 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import PURGE, Operation, query_of
 from delegation.idempotency.mutations.answer import OWN_HEADERS
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.answers import NOT_APPLIED, is_transient
+from delegation.polaris.answers import CATALOG_UNSUPPORTED, NOT_APPLIED, is_transient
 from delegation.polaris.errors import (
     CredentialVendingFailed,
     NoSuchNamespace,
@@ -179,6 +180,7 @@ class _Drop:
         table = table_of(self._identifier, answer)
         if self._wanted_uuid not in {None, table.table_uuid}:
             return self._replaced(table)
+        self._check_catalog()
         check_purgeable(table, self._steps.options)
         if not self._is_trusted:
             prove_privilege(table, self._drops.files(table))
@@ -191,6 +193,13 @@ class _Drop:
         if moved is None:
             return self._not_renamed(record, renamed)
         return self._confirmed(record, moved)
+
+    def _check_catalog(self) -> None:
+        """Refuse a catalog whose files are not the service's: the rename would move the table of another catalog."""
+        try:
+            self._steps.tombstones.catalog.check_catalog(self._identifier.catalog)
+        except PolarisError as error:
+            raise catalog_unsupported(self._identifier, error) from error
 
     def _check_service(self) -> None:
         """Check before the rename that the service may do its part after it."""
@@ -308,9 +317,11 @@ class _Drop:
             return self._namespace_missing()
         if isinstance(refused, PolarisForbidden):
             return tombstone_grant_missing(self._identifier, self._tombstone_namespace, str(refused))
+        if refused.code == CATALOG_UNSUPPORTED:
+            return catalog_unsupported(self._identifier, refused)
         return DropUnsupported(
-            f"{self._identifier} was not dropped: the catalog does not rename it, as a static facade of an external "
-            f"catalog for example ({refused}); drop it in the catalog that owns it, or without purge"
+            f"{self._identifier} was not dropped: the catalog does not rename it ({refused}); drop it in the catalog "
+            "that owns it, or without purge"
         )
 
     @property

@@ -76,12 +76,13 @@ class Counted:
 
 
 class CountedRequests(httpx.BaseTransport):
-    """Requests to the catalog; `lose` says which request or answer is lost, `fake` has answers of another catalog."""
+    """Requests to the catalog; `lose` says which is lost, `fake` and `documents` are another catalog's answers."""
 
     def __init__(self, catalog: httpx.BaseTransport) -> None:
         self.faults = Faults()
         self.lose: Callable[[httpx.Request], str | None] = lambda _request: None
         self.fake: Mapping[str, tuple[int, str, str]] = {}
+        self.documents: Mapping[str, Any] = {}
         self._catalog = catalog
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -90,6 +91,8 @@ class CountedRequests(httpx.BaseTransport):
         name = f"{request.method} {request.url.path}"
         with self.faults.call(name):
             fate = self.lose(request)
+            if name in self.documents:
+                return _answer(200, json.dumps(self.documents[name]).encode())
             if name in self.fake:
                 status, kind, message = self.fake[name]
                 body = {"error": {"message": message, "type": kind, "code": status}} if kind else None

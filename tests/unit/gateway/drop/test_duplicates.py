@@ -18,7 +18,7 @@ from tests.unit.gateway.drop.test_keys import with_keys
 from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
 
 S = TombstoneState
-RENAME = 10
+RENAME = 11
 """The number of the rename among the calls of a keyed drop."""
 
 

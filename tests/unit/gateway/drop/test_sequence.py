@@ -167,6 +167,45 @@ def test_a_catalog_that_does_not_rename_is_not_supported(world):
     assert (here.uuid(), here.record().state) == (uuid, S.CLEARED)
 
 
+DESCRIPTION = "GET /api/management/v1/catalogs/lake"
+FEDERATED = {"type": "EXTERNAL", "storageConfigInfo": {"storageType": "S3"}}
+
+
+@pytest.mark.parametrize(
+    ("found", "word"), [(FEDERATED, "EXTERNAL"), ({"storageConfigInfo": {"storageType": "GCS"}}, "storage type is GCS")]
+)
+def test_a_table_of_a_catalog_whose_files_are_not_the_services_is_not_moved(world, found, word):
+    """A federated catalog would rename it in the catalog that owns it, and its files would be purged there."""
+    here = world()
+    uuid = here.table()
+    here.requests.documents = {DESCRIPTION: found}
+    answer = here.drop()
+    assert (answer.status, answer.code) == (400, "CATALOG_UNSUPPORTED")
+    assert word in answer.text
+    assert "without purge" in answer.text
+    assert (here.uuid(), here.records.newest(1).tombstones, here.hidden()) == (uuid, (), [])
+
+
+def test_a_drop_in_a_federated_catalog_can_be_left_to_that_catalog(world):
+    here = world(unsupported="pass")
+    here.table()
+    here.requests.documents = {DESCRIPTION: FEDERATED}
+    answer = here.drop()
+    assert (answer.status, answer.code) == (403, "ForbiddenException")
+    assert "DROP_WITH_PURGE_ENABLED" in answer.text
+    assert here.records.newest(1).tombstones == ()
+
+
+def test_a_static_facade_that_refuses_the_rename_is_named_as_external(world):
+    here = world()
+    uuid = here.table()
+    message = "Cannot rename on static-facade external catalogs."
+    here.requests.fake = {"POST /api/catalog/v1/lake/tables/rename": (400, "BadRequestException", message)}
+    answer = here.drop()
+    assert (answer.status, answer.code, here.uuid()) == (400, "CATALOG_UNSUPPORTED", uuid)
+    assert "EXTERNAL" in answer.text
+
+
 @pytest.mark.parametrize(
     ("path", "what"),
     [

@@ -202,7 +202,7 @@ def test_a_caller_gives_no_other_name_to_a_table_that_is_not_known_to_be_its_own
     assert (here.uuid(), here.uuid("mine"), here.hidden()) == (here.other, None, [])
 
 
-def test_a_drop_makes_four_requests_of_the_catalog_and_the_first_of_a_process_two_more(world):
+def test_a_drop_makes_four_requests_of_the_catalog_and_the_first_of_a_process_three_more(world):
     here = world()
     base = "/api/catalog/v1/lake/namespaces"
     made = {}
@@ -216,7 +216,7 @@ def test_a_drop_makes_four_requests_of_the_catalog_and_the_first_of_a_process_tw
     hidden = f"{base}/{HIDDEN[0]}/tables"
     moved = f"GET {hidden}/{here.record().destination_name}"
     assert made["returns"] == [f"GET {base}/ns/tables/returns", f"GET {hidden}", RENAME, moved]
-    assert len(made["orders"]) == len(made["returns"]) + 2  # the service's token, and the catalog's configuration
+    assert len(made["orders"]) == len(made["returns"]) + 3  # the service's token, the catalog's kind and configuration
 
 
 def restored_before_the_write(here):

@@ -14,7 +14,7 @@ from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
 
 S = TombstoneState
 DAY = timedelta(days=1)
-RENAME = 9
+RENAME = 10
 """The number of the rename among the calls of a drop."""
 TABLES = "/api/catalog/v1/lake/namespaces/delegation_tombstones/tables"
 
