@@ -1,9 +1,28 @@
 """Errors of purging, split by what the caller can do next."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
 
 from delegation.errors import DelegationError, GuardRefused, printable, shown
+from delegation.iceberg.errors import (
+    CorruptManifestError,
+    EncryptedMetadataFile,
+    ManifestMismatchError,
+    ManifestMissing,
+)
+from delegation.references.errors import ReferencesNotKnown
+from delegation.storage.base import FileTooLarge
+
+_DAMAGED: Final = "have the operator set delegation.purge.damaged=keep to purge the rest"
+ADVICE: Final[Mapping[type[DelegationError], str]] = {
+    ReferencesNotKnown: "; to look at fewer tables set delegation.purge.references to `location` or `namespace`",
+    ManifestMissing: f"; restore it, or {_DAMAGED}",
+    CorruptManifestError: f"; replace it by an intact copy, or {_DAMAGED}",
+    ManifestMismatchError: f"; replace it by an intact copy, or {_DAMAGED}",
+    FileTooLarge: f"; if it is a manifest list or a manifest, {_DAMAGED}",
+    EncryptedMetadataFile: "; have the operator set delegation.purge.unsupported=keep to purge the rest",
+}
+"""What a purge's outcome adds to an error."""
 
 
 class PurgeError(DelegationError):

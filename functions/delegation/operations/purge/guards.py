@@ -55,9 +55,6 @@ def kept_for(error: DelegationError, options: PurgeOptions) -> GuardVerdict:
     setting, verdict = _KEPT_FOR.get(type(error), ("", ""))
     if setting and getattr(options, setting) == "keep":
         return verdict
-    if setting:
-        way = f"restore it, or have the operator set delegation.purge.{setting}=keep to purge the rest"
-        error.args = (f"{error}; {way}",)
     raise error
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from delegation.attempts.task_attempt import TaskAttempt
 from delegation.identifiers import TableIdentifier
@@ -14,6 +14,7 @@ from delegation.keeping.catalog import OneTable
 from delegation.keeping.referencing import ReferencingTables
 from delegation.operations.behaviors.outcome import KILLED_TWICE, TableEndings, check_killed, too_large
 from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
+from delegation.operations.purge import errors
 from delegation.operations.purge.behavior.access import PurgeAccess
 from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
 from delegation.operations.purge.behavior.names import TASK_TYPES
@@ -25,14 +26,12 @@ from delegation.operations.purge.behavior.preparing import chosen, ensure_known
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.planning.succession import StatedTable
-from delegation.references.errors import ReferencesNotKnown
 from delegation.references.recurring import IndexReport, RecurringCatalog
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.work_errors import AttemptRunner
 
-_ADVICE: Final = "; to look at fewer tables set delegation.purge.references to `location` or `namespace`"
 PurgeFunction = Callable[[PurgeContext], PurgeResult]
 
 
@@ -144,4 +143,4 @@ class PurgeBehavior(PurgeAccess):
     @property
     def runner(self) -> AttemptRunner:
         """What runs its attempts, and records how they end."""
-        return AttemptRunner(self.tasks, TableEndings(self.hold, advice={ReferencesNotKnown: _ADVICE}))
+        return AttemptRunner(self.tasks, TableEndings(self.hold, advice=errors.ADVICE))

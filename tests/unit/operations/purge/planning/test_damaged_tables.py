@@ -24,7 +24,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, parse
 from delegation.storage.memory import Faults, MemoryObjectStore
-from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, identifier
+from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, filled, identifier
+from tests.kit.worlds.indexed import IndexedWorld
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 from tests.unit.operations.purge.test_hostile import (
     Spoil,
@@ -248,6 +249,23 @@ def test_a_damaged_table_is_refused_by_default_and_finished_with_the_operators_s
     [finding] = written["findings"]
     assert (finding["code"], finding["count"], set(finding["sample"])) == (code, len(names), names)
     assert {path.removeprefix(f"{setting}:") for path in kept(bench, result.plan_ids[0])} == names
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("a lost manifest", "restore it, or have the operator set delegation.purge.damaged=keep"),
+        ("a manifest cut off", "replace it by an intact copy, or have the operator set delegation.purge.damaged=keep"),
+        ("a manifest list that is encrypted", "have the operator set delegation.purge.unsupported=keep"),
+    ],
+)
+def test_the_outcome_of_a_purge_says_what_to_do_about_a_file_that_cannot_be_read(name: str, advice: str) -> None:
+    world = filled(IndexedWorld(), "t")
+    CASES[name].spoil(PurgedTables(world.lake))
+    summary = world.purge("t").result_summary or ""
+    assert summary.count(f"; {advice} to purge the rest") == 1
+    assert ("restore it" in summary) == (name == "a lost manifest")
+    assert summary.count("delegation.purge.") == 1
 
 
 FORMER: Final = f"{OURS}metadata/former.metadata.json"
