@@ -1,8 +1,8 @@
 """Neighbour tables: which live tables overlap the purged one, and which files they reach."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from delegation.errors import DelegationError, GuardRefused
 from delegation.iceberg import reach
@@ -19,7 +19,9 @@ from delegation.keeping.paths import covered_roots
 from delegation.keeping.unread import UnreadNeighbours, reading
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
-from delegation.worksets.index import CheckedNeighbour, PlanIndex
+from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex
+
+SAME_TABLE: Final = "SAME_TABLE"
 
 
 class Unread(Protocol):
@@ -93,6 +95,20 @@ def is_itself(ctx: Search, neighbour: Neighbour) -> bool:
     Nor is a `former` state, even one of the same table.
     """
     return not (neighbour.certain or neighbour.former) and neighbour.table.identifier == ctx.identifier
+
+
+def same_table(ctx: Search, near: Iterable[Neighbour], own: ParsedMetadata) -> tuple[Finding, ...]:
+    """Return the finding of other catalogs that name the table itself, none without one."""
+    same = sorted(str(one.table.identifier) for one in near if is_same_table(ctx, one, own))
+    return (Finding(code=SAME_TABLE, count=len(same), sample=tuple(same[:SAMPLE])),) if same else ()
+
+
+def is_same_table(ctx: Search, one: Neighbour, own: ParsedMetadata) -> bool:
+    """Return whether another catalog names the table `own`: by its metadata file, or by its uuid and location."""
+    if one.former or one.table.identifier.catalog == ctx.identifier.catalog:
+        return False
+    found = metadata_of(one)
+    return found.path == own.path or (one.table.table_uuid == own.table_uuid and found.location == own.location)
 
 
 def is_near(roots: Roots, neighbour: Neighbour) -> bool:

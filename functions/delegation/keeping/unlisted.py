@@ -27,7 +27,7 @@ from delegation.keeping.foreign import (
     signs,
 )
 from delegation.keeping.model import Neighbour, Search, TableSource
-from delegation.keeping.neighbours import metadata_of
+from delegation.keeping.neighbours import metadata_of, same_table
 from delegation.polaris.model import LoadedTable
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical, split, uri_of
@@ -131,6 +131,8 @@ class UnlistedTables:
     def findings(self) -> tuple[Finding, ...]:
         """Return the finding of such tables, with the number of their metadata files, and that of what is not known.
 
+        Beside them is that of neighbours which are the table itself, named by another catalog.
+
         Metadata files of a neighbour that its log does not name are lost commits as a rule: they stay, and are no news.
         """
         listed = {one.table.table_uuid for one in self._near} - {self._table.table_uuid}
@@ -139,7 +141,8 @@ class UnlistedTables:
         names = tuple(dict.fromkeys(f"{one.uuid} at {one.place}" for one in found))
         foreign = [Finding(code=FOREIGN_TABLE, count=files, sample=names[:SAMPLE])] if files else []
         count, sample = len(self._problems), tuple(self._problems)[:SAMPLE]
-        return (*foreign, *([Finding(code=FOREIGN_NOT_KNOWN, count=count, sample=sample)] if count else []))
+        unknown = [Finding(code=FOREIGN_NOT_KNOWN, count=count, sample=sample)] if count else []
+        return (*foreign, *unknown, *same_table(self._ctx, self._near, self._metadata))
 
     def _note(self, problem: str) -> None:
         if len(self._problems) < _BOUNDS.heads:

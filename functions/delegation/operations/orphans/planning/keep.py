@@ -16,7 +16,7 @@ from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.foreign import METADATA_UNREADABLE, HeadsRead, OwnTable, SeenFile, find_foreign
 from delegation.keeping.looking import look_at_others
 from delegation.keeping.model import Neighbour
-from delegation.keeping.neighbours import is_itself, is_near, small_files
+from delegation.keeping.neighbours import SAME_TABLE, is_itself, is_near, small_files
 from delegation.keeping.neighbours import metadata_of as metadata_of_neighbour
 from delegation.keeping.options import LENIENT_PATHS
 from delegation.keeping.paths import covered_roots, reads
@@ -213,7 +213,8 @@ class KeepSet:
                     table_uuid=one.table.table_uuid,
                 )
             )
-            check_alone(self._root, [Place("table", str(one.table.identifier), metadata.location)], equal)
+            place = Place("table", _name_of(ctx, one), metadata.location)
+            check_alone(self._root, [place], equal)
             if overlaps and not one.exempt:
                 near.append(one)
         for neighbour in near:
@@ -279,6 +280,13 @@ class KeepSet:
                 raise AreaLeftAlone(here, who)
             if area.startswith(here):
                 self.left = Roots((*self.left.uris, area))
+
+
+def _name_of(ctx: OrphanContext, one: Neighbour) -> str:
+    """Return a neighbour's name, and that it is the table itself if another catalog names that too."""
+    identifier = one.table.identifier
+    same = one.table.table_uuid == ctx.table_uuid and identifier.catalog != ctx.identifier.catalog
+    return f"{identifier}, which is this table itself in another catalog ({SAME_TABLE})" if same else str(identifier)
 
 
 def _in_store(path: str, equal: Equal) -> str:

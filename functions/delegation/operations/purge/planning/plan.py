@@ -23,7 +23,6 @@ from delegation.keeping.model import Neighbour
 from delegation.keeping.neighbours import (
     ReadOnce,
     locations_of,
-    metadata_of,
     neighbours_of,
     reach_of_neighbour,
     small_files,
@@ -63,7 +62,6 @@ from delegation.worksets.writing import PlanWriter
 if TYPE_CHECKING:
     from delegation.keeping.unlisted import UnlistedTables
 
-SAME_TABLE: Final = "SAME_TABLE"
 """The finding that another catalog names the purged table, whose files stay for it."""
 _FORMER: Final = RANK[FileType.FORMER_METADATA]
 _MOST_ASKED: Final = 3
@@ -321,9 +319,6 @@ def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tupl
     kept = (finding for _, finding in found.guard.counted() if finding.code != paths.FORMER_UNREADABLE)
     unlisted = () if found.unlisted is None else found.unlisted.findings()
     findings = [*kept, *found.unread.findings(), *unlisted]
-    same = sorted(str(one.table.identifier) for one in found.near if _is_in_another_catalog(one, ctx, found.metadata))
-    if same:
-        findings.append(Finding(code=SAME_TABLE, count=len(same), sample=tuple(same[:SAMPLE])))
     if ctx.lost_plan is not None:
         findings.append(ctx.lost_plan.finding())
     findings += unknown_findings(found.metadata.properties)
@@ -336,13 +331,6 @@ def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tupl
         findings.append(Finding(code=paths.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
     guards.refuse_findings(findings, ctx.options)
     return tuple(findings)
-
-
-def _is_in_another_catalog(one: Neighbour, ctx: PurgeContext, own: ParsedMetadata) -> bool:
-    """Return whether another catalog names the purged table: by its metadata file, or by its uuid and location."""
-    found = metadata_of(one)
-    same = found.path == own.path or (one.table.table_uuid == ctx.table_uuid and found.location == own.location)
-    return same and one.table.identifier.catalog != ctx.identifier.catalog
 
 
 def _keeps_versions(ctx: PurgeContext, bucket: str, found: Survey, chunks: Sequence[Chunk]) -> bool:
