@@ -111,6 +111,10 @@ class PolarisClient:
         if why is not None:
             raise PolarisError(f"{catalog}: {why}", status=200, code=CATALOG_UNSUPPORTED)
 
+    def unknown_endpoints(self, catalog: str) -> tuple[str, ...]:
+        """Return the advertised endpoints of single tables that this release does not know; raises NoSuchCatalog."""
+        return self.requests.catalog(catalog).unknown
+
     def sign_in(self) -> None:
         """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""
         self.requests.sign_in()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import httpx
@@ -15,17 +15,20 @@ from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
 from delegation.polaris.transport import Transport
 
 PAGE_SIZE = 1_000
+_OF_TABLES: Final = frozenset({"credentials", "metrics", "plan", "sign", "tasks", "unregister"})
+"""Below a table in the Iceberg REST specification of 2026-08-21."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolarisPaths:
     """A catalog's configuration from `/v1/config`: the prefix of its paths, encoded, the separator of namespace levels.
 
-    Paths of namespaces raise PolarisUnexpectedAnswer for levels that no request can name.
+    `unknown` are the endpoints of single tables that it advertises and this release does not know. Paths of namespaces raise PolarisUnexpectedAnswer for levels that no request can name.
     """
 
     prefix: str
     separator: str
+    unknown: tuple[str, ...] = ()
 
     @property
     def prefixed(self) -> str:
@@ -177,4 +180,11 @@ def _catalog_of(name: str, body: Mapping[str, Any]) -> PolarisPaths:
     return PolarisPaths(
         prefix="/".join(map(encoded, segments)),
         separator=unquote(separator) if isinstance(separator, str) and separator else NAMESPACE_SEPARATOR,
+        unknown=_unknown_of(body.get("endpoints")),
     )
+
+
+def _unknown_of(advertised: object) -> tuple[str, ...]:
+    named = {str(one) for one in advertised} if isinstance(advertised, list) else set()
+    below = {one: one.partition("/tables/{table}/")[2].partition("/")[0] for one in named}
+    return tuple(sorted(one for one, word in below.items() if word and word not in _OF_TABLES))

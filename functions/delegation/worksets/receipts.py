@@ -8,7 +8,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.storage.base import PlanStore
 from delegation.worksets.attempt import Attempt, receipt_key
 from delegation.worksets.errors import FilesNotDeleted
-from delegation.worksets.index import PlanIndex
+from delegation.worksets.index import Finding, PlanIndex
 from delegation.worksets.marks import failure_lists
 
 
@@ -62,11 +62,21 @@ def failures(plans: PlanStore, indexes: Iterable[PlanIndex], failed: FilesNotDel
     return {"files_failed": failed.count, "failures": found}
 
 
+def add_findings(plans: PlanStore, receipt: str, found: Iterable[Finding]) -> None:
+    """Add findings to a stored receipt, whose key is given."""
+    document = json.loads(plans.get(receipt))
+    document["findings"] += [one.model_dump() for one in found]
+    plans.put(receipt, _written(document))
+
+
 def put_receipt(plans: PlanStore, plan_id: str, receipt: Mapping[str, Any], *, approved: str | None = None) -> None:
     """Store a receipt beside the plan that was executed last, and beside the `approved` one that was reduced to it.
 
     The task of the dry run that made that one is asked whether it was executed.
     """
-    data = (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode()
     for one in dict.fromkeys((approved or plan_id, plan_id)):
-        plans.put(receipt_key(one), data)
+        plans.put(receipt_key(one), _written(receipt))
+
+
+def _written(receipt: Mapping[str, Any]) -> bytes:
+    return (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode()

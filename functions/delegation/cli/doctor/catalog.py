@@ -29,8 +29,6 @@ _NO_CATALOG: Final = "Polaris has no such catalog"
 CATALOG: Final = "catalog"
 NAMES: Final = "names"
 ENDPOINTS: Final = "endpoints"
-_OF_TABLES: Final = frozenset({"credentials", "metrics", "plan", "sign", "tasks", "unregister"})
-"""Below a table in the Iceberg REST specification of 2026-08-21."""
 UNIQUE_LOCATION: Final = "polaris.config.default-unique-table-location.enabled"
 
 
@@ -56,7 +54,7 @@ class CatalogCheck:
             return
         place = ".".join((self.catalog, *self.namespace))
         try:
-            unknown = sorted(self._unknown_endpoints(self.catalog))
+            unknown = self.client.unknown_endpoints(self.catalog)
             if self.namespace:
                 number = sum(1 for _ in self.client.list_tables(self.catalog, self.namespace))
             else:
@@ -71,14 +69,6 @@ class CatalogCheck:
                 "table may still be there, and its files are then treated as another table's",
             )
         yield passed(NAMESPACE, f"{place}: {number} {'tables' if self.namespace else 'namespaces'} can be listed")
-
-    def _unknown_endpoints(self, catalog: str) -> Iterator[str]:
-        """Yield the endpoints of single tables that the catalog advertises and this release does not know."""
-        advertised = self.client.requests.get("v1/config", {"warehouse": catalog}).get("endpoints")
-        for one in advertised if isinstance(advertised, list) else ():
-            below = str(one).partition("/tables/{table}/")[2]
-            if below and below.partition("/")[0] not in _OF_TABLES:
-                yield str(one)
 
 
 @dataclass(frozen=True, slots=True)

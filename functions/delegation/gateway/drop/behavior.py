@@ -20,12 +20,18 @@ from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.inline import purge_table
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.parts.hooks import INLINE
+from delegation.worksets.index import SAMPLE, Finding
+from delegation.worksets.receipts import add_findings
 
+STILL_SHOWN: Final = "DROPPED_TABLE_SHOWN"
+"""The code of a finding: the catalog still shows the entry after its drop, so its name is taken."""
+MAY_BE_RESERVED: Final = "NAME_MAY_BE_RESERVED"
+"""The code of a finding: endpoints are advertised by which the catalog may keep dropped tables and their names."""
 _DONE: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 _TO_PURGE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, TombstoneState.FAILED})
 
@@ -102,8 +108,10 @@ class DropBehavior:
         def purge_and_drop(ctx: PurgeContext) -> PurgeResult:
             result = engine(replace(ctx, neighbours=self._neighbours(ctx, record)))
             current = self.tombstones.get(record.tombstone_id)
-            self._drop(self.tombstones.changed(current, lambda now, one: records.purged(one, now)))
-            return result
+            found = self._drop(self.tombstones.changed(current, lambda now, one: records.purged(one, now)))
+            if found and result.receipt is not None:
+                add_findings(ctx.plans, result.receipt, found)
+            return replace(result, findings=(*result.findings, *found))
 
         return purge_and_drop
 
@@ -126,17 +134,26 @@ class DropBehavior:
 
         return neighbours
 
-    def _drop(self, record: Tombstone) -> None:
-        """Drop the entry of a purged tombstone without purge; one that is gone, or another table's now, counts."""
+    def _drop(self, record: Tombstone) -> tuple[Finding, ...]:
+        """Drop the entry of a purged tombstone without purge; one that is gone, or another table's now, counts.
+
+        Returns the findings of a catalog that keeps what was dropped, as a soft delete does.
+        """
         if record.state is TombstoneState.DROPPED:
-            return
-        catalog = self.tombstones.catalog
+            return ()
+        catalog, shows = self.tombstones.catalog, False
         try:
             if self._is_there(record):
                 catalog.drop_table(record.destination, purge=False)
+                with suppress(PolarisError):
+                    shows = self._is_there(record)
         except (NoSuchTable, NoSuchNamespace):
             pass
         self.tombstones.changed(record, lambda now, one: records.dropped(one, now))
+        shown = [Finding(code=STILL_SHOWN, count=1, sample=(str(record.destination),))] if shows else []
+        unknown = catalog.unknown_endpoints(record.catalog)
+        reserved = [Finding(code=MAY_BE_RESERVED, count=len(unknown), sample=unknown[:SAMPLE])] if unknown else []
+        return (*shown, *reserved)
 
     def _is_there(self, record: Tombstone) -> bool:
         try:

@@ -20,6 +20,7 @@ from delegation.gateway.keys.reading import CallersView, unkeyed
 from delegation.gateway.keys.restoring import restored
 from delegation.gateway.keys.rules.choice import MALFORMED
 from delegation.gateway.keys.rules.rule import (
+    NOT_APPLIED,
     Applied,
     Evidence,
     NotApplied,
@@ -181,18 +182,25 @@ class KeyedCall:
 
     def _verified(self, attempt: MutationAttempt) -> Verification:
         verified = self._verified_by(self.rule, attempt)
-        return self._recorded() or verified if isinstance(verified, Undecided) else verified
+        return self._recorded(attempt) or verified if isinstance(verified, Undecided) else verified
 
-    def _recorded(self) -> Applied | None:
-        """Return what the table shows on which the catalog has recorded the key, None if it has recorded none."""
+    def _recorded(self, attempt: MutationAttempt) -> Verification | None:
+        """Return what the table shows on which the catalog has recorded the key, None if that proves nothing.
+
+        A table that has the metadata file from before the first call was not committed to since. If that call is
+        performed late all the same, the catalog answers one of the two by the key that both have.
+        """
         if self.catalog_key is None or self.rule.of_recorded is None:
             return None
         (lookup,) = self.rule.after
         uuid = self.view.has_recorded(lookup, self.catalog_key)
-        found = None if uuid is None else self.view.state(lookup)
+        found = None if uuid is None and attempt.before is None else self.view.state(lookup)
         try:
-            is_same = found is not None and same_uuid(found.metadata["table-uuid"], uuid)
-            return self.rule.of_recorded(found) if found is not None and is_same else None
+            if found is None:
+                return None
+            if uuid is not None:
+                return self.rule.of_recorded(found) if same_uuid(found.metadata["table-uuid"], uuid) else None
+            return NOT_APPLIED if found.document["metadata-location"] == json.loads(attempt.before or "null") else None
         except MALFORMED:
             return None
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Final
@@ -79,6 +79,8 @@ class CatalogMutations:
         known = self.catalogs if rule.of_recorded is not None else None
         is_kept = known is not None and known.keeps_keys(target, caller.realm)
         catalog_key = catalog_key_of(scope, payload) if is_kept else None
+        if rule.of_recorded is not None and not is_kept:
+            rule = replace(rule, before=())
         call = KeyedCall(request, target, rule, self.forwarder, self.clock, time_left, catalog_key)
         performed = self.patience.perform(
             self.mutations,

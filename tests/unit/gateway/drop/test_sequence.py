@@ -1,5 +1,6 @@
 """Drops with purge through the gateway: what each caller gets, what is deleted, and what stays."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -33,6 +34,50 @@ def test_a_drop_frees_the_name_at_once_and_purges_afterwards(world):
     (task,) = here.drop_tasks()
     assert (task.status, task.error_code) == (Status.SUCCESS, None)
     assert task.result_summary.startswith("deleted ")
+
+
+def receipt_of(here):
+    [found] = [json.loads(data) for key, data in here.plans.objects.items() if key.endswith("/receipt.json")]
+    return found
+
+
+def test_the_receipt_names_a_dropped_table_that_the_catalog_still_shows(world):
+    here = world()
+    here.table()
+    assert here.drop().status == 204
+    path, destination = f"namespaces/{HIDDEN[0]}/tables/{here.record().destination_name}", here.record().destination
+    shown = here.send("GET", path).json()
+    here.requests.documents = {f"GET /api/catalog/v1/lake/{path}": shown}
+    here.work()
+    assert (here.record().state, here.hidden()) == (S.DROPPED, [])
+    assert receipt_of(here)["findings"] == [{"code": "DROPPED_TABLE_SHOWN", "count": 1, "sample": [str(destination)]}]
+    assert here.drop_tasks()[0].details["findings"] == [{"code": "DROPPED_TABLE_SHOWN", "count": 1}]
+
+
+def test_the_receipt_names_endpoints_by_which_the_catalog_may_keep_dropped_tables_and_their_names(world):
+    here = world()
+    undrop = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/undrop"
+    known = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/unregister"
+    config = {"defaults": {}, "overrides": {"prefix": "lake"}, "endpoints": [known, undrop, undrop, 7]}
+    here.requests.documents = {"GET /api/catalog/v1/config": config}
+    here.table()
+    assert here.drop().status == 204
+    here.work()
+    assert here.record().state is S.DROPPED
+    assert receipt_of(here)["findings"] == [{"code": "NAME_MAY_BE_RESERVED", "count": 1, "sample": [undrop]}]
+
+
+def test_a_look_at_what_was_dropped_that_fails_holds_nothing_back(world):
+    here = world()
+    here.table()
+    assert here.drop().status == 204
+    gone = f"/api/catalog/v1/lake/namespaces/{HIDDEN[0]}/tables/{here.record().destination_name}"
+    here.requests.lose = lambda request: (
+        "request" if request.method == "GET" and f"DELETE {gone}" in here.faults.names else None
+    )
+    here.work()
+    assert here.record().state is S.DROPPED
+    assert receipt_of(here)["findings"] == []
 
 
 def test_the_purge_of_a_tombstone_keeps_what_is_at_a_location_of_others(world):

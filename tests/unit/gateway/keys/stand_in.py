@@ -150,7 +150,7 @@ class WatchedStore:
 class KeyedCatalog:
     """A catalog `lake` with the principals `owner`, `other` (who may do the same) and `reader`."""
 
-    def __init__(self, keys_lifetime: timedelta | None = None) -> None:
+    def __init__(self, keys_lifetime: timedelta | None = None, *, newer: bool = False) -> None:
         self.clock = Clock(NOW)
         self.store = MemoryReservationStore()
         self.s3, self.sts = MemoryS3(), MemorySts()
@@ -163,7 +163,7 @@ class KeyedCatalog:
                 name="lake", location="s3://lake/tables", s3=cast("Any", self.s3), sts=cast("Any", self.sts),
                 keys=VendedKeys(), s3_endpoint="http://127.0.0.1:1", region="us-east-1", principals=principals,
                 root=SecretStr("root"), clock=self.clock, properties={PURGE_VIEWS: "false"},
-                keys_lifetime=keys_lifetime,
+                keys_lifetime=keys_lifetime, newer=newer,
             )  # fmt: skip
         self.http = httpx.Client(transport=InProcess(self.catalog))
         self.upstream: Any = HttpUpstream("http://catalog.test/api/catalog", self.http)

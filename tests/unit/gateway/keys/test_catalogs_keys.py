@@ -15,9 +15,9 @@ CREATE = {"name": "t", "schema": SCHEMA}
 PROPERTY = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
 
 
-@pytest.fixture
-def world() -> Iterator[KeyedCatalog]:
-    world = KeyedCatalog(keys_lifetime=timedelta(minutes=5))
+@pytest.fixture(params=["1.7", "newer"])
+def world(request: pytest.FixtureRequest) -> Iterator[KeyedCatalog]:
+    world = KeyedCatalog(keys_lifetime=timedelta(minutes=5), newer=request.param == "newer")
     yield world
     world.close()
 
@@ -58,20 +58,58 @@ def test_a_lost_creation_is_decided_though_the_table_was_changed(world):
     assert json.loads(answer.body)["storage-credentials"]
 
 
-@pytest.mark.parametrize("after", [None, "another table", "too late"])
+def test_a_commit_that_was_lost_before_it_was_applied_is_performed(world):
+    table(world)
+    request = keyed(world, path=TABLE, body=PROPERTY)
+    assert world.call(request, Life(lambda point, _: point == "before change", kill), catalogs=True) is None
+    world.clock.advance(AFTER_LEASE)
+    answer = world.call(request, catalogs=True)
+    assert (answer.status, versions(world), metadata(world)["properties"]["a"]) == (200, 1, "b")
+    assert world.call(request, catalogs=True).header("Idempotency-Replayed") == "true"
+
+
+def test_a_lost_commit_that_arrives_after_its_repeat_is_not_performed_again(world):
+    """The first call's request waited somewhere; it has the same key as that of the second."""
+    table(world)
+    request = keyed(world, path=TABLE, body=PROPERTY)
+    assert world.call(request, Life(lambda point, _: point == "before change", kill), catalogs=True) is None
+    world.clock.advance(AFTER_LEASE)
+    assert (world.call(request, catalogs=True).status, versions(world)) == (200, 1)
+    [late] = [one for one in world.sent if one.method == "POST" and b"set-properties" in one.body]
+    assert world.upstream.send(late, timeout=1).status == 200
+    assert versions(world) == 1
+
+
+@pytest.mark.parametrize("after", ["another's commit", "another table", "too late"])
 def test_what_the_catalog_has_not_recorded_stays_unknown_and_is_not_sent_again(world, after):
     table(world)
     request = keyed(world, path=TABLE, body=PROPERTY)
-    life = Life(lambda point, _: point == ("after change" if after else "before change"), kill)
-    assert world.call(request, life, catalogs=True) is None
+    point_of = "before change" if after == "another's commit" else "after change"
+    assert world.call(request, Life(lambda point, _: point == point_of, kill), catalogs=True) is None
+    number = versions(world)
+    if after == "another's commit":
+        other = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"c": "d"}}]}
+        assert world.direct("POST", TABLE, other).is_success
+        number += 1
     if after == "another table":
         assert world.direct("DELETE", TABLE).is_success
         table(world)
+        number = 0
     world.clock.advance(timedelta(minutes=6) if after == "too late" else AFTER_LEASE)
     world.tokens["owner"] = world.token("owner")
     answer = world.call(keyed(world, path=TABLE, body=PROPERTY), catalogs=True)
     assert (answer.status, error_of(answer)["type"]) == (500, "CommitStateUnknownException")
-    assert versions(world) == (1 if after == "too late" else 0)
+    assert versions(world) == number
+
+
+def test_only_where_the_catalog_keeps_keys_a_commit_without_a_uuid_costs_a_read(world):
+    table(world)
+    reads = {}
+    for catalogs in (True, False):
+        world.sent.clear()
+        assert world.call(keyed(world, path=TABLE, body=PROPERTY, key=f"k{catalogs}"), catalogs=catalogs).status == 200
+        reads[catalogs] = [one.path for one in world.sent if one.method == "GET" and one.path.endswith("/t")]
+    assert (len(reads[True]), reads[False]) == (1, [])
 
 
 def test_the_catalog_gets_a_key_of_its_own_for_each_caller_operation_and_payload(world):

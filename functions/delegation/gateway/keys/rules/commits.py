@@ -28,6 +28,7 @@ from delegation.gateway.keys.rules.rule import (
     Verify,
     asserted,
     contains,
+    location_noted,
     one_spelling,
     plain,
     same_uuid,
@@ -51,9 +52,12 @@ def commit(path: str, request: JsonObject) -> VerificationRule:
         return verify_creation(updates, state) if creates else verify_commit(updates, requirements, state)
 
     table = Lookup(path)
+    is_any = not creates and asserted(requirements, "assert-table-uuid", "uuid") is None
     return VerificationRule(
         verify,
         (table,),
+        note=location_noted,
+        before=(Lookup(path, "snapshots=refs"),) if is_any else (),
         restore=table,
         leaves_files=creates or bool(snapshot_ids(updates)),
         of_recorded=None if creates else lambda found: Applied(committed(found), is_certain=True),

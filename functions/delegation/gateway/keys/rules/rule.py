@@ -117,7 +117,9 @@ class VerificationRule:
     leaves_files: bool = False
     """Whether clients delete the files of a commit that is refused; then the state may show it for certain."""
     of_recorded: Callable[[Found], Applied] | None = None
-    """What the table of the first of `after` means if the catalog itself has recorded the request's key on it."""
+    """What the table of the first of `after` means if the catalog itself has recorded the request's key on it.
+
+    Where the catalog records none, nothing is read of `before`, which is the table's metadata file."""
     parts: "tuple[VerificationRule, ...]" = ()
     """Rules of which one alone may decide; without any the rule itself does."""
 
@@ -138,6 +140,11 @@ def uuid_noted(name: str) -> Callable[[Sequence[State]], Any]:
         return {"uuid": None if found is None else found.metadata[name]}
 
     return note
+
+
+def location_noted(states: Sequence[State]) -> Any:
+    """Return the metadata file of the one table, None without a table."""
+    return None if states[0] is None else states[0].document["metadata-location"]
 
 
 def asserted(requirements: Sequence[JsonObject], kind: str, member: str) -> Any:

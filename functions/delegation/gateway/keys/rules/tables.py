@@ -10,12 +10,12 @@ from delegation.gateway.keys.rules.rule import (
     Found,
     JsonObject,
     Lookup,
-    State,
     Undecided,
     Verification,
     VerificationRule,
     contains,
     loaded,
+    location_noted,
     one_spelling,
     same_uuid,
     undecided,
@@ -49,14 +49,11 @@ DROP: Final = VerificationRule(
 def unregistration(path: str) -> VerificationRule:
     """As a drop; the reason names the metadata file that the table had before the call, which may be its last."""
 
-    def note(states: Sequence[State]) -> Any:
-        return None if states[0] is None else states[0].document["metadata-location"]
-
     def verify(evidence: Evidence) -> Verification:
         known = f"; before the call its metadata file was {evidence.noted}" if evidence.noted else ""
         return Undecided(f"nothing shows whether the table was unregistered, dropped or renamed{known}")
 
-    return VerificationRule(verify, note=note, before=(Lookup(path.rpartition("/")[0], "snapshots=refs"),))
+    return VerificationRule(verify, note=location_noted, before=(Lookup(path.rpartition("/")[0], "snapshots=refs"),))
 
 
 def creation(path: str, request: JsonObject) -> VerificationRule:
