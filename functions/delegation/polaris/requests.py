@@ -23,7 +23,8 @@ _OF_TABLES: Final = frozenset({"credentials", "metrics", "plan", "sign", "tasks"
 class PolarisPaths:
     """A catalog's configuration from `/v1/config`: the prefix of its paths, encoded, the separator of namespace levels.
 
-    `unknown` are the endpoints of single tables that it advertises and this release does not know. Paths of namespaces raise PolarisUnexpectedAnswer for levels that no request can name.
+    `unknown` are the endpoints of single tables that it advertises and this release does not know. Paths of namespaces
+    raise PolarisUnexpectedAnswer for levels that no request can name.
     """
 
     prefix: str
