@@ -38,7 +38,7 @@ _VENDED = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 _LOOK_SECONDS: Final = 2.0
 """How long a submission waits for what Polaris states of a catalog."""
 _KNOWN_SECONDS: Final = 300.0
-_LOOK_AGAIN_SECONDS: Final = 30.0
+_UNKNOWN_SECONDS: Final = 30.0
 _REQUIRED_METADATA = ("table-uuid", "location", "format-version")
 
 
@@ -104,7 +104,7 @@ class PolarisClient:
                 path = f"../management/v1/catalogs/{encoded(catalog)}"
                 why = why_unsupported(self.requests.get(path, {}, within=_LOOK_SECONDS))
             except PolarisUnavailable:
-                pause = _LOOK_AGAIN_SECONDS
+                pause = _UNKNOWN_SECONDS
             except PolarisError:
                 why = None
             self._checked[catalog] = (self._monotonic() + pause, why)
