@@ -49,8 +49,8 @@ def record_unreadable(what: str) -> OrphansError:
     """Return the error: an unfinished task cannot be read that may be about tables of the catalog."""
     return OrphansError(
         f"it is not known which files an unfinished {printable(what, 400)} deletes or keeps, and it may be about this "
-        "catalog; nothing was removed. The next attempt reads it again: run the release that wrote the record, or restore "
-        "it from a backup of the table of tasks",
+        "catalog; nothing was removed. The next attempt reads it again: run the release that wrote the record, or "
+        "restore it from a backup of the table of tasks",
         code="CLAIM_UNKNOWN",
         retryable=True,
     )
