@@ -195,10 +195,10 @@ $(PROXY)/.installed: pyproject.toml constraints.txt
 	  $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["proxy"])')
 	@touch $@
 
-gateway-kit: need-java $(STAMP) ## Run Iceberg's REST compatibility kit direct and through the gateway; every outcome must be the same; ARGS=--by-rule
+gateway-kit: need-java $(STAMP) ## Run Iceberg's REST compatibility kit direct and through the gateway; every outcome must be the same; ARGS=--by-rule, ARGS="--on states" on the stand-in in memory and in the persistence
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.kit $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
-gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs against Iceberg's REST server, direct and through the gateway
+gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs against Iceberg's REST server, direct and through the gateway; ARGS="--on states"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.behaviors $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
 gateway-interleavings: $(STAMP) ## Interleave two callers with keys, another writer and accidents; no double effect, no wrong answer; SEEDS=10000
@@ -210,7 +210,7 @@ gateway-stories: $(STAMP) ## Drop, repeat, restore, clone and kill in any order;
 gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; with POLARIS_URL on a real Polaris too; ARGS="--on polaris --part 1/4"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.matrix $(ARGS)
 
-gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits
+gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and Spark through the gateway of a local stack; lose answers of their commits; CATALOG=persistence for a stack whose catalog is there
 	@$(BIN)/python -m pytest -q -m "" tests/gateway $(ARGS)
 
 alarms-drill: need-java need-node $(STAMP) ## Trip five alarms on a local stack by real faults and follow the commands of their pages (three minutes); prints a table

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.errors import CommitOutcomeUnknown, CommitUnknown
+from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown, CommitUnknown
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.catalog import state as memory
 from infra.local.catalog.entities import CatalogEntities, CatalogEntry, CatalogView
@@ -202,6 +202,24 @@ def test_what_one_process_stored_another_reads_and_a_new_one_finds() -> None:
     one.close()
     other.close()
     assert value_at(persisted(backend), ("k", "old")) == "3"
+
+
+def test_what_cannot_be_stored_and_a_store_that_fails_are_refusals_that_change_nothing() -> None:
+    fails = [False]
+
+    def before(_operation: str) -> None:
+        if fails[0]:
+            raise BackendUnavailable("throttled")
+
+    state = persisted(MemoryBackend(before=before))
+    check_whole(state)
+    for name, value, status in (("old", "\ud800", 400), ("n" * 9_000, "2", 400), ("old", "2", 503)):
+        fails[0] = status == 503
+        with pytest.raises((RestError, ValueError)) as refused:
+            state.atomically(put(("k", name), value), operation="put")
+        assert getattr(refused.value, "status", 400) == status
+    fails[0] = False
+    assert (keys_of(state, "k"), value_at(state, ("k", "old"))) == ([("k", "old")], "1")
 
 
 class Unanswered:

@@ -1,9 +1,10 @@
 """A local stack with the gateway, and a bucket to look into, for the tests of real clients.
 
-Every test runs against the stand-in, and against a real Polaris if the environment names one. Set POLARIS_URL,
-POLARIS_CREDENTIAL (`id:secret` of a principal with CATALOG_MANAGE_CONTENT), POLARIS_WAREHOUSE and POLARIS_PUBLIC_KEY
-(the PEM file of its token broker, without which no keys are honoured), POLARIS_S3_ENDPOINT for a store that is not
-AWS's with its keys in the AWS variables, and unless it is POLARIS, POLARIS_REALM.
+Every test runs against the stand-in, whose catalog is in memory or, with CATALOG=persistence, in the persistence, and
+against a real Polaris if the environment names one. Set POLARIS_URL, POLARIS_CREDENTIAL (`id:secret` of a principal
+with CATALOG_MANAGE_CONTENT), POLARIS_WAREHOUSE and POLARIS_PUBLIC_KEY (the PEM file of its token broker, without which
+no keys are honoured), POLARIS_S3_ENDPOINT for a store that is not AWS's with its keys in the AWS variables, and unless
+it is POLARIS, POLARIS_REALM.
 """
 
 import json
@@ -76,12 +77,14 @@ def given_polaris() -> tuple[str, ...]:
 @pytest.fixture(scope="session", params=["stand-in", "real"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayStack]:
     """A stack whose drops wait for their purge, so that the bucket can be looked into afterwards."""
-    given = () if request.param == "stand-in" else given_polaris()
-    if request.param == "real" and not given:
+    given = ("--catalog", os.environ.get("CATALOG", "memory"))
+    if request.param == "real":
+        given = given_polaris()
+    if not given:
         pytest.skip("needs a Polaris: set POLARIS_URL, POLARIS_CREDENTIAL, POLARIS_WAREHOUSE and POLARIS_PUBLIC_KEY")
     folder = tmp_path_factory.mktemp("gateway") / "state"
     process = StackProcess(folder, "--gateway", "--property", "delegation.drop.mode=wait", *given)
     try:
-        yield GatewayStack(json.loads(json.dumps(process.ready())), has_own_store=not given)
+        yield GatewayStack(json.loads(json.dumps(process.ready())), has_own_store=request.param == "stand-in")
     finally:
         process.end(signal.SIGTERM)

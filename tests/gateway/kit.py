@@ -5,9 +5,9 @@ Polaris, once in memory and once in the persistence.
 
     python -m tests.gateway.kit [--only CLASS#METHOD] [--by-rule] [--least 140] [--on states]
 
-At least `--least` must pass. Every request leads through the
-gateway, which forwards it; with `--by-rule` only those that the rule selects do. Exits with 1 otherwise, and with 77
-if Java 17 or Maven is missing.
+At least `--least` must pass. Every request leads through the gateway, which forwards it; with `--by-rule` only those
+that the rule selects do. Exits with 1 otherwise, and with 77 if Java 17 or Maven is missing. On the stand-in 29 tests
+fail: they have locations `file:`, names with slashes, and messages of Iceberg's server where Polaris has others.
 """
 
 import argparse
@@ -29,8 +29,9 @@ SKIPPED = 77
 THROUGH = "through the gateway"
 STATES = ("memory", "persistence")
 WAYS = {"gateway": ("direct", THROUGH), "states": STATES}
-LEAST = {"gateway": 140, "states": 1}
+LEAST = {"gateway": 140, "states": 112}
 _KIT_SECONDS = 1500
+_AS_POLARIS = ("-Drck.requires-namespace-create=true", "-Dheader.X-Iceberg-Access-Delegation=vended-credentials")
 
 
 def main() -> int:
@@ -100,6 +101,7 @@ def run_kit(catalog: CatalogUnderTest, folder: Path, only: str | None) -> None:
         "-Drck.local=false",
         f"-Duri={catalog.url}",
         *(f"-D{name}={value}" for name, value in catalog.properties.items()),
+        *(_AS_POLARIS if catalog.properties else ()),
         "-cp",
         f"{jars()}/*",
         "org.junit.platform.console.ConsoleLauncher",

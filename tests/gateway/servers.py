@@ -10,7 +10,7 @@ from infra.environment.functions import GATEWAY
 from infra.local.aws.dynamodb import DynamoDbLocal, fetch, java
 from infra.local.catalog.persisted import PersistedState
 from infra.local.catalog.state import CatalogState, MemoryState
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_PURGE, ALLOW_UNSTRUCTURED
+from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_PURGE, ALLOW_UNSTRUCTURED, PURGE_VIEWS
 from infra.local.front.balancer import CatalogBalancer
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port
@@ -79,7 +79,8 @@ def stand_in(folder: Path, state: str) -> Iterator[CatalogUnderTest]:
         place = {"LocationConstraint": catalog_world.REGION}
         with contextlib.suppress(stack.admin.exceptions.BucketAlreadyOwnedByYou):  # of this process's former stand-in
             stack.admin.create_bucket(Bucket=catalog_world.BUCKET, CreateBucketConfiguration=place)
-        stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, ALLOW_PURGE)
+        flags = dict.fromkeys((ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, ALLOW_PURGE), "true")
+        stack.catalog.warehouse.replace_properties({**flags, PURGE_VIEWS: "false"})
         credential = {"warehouse": "lake", "credential": "owner-id:owner-secret", "scope": catalog_world.SCOPE}
         yield CatalogUnderTest(stack.catalog.url, credential)
 

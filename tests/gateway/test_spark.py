@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from tests.fixtures.lakehouse import PACKAGES
 from tests.gateway.conftest import GatewayStack
@@ -77,6 +78,33 @@ def test_spark_writes_and_reads_and_the_java_client_purges(
     assert java.dropTable(identifier, True) is True
     assert not java.tableExists(identifier)
     assert stack.objects(location) == []
+
+
+def test_the_java_client_commits_to_two_tables_at_once_or_to_none(spark: Any, java: Any, namespace: str) -> None:
+    jvm, names = spark._jvm, ("a", "b")
+    identifiers = [jvm.org.apache.iceberg.catalog.TableIdentifier.parse(f"{namespace}.{name}") for name in names]
+    for name in names:
+        spark.sql(f"CREATE TABLE lake.{namespace}.{name} (id BIGINT) USING iceberg")
+
+    def commits(value: str) -> Any:
+        found = jvm.java.util.ArrayList()
+        for identifier in identifiers:
+            base = java.loadTable(identifier).operations().current()
+            changed = base.replaceProperties({"changed": value})
+            found.add(jvm.org.apache.iceberg.catalog.TableCommit.create(identifier, base, changed))
+        return found
+
+    def changed() -> list[str | None]:
+        return [java.loadTable(identifier).properties().get("changed") for identifier in identifiers]
+
+    java.commitTransaction(commits("once"))
+    assert changed() == ["once", "once"]
+    stale = commits("twice")
+    spark.sql(f"DROP TABLE lake.{namespace}.b")
+    spark.sql(f"CREATE TABLE lake.{namespace}.b (id BIGINT) USING iceberg")
+    with pytest.raises(Py4JJavaError, match="UUID does not match"):
+        java.commitTransaction(stale)
+    assert changed() == ["once", None]
 
 
 def test_spark_s_own_purge_sends_a_plain_drop_and_deletes_from_the_client(

@@ -10,12 +10,19 @@ from delegation.persistence.catalogs.realms import MAIN
 from delegation.persistence.commits.commits import Changed, CommitAttempt
 from delegation.persistence.commits.directories import entity_committer
 from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.errors import BackendUnavailable, CommitContended, EntityExists
+from delegation.persistence.errors import (
+    CommitOutcomeUnknown,
+    CommitUnknown,
+    EntityExists,
+    ObjectTooLarge,
+    PersistenceError,
+    ValueNotStorable,
+)
 from delegation.persistence.index.keys import IndexKey
 from delegation.persistence.objects.objects import M, PersistedModel
 from delegation.persistence.objects.types import ObjectType, ObjectTypes
 from infra.local.catalog.entities import CatalogEntry, CatalogNamespace, CatalogView
-from infra.local.catalog.errors import unavailable
+from infra.local.catalog.errors import bad_request, unavailable
 from infra.local.catalog.policies.store import LocalPolicy, PolicyAttachment
 from infra.local.catalog.state import Key, Records, T
 
@@ -34,7 +41,8 @@ TYPES: Final = ObjectTypes(
 class PersistedState:
     """The state of a catalog of a realm, both made where they do not exist; other processes may use it, too.
 
-    A step of which nobody knows whether it was applied raises CommitUnknown.
+    A step of which nobody knows whether it was applied raises CommitUnknown or CommitOutcomeUnknown; any other failure
+    is a RestError, and nothing was changed.
     """
 
     def __init__(self, backend: Backend, *, realm: str, catalog: str) -> None:
@@ -54,7 +62,11 @@ class PersistedState:
 
         try:
             return self._committer.commit(change, operation=operation).result
-        except (BackendUnavailable, CommitContended) as error:
+        except (CommitUnknown, CommitOutcomeUnknown):
+            raise
+        except (ValueNotStorable, ObjectTooLarge) as error:
+            raise bad_request(str(error)) from error
+        except PersistenceError as error:
             raise unavailable(str(error)) from error
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 from werkzeug.wrappers import Request, Response
 
-from delegation.persistence.errors import CommitUnknown
+from delegation.persistence.errors import CommitOutcomeUnknown, CommitUnknown
 from delegation.timestamps import utc_now
 from infra.local.catalog.answers import json_answer, no_such_route
 from infra.local.catalog.entities import CatalogEntities
@@ -116,7 +116,7 @@ class LocalCatalog:
             response = self._answer(request)
         except RestError as error:
             response = json_answer(error.status, error.body())
-        except CommitUnknown as error:
+        except (CommitUnknown, CommitOutcomeUnknown) as error:
             answer = outcome_unknown(str(error), newer=self.warehouse.newer)
             response = json_answer(answer.status, answer.body())
         except (KeyError, TypeError, ValueError) as error:
