@@ -86,6 +86,18 @@ def test_a_purge_keeps_the_files_of_a_table_that_was_there_before_and_is_in_no_l
     assert f"{HERE}/" in found.sample[0]
 
 
+def test_a_purge_keeps_the_files_of_a_former_table_of_version_1_without_a_uuid() -> None:
+    bench, former, taken = recreated()
+    for at, data in list(bench.lake.objects.items()):
+        if at[1].endswith(".metadata.json") and json.loads(data)["table-uuid"] != bench.uuid("t"):
+            document = json.loads(data) | {"format-version": 1}
+            bench.lake.objects[at] = json.dumps(
+                {key: document[key] for key in document.keys() - {"table-uuid"}}
+            ).encode()
+    assert purge_table(bench.context("t")).status == "PURGED"
+    assert {former, *taken} <= set(bench.lake.uris())
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_purge_keeps_what_a_second_catalog_needs_that_continues_from_the_same_metadata_file(engine: str) -> None:
     """A table was moved: registered there and committed to, and dropped here with purge by mistake."""
