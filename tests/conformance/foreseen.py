@@ -31,6 +31,8 @@ def refusal(path: str, status: int, answer: Mapping[str, Any]) -> str | None:
         return "a dry run is refused where 200 means that the files are deleted"
     if status == 400 and "is not an option of this operation" in message:
         return "the schema of the options is one for all operations"
+    if status == 400 and message.startswith("operation_parameters: must have the table's identity alone"):
+        return "the schema has the forms of all operations: only a purge takes a LoadTableResult"
     if status == 400 and message.startswith("operation_parameters.properties.plan: must be absent when dry-run"):
         return "the query asks for a dry run, and the body names the plan of another one"
     return None

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
+from infra.environment.context import ROOT
 from infra.local.errors import CannotStartError, UnavailableError
 from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port
 
@@ -52,18 +53,20 @@ def java() -> str:
 def fetch(pom: Path = POM, name: str = "dynamodb-local") -> Path:
     """Return the folder with a project's jars, fetched unless cached; several processes may call it at once.
 
-    The jars are DynamoDB Local's unless `pom` and the cache's `name` are given. Raises `UnavailableError` if Maven is
-    missing or cannot fetch them.
+    The jars are DynamoDB Local's unless `pom` and the cache's `name` are given. They are in the checkout's `.cache` if
+    the user's cache folder cannot be written. Raises `UnavailableError` if Maven is missing or cannot fetch them.
     """
     version = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
-    root = cache_folder() / name
-    folder = root / version
-    if folder.is_dir():
-        return folder
+    places = [cache_folder() / name, ROOT / ".cache" / name]
+    if kept := next((place / version for place in places if (place / version).is_dir()), None):
+        return kept
     maven = shutil.which("mvn")
     if not maven:
         raise UnavailableError(f"Maven is not installed (it fetches {name})")
-    root.mkdir(parents=True, exist_ok=True)
+    root = next((place for place in places if _can_be_written(place)), None)
+    if root is None:
+        raise UnavailableError(f"{places[0]} and {places[1]} cannot be written; set XDG_CACHE_HOME to another folder")
+    folder = root / version
     with _locked(root / "fetch.lock"):
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=root) as temporary:
@@ -73,10 +76,19 @@ def fetch(pom: Path = POM, name: str = "dynamodb-local") -> Path:
     return folder
 
 
+def _can_be_written(folder: Path) -> bool:
+    """Make a folder if necessary; return whether this process may write into it."""
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
 def _copy_jars(maven: str, pom: Path, name: str, *, work: Path, jars: Path) -> None:
     # Maven may write next to the project file, so it gets a copy.
     copy = shutil.copy(pom, work / "pom.xml")
     command = [maven, "-q", "-B", "-f", str(copy), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+    if not _can_be_written(Path.home() / ".m2" / "repository"):
+        command.append(f"-Dmaven.repo.local={work / 'repository'}")
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FETCH_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired as exc:

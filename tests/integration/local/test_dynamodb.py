@@ -96,6 +96,24 @@ def test_a_failed_fetch_leaves_no_folder_of_jars(monkeypatch, tmp_path):
     assert [path.name for path in (tmp_path / "cache/polaris-delegation/dynamodb-local").iterdir()] == ["fetch.lock"]
 
 
+def test_a_home_that_cannot_be_written_is_not_needed(monkeypatch, tmp_path):
+    """The demo ended with "Permission denied" for a user whose home is read-only."""
+    maven = tmp_path / "mvn"
+    program = 'for word; do case $word in -DoutputDirectory=*) mkdir "${word#*=}"; esac; done; echo "$@" > "$0.words"'
+    maven.write_text(f"#!/bin/sh\n{program}\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", "/dev/null")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(dynamodb, "ROOT", tmp_path / "check out")
+    folder = dynamodb.fetch()
+    assert folder.parent == tmp_path / "check out/.cache/dynamodb-local"
+    assert "-Dmaven.repo.local=" in (tmp_path / "mvn.words").read_text()
+    maven.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert dynamodb.fetch() == folder, "it is fetched once, and a second start needs no network"
+
+
 def test_a_program_that_ends_early_is_reported_with_its_last_output(tmp_path):
     process = TetheredProcess.start(["sh", "-c", "echo port in use; exit 3"], env=os.environ, log=tmp_path / "log")
     with pytest.raises(CannotStartError, match="status 3: port in use"):
