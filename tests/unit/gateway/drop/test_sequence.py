@@ -15,6 +15,7 @@ from delegation.tasks.life.model import Status
 from delegation.timestamps import isoformat
 from tests.kit.lakes.lake import FAST
 from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
+from tests.unit.operations.purge.planning.executors_here import ENGINES
 
 S = TombstoneState
 
@@ -312,7 +313,9 @@ def test_drop_recreate_drop_within_a_minute_drops_both(world):
     assert (here.data(), here.hidden()) == (set(), [])
 
 
-def test_a_table_recreated_at_the_same_location_keeps_its_files(world):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_table_recreated_at_the_same_location_keeps_its_files(world, engine, monkeypatch):
+    monkeypatch.setattr(behavior, "purge_table", ENGINES[engine])
     here = world()
     here.table()
     before = here.data()
@@ -323,7 +326,9 @@ def test_a_table_recreated_at_the_same_location_keeps_its_files(world):
     assert (here.uuid(), here.data(), here.record().state) == (second, fresh, S.DROPPED)
 
 
-def test_a_table_registered_again_from_its_metadata_keeps_its_files(world):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_table_registered_again_from_its_metadata_keeps_its_files(world, engine, monkeypatch):
+    monkeypatch.setattr(behavior, "purge_table", ENGINES[engine])
     here = world()
     uuid = here.table()
     before = here.data()
