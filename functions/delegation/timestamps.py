@@ -4,13 +4,36 @@ import re
 import sys
 import time
 from datetime import UTC, datetime, timedelta
-from operator import methodcaller
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, TypeAdapter, ValidationError
 
-Timestamp = Annotated[AwareDatetime, AfterValidator(methodcaller("astimezone", UTC))]
-"""An aware datetime, converted to UTC; a naive one is refused."""
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("it is out of range in UTC") from None
+
+
+Timestamp = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+"""An aware datetime, converted to UTC; a naive one, and one that UTC has not, is refused."""
+
+
+def stored_time(text: Any) -> datetime:
+    """Return a stored time in UTC; raise TypeError or ValueError for what is none, or has no time zone."""
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return _in_utc(found)
+
+
+def stored_time_or(otherwise: datetime, text: Any) -> datetime:
+    """Return a stored time, another one for what is none: a damaged entry of an index ends no reading of it."""
+    try:
+        return stored_time(text)
+    except (TypeError, ValueError):
+        return otherwise
 
 
 def isoformat(moment: datetime) -> str:

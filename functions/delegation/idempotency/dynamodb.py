@@ -146,7 +146,10 @@ def _record_of(item: Mapping[str, Any]) -> Record:
         raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}")
     values = dict(item)
     if "expires_at" in values:
-        values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
+        try:
+            values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
+        except (TypeError, ValueError, OverflowError, OSError) as error:
+            raise MalformedRecord(f"idempotency record: expires_at: {error}") from None
     try:
         return Record(**values)
     except ValidationError as error:

@@ -26,7 +26,7 @@ from delegation.references.blocking.dynamodb import DynamoDbBlocking, packed, un
 from delegation.references.errors import PassLost, ReferencesOutcomeUnknown, ReferencesUnavailable
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.locations import split
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_time
 
 FORMAT: Final = 1
 _WRITES_A_CALL: Final = 25
@@ -243,6 +243,8 @@ def _texts(item: Mapping[str, Any], name: str) -> set[str]:
 
 
 def _whole_entry(catalog: str, item: Mapping[str, Any]) -> TableEntry:
+    if len(_texts(item, "areas")) < len(item.get("areas", ())):
+        raise TypeError("areas is no list of texts")
     return TableEntry(
         identifier=_identifier(catalog, item),
         table_uuid=item.get("table_uuid", ""),
@@ -256,7 +258,7 @@ def _whole_entry(catalog: str, item: Mapping[str, Any]) -> TableEntry:
         absent=bool(item.get("absent", False)),
         cloned=bool(item.get("cloned", False)),
         problem_location=item.get("problem_location"),
-        problem_since=datetime.fromisoformat(item["problem_since"]) if "problem_since" in item else None,
+        problem_since=stored_time(item["problem_since"]) if "problem_since" in item else None,
         unanswered=tuple(map(int, item.get("unanswered", ()))),
         unread=unpacked(item.get("unread")),
     )

@@ -83,7 +83,7 @@ from delegation.tasks_on_persistence.entities import (
 from delegation.tasks_on_persistence.failures import translated
 from delegation.tasks_on_persistence.notifications import STORED_NOTIFICATION, write_notifications
 from delegation.tasks_on_persistence.pauses import STORED_PAUSES
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_time_or
 
 REALM: Final = "delegation-service"
 """The realm of tasks in keys, where no catalog is: the keys of a realm with catalogs are numbers, or older names."""
@@ -188,7 +188,7 @@ class PersistenceTaskStore:
             # One index without shards: entries of other shards are skipped.
             asked = ((k, ref) for k, ref in items if shards is None or codec.due_bucket(k.elements()[-1]) in shards)
             places = [key.elements() for key, _ in islice(asked, limit)]
-        return [DueEntry(task_id, datetime.fromisoformat(due_at)) for _, due_at, task_id in places]
+        return [DueEntry(task_id, stored_time_or(now, due_at)) for _, due_at, task_id in places]
 
     def children(self, task_id: str) -> Sequence[Child]:
         """See TaskStore.children."""

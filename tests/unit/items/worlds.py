@@ -42,12 +42,15 @@ from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores import notifications as stored
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.upkeep.execution.kinds import run_kinds
+from delegation.upkeep.execution.kinds import KeptTables, run_kinds
 from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.execution.sweeps import TASK_TYPE as SWEEP_TYPE
 from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health import dynamodb
 from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, _health_item
 from delegation.upkeep.health.model import TableHealth
+from delegation.upkeep.schedule.amounts import Amount
+from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, Waits
 from delegation.wiring.notifications.worker import _run
 from tests.contract.task_tables import moto, moto_task_store, record_store
 from tests.contract.test_reference_store import reference_store
@@ -460,6 +463,16 @@ def tables_that_do_not_load_when_their_run_starts(failing: Failing) -> Served:
     with planted(here, "load_table", lambda identifier, **_options: identifier.name in found["b"], failing):
         here.run(settings=UpkeepSettings(at_once=len(found["g"])))
     return found["g"], started(here)
+
+
+@world("upkeep.waits")
+def tables_whose_wait_cannot_be_noted(failing: Failing) -> Served:
+    here, found = archive()
+    sweeps, tables = here.sweeps(policies=BothKinds(here), limits=BOTH), KeptTables(here.healths, "lake")
+    waiting = [UpkeepNeed(one, SWEEP_TYPE, "p", 0, Amount(), here.now) for one in tables.names]
+    with planted(here.healths, "put", lambda health: health.identifier.name in found["b"], failing):
+        sweeps.count_wait(tables, Choice(waiting=tuple((one, Waits.RUNS) for one in waiting)))
+    return found["g"], {one.identifier.name for one in here.healths.healths("lake") if one.sweep_since is not None}
 
 
 @world("upkeep.ended")

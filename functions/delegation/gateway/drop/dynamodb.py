@@ -146,11 +146,14 @@ def _record_of(item: Mapping[str, Any]) -> Tombstone:
     if item.get("format") != FORMAT:
         raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: format {item.get('format')!r} is unknown here")
     values = dict(item)
-    for name in ("version", "format_version", "attempts"):
-        if name in values:
-            values[name] = int(values[name])
-    if "expires_at" in values:
-        values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
+    try:
+        for name in ("version", "format_version", "attempts"):
+            if name in values:
+                values[name] = int(values[name])
+        if "expires_at" in values:
+            values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
+    except (TypeError, ValueError, OverflowError, OSError) as error:
+        raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: {error}") from None
     try:
         return Tombstone.model_validate(values)
     except ValidationError as error:

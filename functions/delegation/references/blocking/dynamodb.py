@@ -19,7 +19,7 @@ from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Exemption, HeldPurge, LocatedTable, Subject
 from delegation.references.lost import LostRefs, copy_of
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_time
 
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ def _known_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
 
 
 def _blocking(catalog: str, item: Mapping[str, Any]) -> Blocking:
-    since = _moment(item, "since") if "since" in item else None
+    since = stored_time(item["since"]) if "since" in item else None
     unanswered = tuple(map(int, item.get("unanswered", ())))
     return Blocking(_checked_subject(catalog, item), _text(item, "problem"), since, unanswered=unanswered)
 
@@ -265,8 +265,8 @@ def _lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
         refs={name: int(snapshot_id) for name, snapshot_id in item["refs"].items()},
         count=int(item["count"]),
         task_id=_text(item, "task_id"),
-        at=_moment(item, "at"),
-        until=_moment(item, "until"),
+        at=stored_time(item["at"]),
+        until=stored_time(item["until"]),
         areas=tuple(map(_area, _texts(item, "areas"))) if "areas" in item else None,
     )
     if found.key != item["sk"]:
@@ -292,13 +292,6 @@ def _damaged_lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
     )
 
 
-def _moment(item: Mapping[str, Any], name: str) -> datetime:
-    found = datetime.fromisoformat(item[name])
-    if found.tzinfo is None:
-        raise ValueError(f"{name} has no time zone")
-    return found
-
-
 def _key_of(item: Mapping[str, Any]) -> str:
     return f"{item.get('pk')} {item.get('sk')}"
 
@@ -314,8 +307,8 @@ def _exemption(catalog: str, item: Mapping[str, Any]) -> Exemption:
         item.get("metadata_location"),
         why=item["why"],
         by=item["by"],
-        at=datetime.fromisoformat(item["at"]),
-        until=datetime.fromisoformat(item["until"]),
+        at=stored_time(item["at"]),
+        until=stored_time(item["until"]),
         unread=unpacked(item.get("unread")),
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final, Protocol
 
@@ -10,11 +10,12 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.admission.lanes import Lane, Stage, stage_of
 from delegation.tasks.life.model import FORMAT, Task
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_time_or
 
 RUNNING: Final = "running"
 QUEUED: Final = "queued"
 _PAGE: Final = 1_000
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 """Entries of the index read at once, at most; a fifth of what DynamoDB returns."""
 _QUERIES: Final = 16
 """So many pages of a shard are read at most for one answer about some lanes."""
@@ -112,9 +113,9 @@ def place_of(task: Task) -> tuple[str, str] | None:
 
 
 def queued_entry(task_id: str, key: str) -> Queued:
-    """Return the entry of a key of QUEUED."""
+    """Return the entry of a key of QUEUED; one whose time cannot be read has waited longest."""
     lane, _, since = key.rpartition("/")
-    return Queued(task_id, Lane.parse(lane), datetime.fromisoformat(since))
+    return Queued(task_id, Lane.parse(lane), stored_time_or(_EPOCH, since))
 
 
 def running_entry(task_id: str, key: str) -> Running:

@@ -29,7 +29,7 @@ from delegation.tasks.stores.admission import (
     running_entry,
 )
 from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskHeads, Unreadable
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_time_or
 
 DUE_INDEX: Final = "due"
 ADMISSION_INDEX: Final = "admission"
@@ -97,7 +97,7 @@ class DynamoDbTaskReads:
                 KeyConditionExpression="due_bucket = :bucket AND due_at <= :now",
                 ExpressionAttributeValues=to_item({":bucket": bucket, ":now": isoformat(now)}),
             )
-            return [DueEntry(item["task_id"], datetime.fromisoformat(item["due_at"])) for item in items]
+            return [DueEntry(item["task_id"], stored_time_or(now, item["due_at"])) for item in items]
 
         with ThreadPoolExecutor(max_workers=8) as pool:
             found = pool.map(shard, codec.due_buckets() if shards is None else shards)

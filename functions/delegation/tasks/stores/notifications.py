@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_time
 
 if TYPE_CHECKING:
     from delegation.tasks.life.notifications.receivers import Receiver
@@ -135,8 +135,8 @@ def receiver_of(item: Mapping[str, Any]) -> "Receiver":
     try:
         return Receiver(
             channel=str(item["channel"]),
-            changed_ts=datetime.fromisoformat(item["changed_ts"]),
-            not_before=datetime.fromisoformat(item["not_before"]),
+            changed_ts=stored_time(item["changed_ts"]),
+            not_before=stored_time(item["not_before"]),
             strikes=int(item["strikes"]),
             failures=int(item["failures"]),
             quick=int(item["quick"]),
@@ -181,14 +181,14 @@ def notification_of(item: Mapping[str, Any]) -> Notification:
             version=int(item["end_version"]),
             channel=str(item["channel"]),
             body=str(item["body"]),
-            created_ts=datetime.fromisoformat(item["created_ts"]),
-            due_at=datetime.fromisoformat(item["due_at"]),
+            created_ts=stored_time(item["created_ts"]),
+            due_at=stored_time(item["due_at"]),
             state=NotificationState(state),
             attempts=int(item["attempts"]),
             last_error=item.get("last_error"),
             revision=int(item["revision"]),
             parked=int(shard) >= SHARDS,
-            since_ts=datetime.fromisoformat(item["since_ts"]) if "since_ts" in item else None,
+            since_ts=stored_time(item["since_ts"]) if "since_ts" in item else None,
         )
     except (KeyError, ValueError, TypeError) as error:
         raise MalformedRecord(f"notification of task {item.get('task_id')}: {error}") from None

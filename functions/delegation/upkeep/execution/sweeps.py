@@ -4,6 +4,7 @@ A table is swept once a week. Which tables' policies are read turns with the clo
 are read in time.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -101,10 +102,13 @@ class OrphanSweeps:
         longest = min(waiting, key=lambda one: (one.since, str(one.table)), default=None)
         if longest is not None:
             self.waited(self.clock() - longest.since, longest.table)
-        for need in waiting:
+
+        def note(need: UpkeepNeed) -> None:
             health = tables[need.table]
             if health.sweep_since is None and TASK_TYPE not in health.runs:
                 tables.put(replace(health, sweep_since=self.clock()))
+
+        deque(each_item(waiting, note, name="upkeep.waits", clock=self.clock, shown=lambda one: str(one.table)), 0)
 
     def settled(self, health: TableHealth) -> TableHealth:
         """See PolicyKind."""

@@ -20,7 +20,7 @@ from typing import Any, Final
 from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.items import SetAside, each_item
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_time
 from delegation.upkeep.errors import HealthChanged, HealthOutcomeUnknown, HealthUnavailable, UpkeepError
 from delegation.upkeep.health.model import (
     FreedBytes,
@@ -179,14 +179,16 @@ def _health_item(health: TableHealth) -> dict[str, Any]:
 
 
 def _name_of(item: Mapping[str, Any]) -> str:
-    return ".".join(map(str, (*item.get("namespace", ()), item.get("name"))))
+    namespace = item.get("namespace")
+    levels = namespace if isinstance(namespace, list) else [namespace]
+    return ".".join(map(str, (*levels, item.get("name"))))
 
 
 def _health_of(catalog: str, item: Mapping[str, Any]) -> TableHealth:
     """Return a stored health; raises UpkeepError (HEALTH_UNREADABLE)."""
     try:
         return _read_health(catalog, item)
-    except (KeyError, ValueError, TypeError, ArithmeticError, zlib.error) as error:
+    except (AttributeError, KeyError, ValueError, TypeError, ArithmeticError, zlib.error) as error:
         text = f"the stored health of {catalog}.{_name_of(item)} cannot be read: {type(error).__name__}: {error}"
         raise UpkeepError(text, code="HEALTH_UNREADABLE") from error
 
@@ -198,7 +200,7 @@ def _read_health(catalog: str, item: Mapping[str, Any]) -> TableHealth:
         TableIdentifier(catalog, tuple(item["namespace"]), item["name"]),
         item["table_uuid"],
         item["metadata_location"],
-        datetime.fromisoformat(item["as_of"]),
+        stored_time(item["as_of"]),
         **{name: int(item[name]) for name in (*_COUNTS, *_LATER) if name in item},
         expirable=None if expirable is None else int(expirable),
         freed=FreedBytes(int(item.get("freed_lower", 0)), None if upper is None else int(upper)),
@@ -223,7 +225,7 @@ def _aside_item(aside: SetAside) -> list[Any]:
 
 def _aside_of(item: Sequence[Any]) -> SetAside:
     error, since, failures, next_try = item
-    return SetAside(error, datetime.fromisoformat(since), int(failures), datetime.fromisoformat(next_try))
+    return SetAside(error, stored_time(since), int(failures), stored_time(next_try))
 
 
 def _own_item(own: OwnPolicies) -> dict[str, Any]:
@@ -236,11 +238,11 @@ def _own_of(item: Mapping[str, Any]) -> OwnPolicies:
         OwnPolicy(type_, tuple(namespace), name, int(version), content)
         for type_, namespace, name, version, content in item["policies"]
     )
-    return OwnPolicies(datetime.fromisoformat(item["as_of"]), tuple(policies))
+    return OwnPolicies(stored_time(item["as_of"]), tuple(policies))
 
 
 def _moment(item: Mapping[str, Any], name: str) -> datetime | None:
-    return datetime.fromisoformat(item[name]) if name in item else None
+    return stored_time(item[name]) if name in item else None
 
 
 def _run_item(run: LastRun) -> dict[str, Any]:
@@ -263,7 +265,7 @@ def _run_of(item: Mapping[str, Any]) -> LastRun:
         item["kind"],
         item["task_id"],
         item["policy"],
-        datetime.fromisoformat(item["began"]),
+        stored_time(item["began"]),
         reserved=Amount(*map(int, item["reserved"])),
         ended=_moment(item, "ended"),
         outcome=item.get("outcome"),
