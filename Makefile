@@ -146,7 +146,7 @@ mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.mutants "$(TEXT)"
 
 applier-fuzz: need-java $(STAMP) ## Compare the applier of Iceberg's updates with Iceberg Java on random commits: SEQUENCES=10000; prints totals as they go
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.applier.fuzz --sequences $(SEQUENCES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.persistence.applier.fuzz --sequences $(SEQUENCES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 canonical: need-node $(STAMP) ## Hash payloads with a package of Node too, and compare; the packages come from npm's registry
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.canonical $(ARGS)
@@ -171,7 +171,7 @@ orphans-oracle: need-java $(STAMP) ## Plant orphan files at every table that Spa
 
 linearizability: SECONDS = 90
 linearizability: need-java $(STAMP) ## Commit from 40 processes that are killed, with jumping clocks and maintenance: PROCESSES=40 SECONDS=90
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.linearizability.fleet --processes $(PROCESSES) --seconds $(SECONDS) $(ARGS)
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.persistence.linearizability.fleet --processes $(PROCESSES) --seconds $(SECONDS) $(ARGS)
 
 drain: TASKS = 20000
 drain: need-java $(STAMP) ## Drain a dropped schema on a hand-moved clock: TASKS=20000, ARGS="--slots 100 --dynamodb"

@@ -11,9 +11,9 @@ from dataclasses import asdict
 
 from pyspark.sql import SparkSession
 
-from delegation.persistence.catalogs.executors import DynamoDbStores
-from delegation.persistence.maintenance.run import SweepPolicy
-from delegation.persistence.maintenance.spark import SparkSweep
+from polaris_persistence.catalogs.executors import DynamoDbStores
+from polaris_persistence.maintenance.run import SweepPolicy
+from polaris_persistence.maintenance.spark import SparkSweep
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ SHARED: Final = {
     "spark": (
         "tests/unit/operations/purge/spark/test_engine.py",
         "tests/unit/operations/purge/spark/test_lease.py",
-        "tests/unit/persistence/spark/test_spark_sweep.py",
+        "tests/persistence/spark/test_spark_sweep.py",
         "tests/unit/operations/purge/oracle/test_spark.py",
         "tests/faults/crashes/test_matrix.py",
         "tests/contract/orphans/test_engines.py",
@@ -25,7 +25,7 @@ SHARED: Final = {
     "dynamodb": (
         *(f"tests/contract/{name}/" for name in ("persistence", "tasks", "pauses", "mutations", "costs")),
         *(f"tests/contract/test_{name}_store.py" for name in ("idempotency", "health", "reference", "tombstone")),
-        "tests/faults/linearizability/",
+        "tests/persistence/linearizability/",
         "tests/golden/test_upgrade.py",
         "tests/integration/local/test_dynamodb.py",
         "tests/integration/test_workers.py",

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from delegation.errors import printable
+from polaris_common.errors import printable
 
 _FIELDS: Final = 5
 _LONGEST_ZONE: Final = 64

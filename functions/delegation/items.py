@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
-from delegation.errors import DelegationError, ErrorScope, printable
 from delegation.metrics import ITEMS_SET_ASIDE, MetricLines
 from delegation.timestamps import utc_now
+from polaris_common.errors import DelegationError, ErrorScope, printable
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -6,11 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from delegation.dynamodb import client_config
-from delegation.persistence.backends.base import Backend
-from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
-from delegation.persistence.backends.dynamodb_tables import create_tables
-from delegation.persistence.backends.memory import MemoryBackend
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
@@ -28,6 +23,11 @@ from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
 from infra.local.s3.front import S3Front
 from infra.local.s3.vended_keys import VendedKeys
+from polaris_common.dynamodb import client_config
+from polaris_persistence.backends.base import Backend
+from polaris_persistence.backends.dynamodb import Calls, DynamoDbBackend
+from polaris_persistence.backends.dynamodb_tables import create_tables
+from polaris_persistence.backends.memory import MemoryBackend
 
 LOG = logging.getLogger(__name__)
 WAREHOUSE_BUCKET = "warehouse"

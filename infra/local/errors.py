@@ -1,6 +1,6 @@
 """The errors of starting and running the local stack."""
 
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 
 class LocalStackError(DelegationError):

@@ -16,7 +16,6 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import SecretStr
 
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier, encoded
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
@@ -37,6 +36,7 @@ from delegation.polaris.transport import RequestRetries, Transport
 from delegation.storage.locations import parse
 from delegation.timestamps import utc_now
 from infra.local.errors import PolarisUnusable
+from polaris_common.errors import DelegationError
 
 _TABLE = {
     "name": "probe",

@@ -21,7 +21,7 @@ REFERENCE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "mutations": ("Mutations at most once", ("delegation.idempotency.mutations",)),
     "persistence": (
         "Persistence",
-        ("delegation.persistence.catalogs.process", "delegation.persistence.commits.committer"),
+        ("polaris_persistence.catalogs.process", "polaris_persistence.commits.committer"),
     ),
 }
 """The pages of the reference: a title, and the modules whose docstrings they show."""

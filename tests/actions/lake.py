@@ -10,9 +10,9 @@ import fastavro
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import Neighbour
-from delegation.persistence.iceberg.updates.tables import updated_table
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, MemoryObjectStore
+from polaris_persistence.iceberg.updates.tables import updated_table
 from tests.fixtures import corpus
 from tests.fixtures.corpus import plain
 from tests.kit.lakes.lake import Lake, LakeSource

@@ -15,7 +15,6 @@ from typing import Any
 import boto3
 import pytest
 
-from delegation.dynamodb import client_config
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.timestamps import utc_now
@@ -23,6 +22,7 @@ from infra.local import resources
 from infra.local.aws.moto_app import MotoDynamoDb
 from infra.local.aws.server import REGION
 from infra.local.processes.programs import import_path
+from polaris_common.dynamodb import client_config
 from tests.infra.operations.runbook import FOLDER, blocks
 from tests.kit.tasks.builders import submitted
 from tests.paths import ROOT

@@ -26,26 +26,26 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from delegation.persistence.backends.base import Backend
-from delegation.persistence.backends.dynamodb import Calls, DynamoDbBackend
-from delegation.persistence.commits.commits import Changed, CommitAttempt
-from delegation.persistence.commits.committer import CommitRetries, Committer
-from delegation.persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
-from delegation.persistence.commits.waiting import WAITING_TYPES, ChangeKind
-from delegation.persistence.errors import CommitContended
-from delegation.persistence.ids.snowflake import EPOCH_MS, join_id
-from delegation.persistence.index.keys import IndexKey
-from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.index.stripes import STRIPES
-from delegation.persistence.objects.cache import Cache
-from delegation.persistence.objects.objects import ObjectRef
-from delegation.persistence.objects.store import CatalogStore
-from delegation.persistence.objects.types import ObjectTypes
 from infra.local.aws.dynamodb import DynamoDbLocal
-from tests.contract.persistence.backends import create_tables, dynamodb_client
+from polaris_persistence.backends.base import Backend
+from polaris_persistence.backends.dynamodb import Calls, DynamoDbBackend
+from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.commits.committer import CommitRetries, Committer
+from polaris_persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
+from polaris_persistence.commits.waiting import WAITING_TYPES, ChangeKind
+from polaris_persistence.errors import CommitContended
+from polaris_persistence.ids.snowflake import EPOCH_MS, join_id
+from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.index.spill import IndexPolicy
+from polaris_persistence.index.stripes import STRIPES
+from polaris_persistence.objects.cache import Cache
+from polaris_persistence.objects.objects import ObjectRef
+from polaris_persistence.objects.store import CatalogStore
+from polaris_persistence.objects.types import ObjectTypes
 from tests.kit.printing import print_now
-from tests.unit.persistence.builders import ENTITY, Entity
-from tests.unit.persistence.commits.fleet import FleetReport, by_data, by_function, run_fleet
+from tests.persistence.builders import ENTITY, Entity
+from tests.persistence.commits.fleet import FleetReport, by_data, by_function, run_fleet
+from tests.persistence.contract.backends import create_tables, dynamodb_client
 
 TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES])
 

@@ -22,16 +22,16 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, update_table_metadata
 
-from delegation.persistence.backends.base import ObjectKey, StoredObject
-from delegation.persistence.iceberg.layout import TABLE, Json, parse, serialise
-from delegation.persistence.iceberg.metadata import ManagedMetadata
-from delegation.persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
-from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.index.stripes import STRIPES
-from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel, decode, encode
-from delegation.persistence.objects.types import ObjectTypes
+from polaris_persistence.backends.base import ObjectKey, StoredObject
+from polaris_persistence.iceberg.layout import TABLE, Json, parse, serialise
+from polaris_persistence.iceberg.metadata import ManagedMetadata
+from polaris_persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
+from polaris_persistence.index.spill import IndexPolicy
+from polaris_persistence.index.stripes import STRIPES
+from polaris_persistence.objects.objects import Loaded, ObjectRef, PersistedModel, decode, encode
+from polaris_persistence.objects.types import ObjectTypes
 from tests.kit.printing import print_now
-from tests.unit.persistence.iceberg.iceberg_fixtures import (
+from tests.persistence.iceberg.iceberg_fixtures import (
     adding,
     apply,
     document_of,
@@ -40,7 +40,7 @@ from tests.unit.persistence.iceberg.iceberg_fixtures import (
     snapshot_json_of,
     snapshot_of,
 )
-from tests.unit.persistence.iceberg.metered import MeteredTable
+from tests.persistence.iceberg.metered import MeteredTable
 
 TYPES = ObjectTypes([STRIPES, *ICEBERG_TYPES])
 ROW_BYTES = 90

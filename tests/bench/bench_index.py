@@ -18,13 +18,13 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
-from delegation.persistence.backends.base import ObjectKey
-from delegation.persistence.index.format import encode_segment
-from delegation.persistence.index.index import Index
-from delegation.persistence.index.keys import IndexKey
-from delegation.persistence.index.spill import IndexPolicy
-from delegation.persistence.index.stripes import STRIPES, IndexStripe
-from delegation.persistence.objects.objects import Loaded, ObjectRef, PersistedModel
+from polaris_persistence.backends.base import ObjectKey
+from polaris_persistence.index.format import encode_segment
+from polaris_persistence.index.index import Index
+from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.index.spill import IndexPolicy
+from polaris_persistence.index.stripes import STRIPES, IndexStripe
+from polaris_persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 from tests.kit.printing import print_now
 
 HEAD_BYTES = 250

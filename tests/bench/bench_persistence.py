@@ -15,17 +15,17 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from delegation.persistence.backends.base import Locator, ObjectKey, Reference, ReferenceKey, Refused, StoredObject
-from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
-from delegation.persistence.catalogs.realms import MAIN
-from delegation.persistence.commits.directories import Directory, entity_committer
-from delegation.persistence.commits.retries import CommitRetries
-from delegation.persistence.ids.nodes import LEASING
-from delegation.persistence.objects.store import CatalogStore
-from delegation.persistence.objects.types import ObjectTypes
+from polaris_persistence.backends.base import Locator, ObjectKey, Reference, ReferenceKey, Refused, StoredObject
+from polaris_persistence.backends.memory import MemoryBackend
+from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess
+from polaris_persistence.catalogs.realms import MAIN
+from polaris_persistence.commits.directories import Directory, entity_committer
+from polaris_persistence.commits.retries import CommitRetries
+from polaris_persistence.ids.nodes import LEASING
+from polaris_persistence.objects.store import CatalogStore
+from polaris_persistence.objects.types import ObjectTypes
 from tests.bench.bench_commits import change_of, key_of, loading
-from tests.unit.persistence.builders import ENTITY, Entity
+from tests.persistence.builders import ENTITY, Entity
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
 PATIENT = CommitRetries(tries=10_000, seconds=600)

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from delegation.dynamodb import client_config
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
@@ -35,6 +34,7 @@ from infra.local.processes.programs import import_path
 from infra.local.s3.front import S3Front
 from infra.local.s3.vended_keys import VendedKeys
 from infra.local.supervisor import LocalStack
+from polaris_common.dynamodb import client_config
 from tests.chaos import plants
 from tests.chaos.proxies import SLOW_DOWN, THROUGHPUT_EXCEEDED, Relay, ThrottlingProxy
 from tests.chaos.store import ChaosStore

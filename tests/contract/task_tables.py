@@ -7,12 +7,12 @@ from typing import Any
 
 import boto3
 
-from delegation.dynamodb import client_config
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_reads import ADMISSION_INDEX, DUE_INDEX
 from delegation.tasks.stores.dynamodb_received import CORRELATION_INDEX, RECEIVED_INDEX, TARGET_INDEX
+from polaris_common.dynamodb import client_config
 from tests.aws import mock_aws
 
 REGION = "us-east-1"

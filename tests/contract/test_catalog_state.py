@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.errors import BackendUnavailable, CommitOutcomeUnknown, CommitUnknown
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.catalog import state as memory
 from infra.local.catalog.entities import CatalogEntities, CatalogEntry, CatalogView
 from infra.local.catalog.errors import RestError
 from infra.local.catalog.persisted import PersistedState
 from infra.local.catalog.state import CatalogState, Key, MemoryState, Records, T
-from tests.contract.persistence.backends import local_backend
+from polaris_persistence.backends.memory import MemoryBackend
+from polaris_persistence.errors import BackendUnavailable, CommitOutcomeUnknown, CommitUnknown
 from tests.contract.polaris.world import PolarisView, stand_in
 from tests.effort import examples
+from tests.persistence.contract.backends import local_backend
 
 SALES = ("sales",)
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from delegation.dynamodb import to_item
 from delegation.gateway.drop.dynamodb import (
     CALLERS_INDEX,
     DUE_INDEX,
@@ -23,6 +22,7 @@ from delegation.gateway.drop.errors import (
 )
 from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneStore
 from delegation.testing.tombstones import NOW, TombstoneStoreContract, TombstoneStorePromises, pending
+from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import dynamodb_client, no_wait
 from tests.contract.where import LOCAL
 

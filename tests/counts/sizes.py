@@ -33,7 +33,7 @@ LATER: Final = (
     "functions/delegation/operations/behaviors/",
     "functions/delegation/operations/expiry/",
     "functions/delegation/operations/orphans/",
-    "functions/delegation/persistence/iceberg/updates/",
+    "functions/polaris_persistence/iceberg/updates/",
     "functions/delegation/storage/listing/",
     "functions/delegation/tasks/testing/contract/",
     "functions/delegation/testing/",

@@ -10,14 +10,13 @@ from typing import Any, Self
 
 import boto3
 
-from delegation.dynamodb import client_config
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.wiring.persistence.tasks import create_task_tables, persistent_tasks
+from delegation.wiring.persistent_tasks import create_task_tables, persistent_tasks
 from delegation.wiring.tasks import StoredTasks
 from infra.environment.functions import DISPATCH_BATCH_SIZE, DISPATCH_MAX_CONCURRENCY, FUNCTIONS
 from infra.environment.resources import Resources, environment
@@ -31,6 +30,7 @@ from infra.local.emr.spark_jobs import LocalSparkJobs
 from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import import_path
+from polaris_common.dynamodb import client_config
 from tests.drill import observed
 from tests.faults.shared.worker_process import WorkerProcess
 

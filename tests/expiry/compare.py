@@ -4,10 +4,10 @@ import collections
 from collections.abc import Iterator
 from typing import Any, Final
 
-from delegation.errors import DelegationError
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.operations.expiry.errors import InvalidRetention, SnapshotReferenced
 from delegation.operations.expiry.retention import Decision, Retention, decide
+from polaris_common.errors import DelegationError
 
 Json = dict[str, Any]
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tests.applier.fixtures import spark_metadata
-from tests.applier.oracle import Oracle, oracle
 from tests.expiry.compare import compared
 from tests.expiry.documents import Documents
 from tests.faults.shared.running import Running
 from tests.kit.printing import print_now
+from tests.persistence.applier.fixtures import spark_metadata
+from tests.persistence.applier.oracle import Oracle, oracle
 
 Json = dict[str, Any]
 

@@ -14,8 +14,8 @@ from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_PURGE, ALLOW_UNST
 from infra.local.front.balancer import CatalogBalancer
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port
-from tests.contract.persistence.backends import local_backend
 from tests.integration.local import catalog_world
+from tests.persistence.contract.backends import local_backend
 
 POM = Path(__file__).with_name("iceberg-rest-pom.xml")
 BASE_PATH = "/api/catalog"

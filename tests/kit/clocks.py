@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Final
 
-from delegation.persistence.ids.snowflake import EPOCH_MS
+from polaris_persistence.ids.snowflake import EPOCH_MS
 
 NOON: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import delegation
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 from tests.kit.sources import tree_of
 
 _PACKAGE = Path(delegation.__file__).parent

@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 from localstack_client.session import Session
 from rich.console import Console
 
-from delegation.errors import DelegationError
 from infra.environment.context import ROOT
 from infra.local.demo.tables import INLINE_MAX_FILES
 from infra.local.processes.programs import LOOPBACK
 from infra.package.build import main as build_package
 from infra.stacks.build import build
+from polaris_common.errors import DelegationError
 from tests.localstack.deploy import CloudFormation
 from tests.localstack.evidence import Deployed, Evidence, not_enough
 from tests.localstack.purges import purge_without_message, run_demo

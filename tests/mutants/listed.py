@@ -77,7 +77,7 @@ RACES: Final = (
     ),
     Mutant(
         "persistence: a task is removed whatever its revision",
-        "functions/delegation/tasks_on_persistence/store.py",
+        "functions/delegation/tasks/stores/persistence/store.py",
         "            require_unmoved(task, head)\n            for key",
         "            require_version(task, head)\n            for key",
         (f"{STORES}[remove_of_a_task_that_was_touched_is_refused-kernel]",),
@@ -297,14 +297,14 @@ SIZED: Final = (
     ),
     Mutant(
         "a ValidationException may pass",
-        "functions/delegation/dynamodb.py",
+        "functions/polaris_common/dynamodb.py",
         '    "ValidationException": CallOutcome.INVALID,\n',
         '    "ValidationException": CallOutcome.NOT_APPLIED,\n',
         (f"{SIZES}::test_a_validation_exception_is_permanent_and_tried_once",),
     ),
     Mutant(
         "a transaction that is refused permanently may pass",
-        "functions/delegation/dynamodb.py",
+        "functions/polaris_common/dynamodb.py",
         '    "ValidationError": CallOutcome.INVALID,\n',
         '    "ValidationError": CallOutcome.NOT_APPLIED,\n',
         (f"{SIZES}::test_a_transaction_that_is_refused_permanently_is_tried_once",),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from delegation.errors import DelegationError
 from delegation.operations.orphans.errors import LocationShared, PrefixMismatch
+from polaris_common.errors import DelegationError
 from tests.actions.lake import SparkLake, where
 from tests.actions.records import Json, Totals
 from tests.fixtures import corpus

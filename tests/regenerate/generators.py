@@ -61,12 +61,12 @@ GENERATORS: Final = (
         compared_by="tests/canonical",
     ),
     Generator(
-        "tests.applier.fuzz",
-        ("tests/applier/recorded.jsonl.xz",),
-        ("--sequences", "300", "--seed", "900000", "--record", "tests/applier/recorded.jsonl.xz"),
+        "tests.persistence.applier.fuzz",
+        ("tests/persistence/applier/recorded.jsonl.xz",),
+        ("--sequences", "300", "--seed", "900000", "--record", "tests/persistence/applier/recorded.jsonl.xz"),
         when=When.ALL,
         needs="Java 17 and Maven",
-        compared_by="tests/unit/persistence/iceberg/test_recorded.py",
+        compared_by="tests/persistence/iceberg/test_recorded.py",
     ),
     Generator(
         "tests.expiry.fuzz",
@@ -128,18 +128,18 @@ GENERATORS: Final = (
         compared_by="tests/infra/deploying",
     ),
     Generator(
-        "tests.unit.persistence.releases.record",
+        "tests.persistence.releases.record",
         ("tests/fixtures/persistence/*.json",),
         when=When.RELEASE,
         needs="the last release's checkout; the module's text has the steps",
-        compared_by="tests/unit/persistence/releases",
+        compared_by="tests/persistence/releases",
     ),
     Generator(
-        "tests.unit.persistence.releases.record_packed",
+        "tests.persistence.releases.record_packed",
         ("tests/fixtures/persistence/*.json",),
         when=When.RELEASE,
         needs="the last release's checkout; the module's text has the steps",
-        compared_by="tests/unit/persistence/releases",
+        compared_by="tests/persistence/releases",
     ),
 )
 """In the order in which they run: docs/extensions.md is made from docs/openapi.yaml."""

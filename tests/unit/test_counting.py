@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delegation.errors import counted
+from polaris_common.errors import counted
 from tests.kit.sources import tree_of
 from tests.paths import ROOT
 

@@ -14,7 +14,6 @@ from delegation.attempts.details import (
     recorded,
     replaced,
 )
-from delegation.errors import DelegationError
 from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.model import CatalogPass
 from delegation.tasks.errors import LeaseLost
@@ -26,6 +25,7 @@ from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService
 from delegation.worksets.attempt import PlanSegment, StepsDone
 from delegation.worksets.errors import ComparisonTooOld, FilesThrottled
+from polaris_common.errors import DelegationError
 
 
 class TaskAttempt:

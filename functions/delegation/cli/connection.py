@@ -218,7 +218,7 @@ class Connection:
         """
         if table is not None or not self.uses_persistence():
             return self.task_table(table)
-        from delegation.wiring.persistence.tasks import persistent_tasks  # noqa: PLC0415 - loads boto3
+        from delegation.wiring.persistent_tasks import persistent_tasks  # noqa: PLC0415 - loads boto3
 
         objects, references = self.persistence_tables()
         return persistent_tasks(self._dynamodb(objects), objects, references)
@@ -407,7 +407,7 @@ def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
     import boto3  # noqa: PLC0415 - commands that call the API work without it
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 
-    from delegation.dynamodb import client_config  # noqa: PLC0415
+    from polaris_common.dynamodb import client_config  # noqa: PLC0415
 
     try:
         return boto3.client("dynamodb", endpoint_url=endpoint, config=client_config(), **identity)

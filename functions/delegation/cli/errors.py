@@ -4,7 +4,7 @@ import errno
 from typing import Final
 
 from delegation.configuration.problems import SettingsInvalid
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 FAILED: Final = 1
 MISUSE: Final = 2

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Final
 
 from delegation.cli.errors import INTERRUPTED
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 PATIENCE_SECONDS: Final = 1.2
 TIME_TO_REPORT: Final = 0.4

@@ -33,7 +33,7 @@ from delegation.cli.misuse import (
     suggest_nothing,
     wants_json,
 )
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 ENTRY_POINTS: Final = "delegation.commands"
 
@@ -119,7 +119,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
     ),
     "persistence": LazyCommand(
-        "delegation.cli.persistence:app",
+        "polaris_persistence.commands:app",
         "Inspect the tables of the NoSQL persistence, and repair them after a disaster.",
     ),
     "policy": LazyCommand(

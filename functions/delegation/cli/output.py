@@ -22,10 +22,10 @@ from delegation.cli.tasks.screens import history_table, task_list, task_screen, 
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
 from delegation.configuration.problems import SettingsInvalid
-from delegation.errors import DelegationError, counted
 from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord
+from polaris_common.errors import DelegationError, counted
 
 _ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS, drop it there without purge."
 Show = Callable[[TaskRecord], None]

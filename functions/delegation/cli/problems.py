@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Set
 from typing import Final
 
 from delegation.client.errors import NotAuthenticated, RequestRefused, RequestStillRunning
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 _AGAIN: Final = "Run the command again."
 _OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*")

@@ -13,7 +13,7 @@ from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, YesOption, confirm_deletion
 from delegation.cli.output import output_of, print_json
 from delegation.cli.policies.limits import CdkOption, StageFileOption, given_foreign
-from delegation.errors import DelegationError, GuardRefused, counted
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.keeping import paths
 from delegation.operations.purge.context import PurgeResult
@@ -25,6 +25,7 @@ from delegation.storage.credentials import S3Settings
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered
 from delegation.worksets.marks import Deleted
+from polaris_common.errors import DelegationError, counted
 
 REFUSED: Final = 3
 KEYS_FAILED: Final = 4

@@ -18,7 +18,6 @@ from delegation.cli.tasks.follow import watch
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.submission.form import RequestForm, WantedTask
@@ -27,6 +26,7 @@ from delegation.timestamps import utc_now
 from delegation.wire.keys import is_key
 from delegation.wire.tasks import TaskRecord
 from delegation.wiring.types import TYPES
+from polaris_common.errors import DelegationError
 
 T = TypeVar("T")
 

@@ -133,7 +133,7 @@ def _ensure_maintenance(deployed: DeployedTasks, *, added_only: bool) -> None:
         if not added_only:
             ensure_submitted(deployed.tasks, store_maintenance(deployed))
         if TaskSettings.read().store == "persistence":
-            from delegation.wiring.persistence.tasks import ensure_swept  # noqa: PLC0415 - few workers need it
+            from delegation.wiring.persistent_tasks import ensure_swept  # noqa: PLC0415 - few workers need it
 
             ensure_swept(deployed.tasks)
     except TaskError as error:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from delegation.errors import DelegationError
 from delegation.wire.tasks import TaskRecord
+from polaris_common.errors import DelegationError
 
 REQUEST_IN_PROGRESS = "request_in_progress"
 FAILED_TERMINAL = "FAILED_TERMINAL"

@@ -26,7 +26,7 @@ from delegation.client.errors import (
     PurgedNotDropped,
     TokenUnavailable,
 )
-from delegation.errors import DelegationError, RunCancelled
+from delegation.errors import RunCancelled
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.authoring.context import Context
 from delegation.tasks.errors import (
@@ -38,6 +38,7 @@ from delegation.tasks.work.behaviors import Behavior
 from delegation.wire.purges import PurgeRequest
 from delegation.wire.requests import TableState
 from delegation.wire.tasks import TaskRecord
+from polaris_common.errors import DelegationError
 
 TASK_TYPE: Final = "polaris.delegated_purge"
 SHORTEST_WAIT: Final = timedelta(seconds=5)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 
 @dataclass(frozen=True, slots=True)

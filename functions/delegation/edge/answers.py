@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
 
-from delegation.errors import DelegationError
 from delegation.idempotency.record import StoredAnswer
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.task_type import TaskTypes
 from delegation.wire.responses import ErrorResponse, TaskAccepted, TaskSuccessResponse
+from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.edge.codes import CodeMeaning

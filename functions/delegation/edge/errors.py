@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 
 class EdgeError(DelegationError):

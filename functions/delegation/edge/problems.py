@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from delegation.edge.errors import BadRequest, MethodNotAllowed
-from delegation.errors import DelegationError
 from delegation.wire.responses import ErrorResponse, render
+from polaris_common.errors import DelegationError
 
 _INTERNAL_MESSAGE: Final = "the service failed unexpectedly; search its log for this request's X-Request-ID"
 _RETRY: Final = {"Retry-After": "2"}

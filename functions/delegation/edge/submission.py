@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from delegation.backoff import pauses
 from delegation.edge import answers
 from delegation.edge.wanted import SubmittedWork
 from delegation.idempotency.canonical import Scope, payload_hashes
@@ -20,6 +19,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.submission.form import RequestForm, RequestSources
 from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.service import TaskService
+from polaris_common.backoff import pauses
 
 if TYPE_CHECKING:
     from delegation.tasks.work.behaviors import TaskBehavior

@@ -11,7 +11,6 @@ from aws_lambda_powertools import Logger
 from delegation.edge import headers
 from delegation.edge.problems import Problem
 from delegation.edge.submission import SubmissionAnswer
-from delegation.errors import DelegationError, traceback_of
 from delegation.idempotency.errors import KeyConflict, RequestInProgress, ResubmittedTooSoon
 from delegation.metrics import (
     KEY_CONFLICTS,
@@ -28,6 +27,7 @@ from delegation.metrics import (
     Metric,
     MetricLines,
 )
+from polaris_common.errors import DelegationError, traceback_of
 
 REQUEST_ID: Final = "X-Request-ID"
 _LONGEST_REQUEST_ID: Final = 128

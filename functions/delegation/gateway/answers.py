@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delegation.errors import DelegationError
 from delegation.gateway.errors import GatewayError
 from delegation.gateway.messages import CatalogAnswer
 from delegation.idempotency.mutations.answer import json_bytes
+from polaris_common.errors import DelegationError
 
 _JSON: Final = ("Content-Type", "application/json")
 _RETRY: Final = ("Retry-After", "2")

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
-from delegation.errors import DelegationError
 from delegation.gateway.answers import answer_of
 from delegation.gateway.callers import CallerVerifier, GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
@@ -27,6 +26,7 @@ from delegation.gateway.routing import (
 )
 from delegation.gateway.spelling import check_target
 from delegation.identifiers import TableIdentifier
+from polaris_common.errors import DelegationError
 
 logger = logging.getLogger(__name__)
 LARGEST_BODY: Final = 4_400_000

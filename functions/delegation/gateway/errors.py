@@ -1,7 +1,7 @@
 """Errors of the gateway."""
 
-from delegation.errors import DelegationError
 from delegation.idempotency.mutations.errors import NothingDone
+from polaris_common.errors import DelegationError
 
 
 class GatewayError(DelegationError):

@@ -9,12 +9,12 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, pro
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.errors import traceback_of
 from delegation.items import each_item
 from delegation.metrics import DISPATCH_ERRORS, MetricLines
 from delegation.orchestration.admission import Inbox
 from delegation.orchestration.dispatch import named_in
 from delegation.wiring import dispatcher as wiring
+from polaris_common.errors import traceback_of
 
 logger: Final = Logger()
 

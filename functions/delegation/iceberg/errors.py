@@ -1,6 +1,7 @@
 """Errors in a table's metadata files. None is retryable: the object store would return the same bytes again."""
 
-from delegation.errors import DelegationError, GuardRefused, printable
+from delegation.errors import GuardRefused
+from polaris_common.errors import DelegationError, printable
 
 
 class IcebergError(DelegationError):

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.iceberg.files import RANK, FileType, TableFile
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, FormerMetadata, ParsedMetadata, parse_former_metadata
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import STRICT, Fetcher, Tolerance
+from polaris_common.errors import DelegationError
 
 _NAME: Final = re.compile(r"(?:v(\d+)|(\d+)-[^/]+?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 

@@ -11,7 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile, mismatch_of, read_manifest_list, read_paths
 from delegation.iceberg.errors import (
     EncryptedMetadataFile,
@@ -23,6 +22,7 @@ from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import CANONICAL, Spelling
 from delegation.storage.base import ObjectNotFound, ObjectStore
 from delegation.storage.locations import parse
+from polaris_common.errors import DelegationError
 
 # By the field `content` (134) of a data file (Iceberg Table Spec, Manifests).
 _CONTENT_RANK = (RANK[FileType.DATA], RANK[FileType.POSITION_DELETES], RANK[FileType.EQUALITY_DELETES])

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import rfc8785
 
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 RULE: Final = 2
 """The number of the rule that makes a payload's identity; a record stores the number of its own.

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from delegation.dynamodb import from_item, to_item
 from delegation.idempotency.errors import RecordConflict
 from delegation.idempotency.record import FORMAT, Record
 from delegation.idempotency.store import RecordPage, RecordWrite
@@ -15,6 +14,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.dynamodb import Action, CompanionRefused, DynamoDbTaskStore
 from delegation.timestamps import isoformat
+from polaris_common.dynamodb import from_item, to_item
 
 _EXPIRED: Final = "expires_at <= :now"
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from delegation.errors import DelegationError, counted
+from polaris_common.errors import DelegationError, counted
 
 if TYPE_CHECKING:
     from delegation.idempotency.record import Record

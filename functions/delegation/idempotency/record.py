@@ -7,9 +7,9 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from delegation.backoff import exponential
 from delegation.idempotency.canonical import RULE
 from delegation.timestamps import Timestamp
+from polaris_common.backoff import exponential
 
 FORMAT: Final = 1
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from delegation.errors import DelegationError, GuardRefused, printable
+from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
 from delegation.storage.locations import FOREIGN_LOCATION
+from polaris_common.errors import DelegationError, printable
 
 if TYPE_CHECKING:
     from delegation.references.blocking.model import Subject

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from delegation.errors import DelegationError, RunStopped
+from delegation.errors import RunStopped
 from delegation.iceberg.files import Row
 from delegation.iceberg.paths import ALL_KINDS, Spelling
 from delegation.iceberg.reach import Tolerance, is_whole_otherwise, refuse_cut_off
@@ -19,6 +19,7 @@ from delegation.worksets.engines.parts import ManifestToRead, entries_of, expect
 from delegation.worksets.engines.resources import ExecutorResources
 from delegation.worksets.engines.spark_tasks import decode_error, encode_error, store_of
 from delegation.worksets.writing import PlanWriter
+from polaris_common.errors import DelegationError
 
 OWN: Final = 0
 """The number of the table itself among those whose manifests are read."""

@@ -20,7 +20,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.history import read_history, version_of
 from delegation.iceberg.metadata import TABLE_UUID, decode_metadata, parse_former_metadata, parse_metadata
@@ -31,6 +31,7 @@ from delegation.polaris.model import LoadedTable, comparable_uuid, with_uuid
 from delegation.storage.base import FileTooLarge, ObjectNotFound
 from delegation.storage.listing.model import ListableStore, ListedObject
 from delegation.storage.locations import ObjectLocation, canonical, parse
+from polaris_common.errors import DelegationError
 
 METADATA_UNREADABLE: Final = "METADATA_UNREADABLE"
 """The code of a finding: metadata files beside the table's own cannot be read, and were kept."""

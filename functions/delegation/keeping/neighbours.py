@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.iceberg import reach
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import CorruptMetadata
@@ -20,6 +20,7 @@ from delegation.keeping.unread import UnreadNeighbours, reading
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
 from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex
+from polaris_common.errors import DelegationError
 
 SAME_TABLE: Final = "SAME_TABLE"
 

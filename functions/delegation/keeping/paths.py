@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final, Literal
 
-from delegation.errors import GuardRefused, printable
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import (
     CorruptManifestError,
     EncryptedMetadataFile,
@@ -30,6 +30,7 @@ from delegation.storage.locations import (
     same_storage,
 )
 from delegation.worksets.index import SAMPLE, Finding
+from polaris_common.errors import printable
 
 # Polaris' session policy also covers these paths, without a vended prefix for them (observed with 1.4.1 and 1.7.0).
 COVERED_WRITE_PATHS = ("write.data.path", "write.metadata.path")

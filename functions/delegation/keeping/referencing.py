@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Any, Final, Protocol
 
-from delegation.errors import ErrorScope
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog, loaded_neighbour
 from delegation.keeping.errors import NeighbourUnreadable
@@ -22,6 +21,7 @@ from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import isoformat
+from polaris_common.errors import ErrorScope
 
 _MOST_LOOKS: Final = 5
 """Tables without one of their manifests that an attempt looks at again."""

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
-from delegation.errors import GuardRefused, printable
+from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import PROTECTED
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.worksets.index import SAMPLE, Finding
+from polaris_common.errors import printable
 
 PREFIX: Final = "delegation."
 ORPHAN_AGE: Final = "delegation.orphan-files.older-than"

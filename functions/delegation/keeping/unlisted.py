@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Protocol
 
-from delegation.errors import DelegationError, GuardRefused, printable
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.history import read_history, version_of
 from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_metadata
@@ -32,6 +32,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical, split, uri_of
 from delegation.worksets.index import SAMPLE, Finding
+from polaris_common.errors import DelegationError, printable
 
 FOREIGN_NOT_KNOWN: Final = "FOREIGN_NOT_KNOWN"
 """The code of a finding: what tables need that no catalog lists is not known, or not all of it."""

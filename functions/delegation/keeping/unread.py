@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from delegation.errors import DelegationError, GuardRefused, printable
+from delegation.errors import GuardRefused
 from delegation.iceberg import reach
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.identifiers import TableIdentifier
@@ -27,6 +27,7 @@ from delegation.references.reading import digest
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots
 from delegation.worksets.index import SAMPLE, Finding
+from polaris_common.errors import DelegationError, printable
 
 EXEMPT: Final = "NEIGHBOUR_EXEMPT"
 """The code of a finding: an operator exempted tables that cannot be read. A plan with it is executed while they are."""

@@ -1,6 +1,6 @@
 """Errors of deliveries; every one is recorded at its notification, which is delivered again later."""
 
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 
 class NotificationError(DelegationError):

@@ -7,9 +7,9 @@ from uuid import UUID
 from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
-from delegation.errors import DelegationError
 from delegation.orchestration.step_input import execution_name
 from delegation.tasks.errors import StoreUnavailable
+from polaris_common.errors import DelegationError
 
 
 class MalformedDispatch(DelegationError):

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
-from delegation.errors import DelegationError
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.timestamps import utc_now
+from polaris_common.errors import DelegationError
 
 logger = logging.getLogger(__name__)
 _WAITING: Final = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 
 def malformed_step(message: str) -> DelegationError:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import httpx
 
-from delegation.errors import ErrorScope
 from delegation.polaris.errors import (
     CommitConflict,
     CredentialVendingFailed,
@@ -31,6 +30,7 @@ from delegation.polaris.errors import (
     TableMetadataMissing,
 )
 from delegation.polaris.large_metadata import read_document
+from polaris_common.errors import ErrorScope
 
 NOT_APPLIED = frozenset({429, 503})
 _MESSAGE_LIMIT = 300

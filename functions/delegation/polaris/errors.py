@@ -1,7 +1,7 @@
 """Errors of requests to Polaris; exception types as in Iceberg's REST specification and Polaris 1.4 and 1.7."""
 
-from delegation.errors import DelegationError, ErrorScope
 from delegation.storage.credentials import CredentialsUnavailable
+from polaris_common.errors import DelegationError, ErrorScope
 
 
 class PolarisError(DelegationError):

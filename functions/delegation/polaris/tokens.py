@@ -10,10 +10,10 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from delegation.errors import ErrorScope
 from delegation.polaris.answers import error_of, json_object
 from delegation.polaris.errors import PolarisError, PolarisMisconfigured, PolarisUnauthorized, PolarisUnexpectedAnswer
 from delegation.polaris.transport import Transport
+from polaris_common.errors import ErrorScope
 
 DEFAULT_SCOPE = "PRINCIPAL_ROLE:ALL"
 _ROLE = "PRINCIPAL_ROLE:"

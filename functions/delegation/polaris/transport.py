@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 
-from delegation.backoff import exponential
-from delegation.errors import ErrorScope
 from delegation.polaris.answers import NOT_APPLIED, is_transient, retry_after
 from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
+from polaris_common.backoff import exponential
+from polaris_common.errors import ErrorScope
 
 TIMEOUT = httpx.Timeout(20.0, connect=3.0)
 

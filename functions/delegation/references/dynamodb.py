@@ -19,7 +19,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.areas import EVERYWHERE, around, fold
 from delegation.references.blocking.dynamodb import DynamoDbBlocking, packed, unpacked
@@ -27,6 +26,7 @@ from delegation.references.errors import PassLost, ReferencesOutcomeUnknown, Ref
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.locations import split
 from delegation.timestamps import isoformat, stored_time
+from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 FORMAT: Final = 1
 _WRITES_A_CALL: Final = 25

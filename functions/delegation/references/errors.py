@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from delegation.errors import DelegationError, ErrorScope
+from polaris_common.errors import DelegationError, ErrorScope
 
 
 class ReferencesError(DelegationError):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, ParsedMetadata, decode_metadata, parse_metadata
@@ -33,6 +33,7 @@ from delegation.references.blocking.dynamodb import DIGEST_BYTES
 from delegation.references.model import LONGEST_TEXT, MOST_SEEN, MOST_UNREAD, TableEntry
 from delegation.storage.base import ObjectNotFound, ObjectStore, ObjectStoreError
 from delegation.storage.locations import Roots, parse
+from polaris_common.errors import DelegationError
 
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 """A table that was dropped or purged while it was read references nothing."""

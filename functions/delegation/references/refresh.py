@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
 
-from delegation.errors import ErrorScope, shown
 from delegation.identifiers import TableIdentifier
 from delegation.items import IN_A_ROW, each_item, is_answer
 from delegation.polaris.errors import PolarisError
@@ -31,6 +30,7 @@ from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import CatalogListing, GenericTables
 from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor, with_displaced
 from delegation.storage.base import ObjectStoreError
+from polaris_common.errors import ErrorScope, shown
 
 T = TypeVar("T")
 

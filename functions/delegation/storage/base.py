@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from delegation.errors import DelegationError
 from delegation.storage.locations import ObjectLocation
+from polaris_common.errors import DelegationError
 
 
 class ObjectStoreError(DelegationError):

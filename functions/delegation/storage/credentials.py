@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 
 class CredentialsUnavailable(DelegationError):

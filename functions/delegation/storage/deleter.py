@@ -11,11 +11,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from delegation.backoff import exponential
 from delegation.storage.base import BatchResult, Deletable, ObjectStore, ObjectStoreError
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, ObjectLocation, uri_of
 from delegation.storage.lots import NOT_OF_KEY, STORE_FAILURES, THROTTLED, TRANSIENT, Batch, Outcome, WaitingBatches
 from delegation.storage.rate import AdaptiveRate, RatePolicy
+from polaris_common.backoff import exponential
 
 T = TypeVar("T")
 

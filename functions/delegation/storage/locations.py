@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import unquote
 
-from delegation.errors import GuardRefused, printable
+from delegation.errors import GuardRefused
+from polaris_common.errors import printable
 
 FOREIGN_LOCATION: Final = "FOREIGN_LOCATION"
 """The code of files that stay, and of work that is refused, because their location belongs to others."""

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from delegation.errors import DelegationError, RunStopped, printable
+from delegation.errors import RunStopped
 from delegation.tasks.errors import (
     LeaseLost,
     OutcomeUnknown,
     StoreUnavailable,
 )
+from polaris_common.errors import DelegationError, printable
 
 if TYPE_CHECKING:
     from delegation.tasks.work.attempt_context import AttemptContext

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from delegation.errors import DelegationError, ErrorScope, RunStopped
+from delegation.errors import RunStopped
 from delegation.timestamps import LONGEST_DURATION
+from polaris_common.errors import DelegationError, ErrorScope
 
 if TYPE_CHECKING:
     from delegation.tasks.life.model import Task

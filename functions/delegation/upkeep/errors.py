@@ -5,7 +5,7 @@ UpkeepError
   ScheduleInvalid                                           a window or a budget
 """
 
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 
 class UpkeepError(DelegationError):

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
-from delegation.errors import DelegationError, ErrorScope, printable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.upkeep.rules.content import PolicyInvalid, problems_in
 from delegation.upkeep.rules.resolve import check_content
 from delegation.upkeep.rules.types import PolicyType
+from polaris_common.errors import DelegationError, ErrorScope, printable
 
 LONGEST_FILE: Final = 1_048_576
 """Characters."""

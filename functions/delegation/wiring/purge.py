@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import httpx
 
-from delegation.dynamodb import client_config
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog
 from delegation.keeping.errors import NeighbourUnreadable
@@ -39,6 +37,8 @@ from delegation.wiring.clients import PATIENT, aws
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment, TombstoneEnvironment
 from delegation.worksets.engines.choice import INLINE_MAX_FILES
+from polaris_common.dynamodb import client_config
+from polaris_common.errors import DelegationError
 
 _CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
 """For Polaris within API Gateway's 29 s: large metadata takes long, but two such answers do not fit."""

@@ -75,7 +75,7 @@ class LimitSettings(_Properties):
         return Caps.from_properties(limited, InvalidProperty) if self.properties else None
 
 
-SWEEPS: Final = "delegation.wiring.persistence.tasks:sweeps"
+SWEEPS: Final = "delegation.wiring.persistent_tasks:sweeps"
 """The behavior that a store on the persistence adds, named as those of DELEGATION_BEHAVIORS are."""
 
 

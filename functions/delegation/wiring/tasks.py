@@ -4,7 +4,6 @@ import importlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from delegation.dynamodb import client_config
 from delegation.metrics import TABLES_PARTLY_DELETED, MetricLines
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.attempt_counts import AttemptCounts
@@ -24,6 +23,7 @@ from delegation.wiring.clients import PATIENT, QUICK, aws
 from delegation.wiring.notifications.sender import announcer
 from delegation.wiring.settings import QueueSettings, ResultSettings, TaskSettings
 from delegation.wiring.types import TYPES
+from polaris_common.dynamodb import client_config
 
 if TYPE_CHECKING:
     from delegation.storage.s3_plans import S3PlanStore
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from delegation.tasks.stores.notifications import NotificationStore
     from delegation.tasks.work.submit import Tasks
 
-_PERSISTENCE: Final = "delegation.wiring.persistence.tasks"
+_PERSISTENCE: Final = "delegation.wiring.persistent_tasks"
 """Imported by its name where it is chosen: no deployed package contains the persistence."""
 
 

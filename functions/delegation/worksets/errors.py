@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from delegation.errors import DelegationError, counted, shown
+from polaris_common.errors import DelegationError, counted, shown
 
 
 class WorksetError(DelegationError):

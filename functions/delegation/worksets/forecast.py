@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.errors import counted
 from delegation.storage.deleter import DeletePolicy
 from delegation.worksets.chunks import Phase, Total, add_totals
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.index import Finding, PlanIndex
+from polaris_common.errors import counted
 
 
 class ForecastSettings(Protocol):

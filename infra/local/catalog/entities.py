@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delegation.persistence.objects.objects import PersistedModel
 from infra.local.catalog.errors import (
     RestError,
     already_exists,
@@ -15,6 +14,7 @@ from infra.local.catalog.errors import (
 )
 from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID
 from infra.local.catalog.state import CatalogState, Key, Records, atomic
+from polaris_persistence.objects.objects import PersistedModel
 
 Namespace = tuple[str, ...]
 TableKey = tuple[Namespace, str]

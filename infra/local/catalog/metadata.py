@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from delegation.persistence.errors import IcebergConflict, InvalidIcebergMetadata, InvalidIcebergUpdate
-from delegation.persistence.iceberg.ids import new_table_ids
-from delegation.persistence.iceberg.updates.change import LAST_ADDED
-from delegation.persistence.iceberg.updates.tables import DEFAULT_VERSION, updated_table
-from delegation.persistence.iceberg.updates.views import updated_view
 from infra.local.catalog.errors import RestError, bad_request, commit_failed
+from polaris_persistence.errors import IcebergConflict, InvalidIcebergMetadata, InvalidIcebergUpdate
+from polaris_persistence.iceberg.ids import new_table_ids
+from polaris_persistence.iceberg.updates.change import LAST_ADDED
+from polaris_persistence.iceberg.updates.tables import DEFAULT_VERSION, updated_table
+from polaris_persistence.iceberg.updates.views import updated_view
 
 JsonObject = dict[str, Any]
 

@@ -4,13 +4,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from delegation.persistence.backends.base import Backend
-from delegation.persistence.catalogs.process import OWN_TYPES, PersistenceProcess
-from delegation.persistence.catalogs.realms import MAIN
-from delegation.persistence.commits.commits import Changed, CommitAttempt
-from delegation.persistence.commits.directories import entity_committer
-from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.errors import (
+from infra.local.catalog.entities import CatalogEntry, CatalogNamespace, CatalogView
+from infra.local.catalog.errors import bad_request, unavailable
+from infra.local.catalog.policies.store import LocalPolicy, PolicyAttachment
+from infra.local.catalog.state import Key, Records, T
+from polaris_persistence.backends.base import Backend
+from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess
+from polaris_persistence.catalogs.realms import MAIN
+from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.commits.directories import entity_committer
+from polaris_persistence.commits.entities import EntityChanges, EntityHead
+from polaris_persistence.errors import (
     CommitOutcomeUnknown,
     CommitUnknown,
     EntityExists,
@@ -18,13 +22,9 @@ from delegation.persistence.errors import (
     PersistenceError,
     ValueNotStorable,
 )
-from delegation.persistence.index.keys import IndexKey
-from delegation.persistence.objects.objects import M, PersistedModel
-from delegation.persistence.objects.types import ObjectType, ObjectTypes
-from infra.local.catalog.entities import CatalogEntry, CatalogNamespace, CatalogView
-from infra.local.catalog.errors import bad_request, unavailable
-from infra.local.catalog.policies.store import LocalPolicy, PolicyAttachment
-from infra.local.catalog.state import Key, Records, T
+from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.objects.objects import M, PersistedModel
+from polaris_persistence.objects.types import ObjectType, ObjectTypes
 
 TYPES: Final = ObjectTypes(
     [

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 from pydantic import SecretStr
 from werkzeug.wrappers import Request, Response
 
-from delegation.persistence.errors import CommitOutcomeUnknown, CommitUnknown
 from delegation.timestamps import utc_now
 from infra.local.catalog.answers import json_answer, no_such_route
 from infra.local.catalog.entities import CatalogEntities
@@ -29,6 +28,7 @@ from infra.local.catalog.views import LocalViews
 from infra.local.catalog.warehouse import Warehouse
 from infra.local.processes.wsgi import WsgiServer
 from infra.local.s3.vended_keys import VendedKeys
+from polaris_persistence.errors import CommitOutcomeUnknown, CommitUnknown
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

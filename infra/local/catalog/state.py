@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
 
-from delegation.persistence.objects.objects import M, PersistedModel
+from polaris_persistence.objects.objects import M, PersistedModel
 
 Key = tuple[str, ...]
 P = ParamSpec("P")

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from delegation.persistence.iceberg.updates.change import LAST_ADDED
 from infra.local.catalog.entities import CatalogEntities, Namespace, TableKey, dotted
 from infra.local.catalog.errors import RestError, already_exists, purge_not_enabled
 from infra.local.catalog.layout import TableLayout, check_names
@@ -11,6 +10,7 @@ from infra.local.catalog.metadata import JsonObject, committed_view
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.storage import MetadataFiles, version_of
 from infra.local.catalog.warehouse import ALLOW_PURGE, PURGE_VIEWS, Warehouse
+from polaris_persistence.iceberg.updates.change import LAST_ADDED
 
 _SUMMARY = {"iceberg-version": "Apache Iceberg 1.11.0"}
 

@@ -36,7 +36,6 @@ from delegation.cli.tasks.screens import history_table
 from delegation.client.client import DelegationClient
 from delegation.client.executor import DelegatedTaskExecutor
 from delegation.client.protocol.requests import Payload
-from delegation.errors import DelegationError, counted
 from delegation.identifiers import TableIdentifier
 from delegation.operations.expiry.behavior.limits import NOW, OLDER_THAN
 from delegation.polaris.client import PolarisClient
@@ -53,6 +52,7 @@ from infra.local.demo.upkeep import OPTED_OUT, SWEEP_SECONDS, DemoPolicy, starte
 from infra.local.errors import LocalStackError
 from infra.local.options import StackOptions
 from infra.local.supervisor import LocalStack
+from polaris_common.errors import DelegationError, counted
 
 REPORT = "demo.json"
 _TIMEOUT_SECONDS = 300.0

@@ -14,11 +14,11 @@ from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.screens.watching import size_text
 from delegation.cli.submit import TableArgument, parse_table
-from delegation.errors import counted
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.timestamps import parse_duration
+from polaris_common.errors import counted
 
 if TYPE_CHECKING:
     from infra.local.demo.orphans import PlantedFile

@@ -47,11 +47,11 @@ def _ours(given: Given) -> Ours:
     from delegation.operations.expiry.context import ExpiryContext, ExpirySettings
     from delegation.operations.expiry.retention import Retention
     from delegation.operations.purge.direct import DirectResources, MetadataFile
-    from delegation.persistence.iceberg.updates.tables import updated_table
     from delegation.polaris.model import LoadedTable
     from delegation.storage.credentials import S3Settings
     from delegation.storage.locations import parse
     from delegation.worksets.attempt import MemoryAttempt, PlanSegment
+    from polaris_persistence.iceberg.updates.tables import updated_table
 
     resources = DirectResources("s3://plans/bench", S3Settings(endpoint=given.url, region="us-east-1", path_style=True))
     identifier = TableIdentifier(CATALOG, ("sales",), "orders")

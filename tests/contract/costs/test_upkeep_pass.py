@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from delegation.cli.costs.commands import BUNDLED, document_of
-from delegation.dynamodb import to_item
 from delegation.upkeep.health.dynamodb import _health_item
 from delegation.upkeep.health.history import history_in
 from delegation.upkeep.health.model import ReadState, SnapshotChange
+from polaris_common.dynamodb import to_item
 from tests.contract.costs.metering import item_size
 from tests.paths import ROOT
 from tests.unit.upkeep.execution.catalogs import WEEK, metadata, named

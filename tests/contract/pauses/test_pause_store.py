@@ -5,17 +5,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from delegation.dynamodb import to_item
-from delegation.persistence.backends.memory import MemoryBackend
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.pauses.dynamodb import PAUSES_KEY, DynamoDbPauseStore
 from delegation.tasks.pauses.model import PauseRecord
 from delegation.tasks.pauses.store import MemoryPauseStore, PauseStore
 from delegation.tasks.stores.base import TaskStore
+from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
+from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
 from delegation.tasks.testing.contract.support import FAR
-from delegation.tasks_on_persistence.pauses import PersistencePauseStore
-from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
 from delegation.testing.pauses import ALL, PauseStoreContract, PauseStorePromises
+from polaris_common.dynamodb import to_item
+from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.task_tables import local_task_store, moto, task_store
 from tests.contract.where import LOCAL, MOTO
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from delegation.persistence.backends.memory import MemoryBackend
 from infra.local.catalog.persisted import PersistedState
 from infra.local.catalog.state import CatalogState, MemoryState
+from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.polaris.world import Polaris, PolarisView, real, stand_in
 
 STATES: dict[str, Callable[[], CatalogState]] = {

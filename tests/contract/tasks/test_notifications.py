@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from delegation.dynamodb import to_item
-from delegation.persistence.backends.memory import MemoryBackend
 from delegation.tasks.errors import MalformedRecord, TaskError
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
@@ -13,10 +11,12 @@ from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationS
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from delegation.tasks.stores.notifications import NotificationStore, notification_item
+from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
+from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
 from delegation.tasks.testing.contract import notifications as checks
 from delegation.tasks.testing.contract.notifications import CHECKS, FAR, OWED, NotificationCheck, ended
-from delegation.tasks_on_persistence.notifications import PersistenceNotificationStore
-from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
+from polaris_common.dynamodb import to_item
+from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.task_tables import local_task_store, task_store
 from tests.contract.tasks.broken import notifications as broken
 from tests.contract.where import LOCAL, MOTO

@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-from delegation.dynamodb import to_item
-from delegation.persistence.backends.base import Backend
-from delegation.persistence.backends.memory import MemoryBackend
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Advance, Create, TaskStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
 from delegation.tasks.testing.contract import CONCURRENT, SEQUENTIAL
 from delegation.tasks.testing.contract.support import Check
-from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
-from tests.contract.persistence.backends import local_backend
+from polaris_common.dynamodb import to_item
+from polaris_persistence.backends.base import Backend
+from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.task_tables import local_task_store, task_store
 from tests.contract.where import LOCAL, MOTO
 from tests.kit.tasks.builders import acquired, failed, retried, submitted
+from tests.persistence.contract.backends import local_backend
 
 MEMORY = "memory"
 KERNEL = "kernel"

@@ -7,7 +7,7 @@ import pytest
 
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.behaviors.parameters import TableWork
 from delegation.operations.expiry.behavior import names as expiries
@@ -20,6 +20,7 @@ from delegation.tasks.errors import MalformedPayload, MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import TaskType
 from infra import api_schemas
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World

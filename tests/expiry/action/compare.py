@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.errors import SnapshotReferenced
+from polaris_common.errors import DelegationError
 from tests.actions.lake import SparkLake, where
 from tests.actions.records import Json, Totals
 from tests.expiry.action.iceberg import state

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.engines.inline import SortedRows
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.orphans.phases import remove_orphan_files
@@ -19,6 +18,7 @@ from delegation.operations.orphans.planning.keep import KeepSet
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.settings import PurgeSettings
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import FAST
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import SweptTables

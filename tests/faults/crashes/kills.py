@@ -5,9 +5,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from delegation.errors import DelegationError
 from delegation.storage.memory import Killed
 from delegation.worksets.errors import EngineFailed
+from polaris_common.errors import DelegationError
 from tests.faults.crashes.switch import DRIVER, Call, StoreServer, Switch
 from tests.kit.printing import print_now
 from tests.spark_sessions import spark_session

@@ -13,9 +13,9 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from delegation.errors import DelegationError
 from delegation.operations.purge.inline import purge_table
 from delegation.storage.memory import Faults, Killed
+from polaris_common.errors import DelegationError
 from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals, world
 from tests.faults.shared.running import Running
 from tests.kit.lakes.lake import Lake

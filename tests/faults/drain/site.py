@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import Any, Protocol
 
-from delegation.errors import DelegationError
 from delegation.orchestration.admission import Admission, Inbox
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.orchestration.job_runs import ExternalJobRuns
@@ -22,6 +21,7 @@ from delegation.tasks.stores.base import Advance, TaskChange, TaskStore
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
+from polaris_common.errors import DelegationError
 from tests.faults.drain.work import TASK_TYPE, TASK_TYPES, Jobs, Sized, traits_of
 from tests.faults.simulator.state_machine import STATES, act, backoff, matches, pause
 from tests.kit.tasks.builders import MINUTE, SECOND, Clock

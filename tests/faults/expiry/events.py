@@ -5,12 +5,12 @@ from contextlib import suppress
 from dataclasses import replace as keeping
 from typing import Final
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.planning.reach import metadata_of
 from delegation.operations.expiry.retention import Retention
 from delegation.storage.memory import Faults, Killed
+from polaris_common.errors import DelegationError
 from tests.faults.expiry.tale import ASKED, FOREVER, Tale
 from tests.kit.stories.expiries import EVERYTHING, ExpiringTables
 from tests.kit.stories.tables import MINUTE, StoryTable

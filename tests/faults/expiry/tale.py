@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
 from delegation.operations.expiry.errors import RefLost, RefsUnknown
 from delegation.operations.expiry.guards import check_table
@@ -31,6 +30,7 @@ from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import planned_paths
+from polaris_common.errors import DelegationError
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import MINUTE, StandInCatalog, StoryTable, Warehouse
 

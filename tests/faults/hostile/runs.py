@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from delegation.errors import DelegationError, RunHandedOver
+from delegation.errors import RunHandedOver
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.context import (
     PurgeContext,
@@ -21,6 +21,7 @@ from delegation.storage.s3 import S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
 from delegation.worksets.engines.resources import no_checkpoint
+from polaris_common.errors import DelegationError
 from tests.faults.hostile.server import HostileStore, Way
 from tests.faults.hostile.ways import ENDLESS, MET, READS
 from tests.faults.hostile.world import LARGE, world

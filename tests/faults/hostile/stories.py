@@ -5,11 +5,11 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.storage.s3 import S3ObjectStore
 from delegation.worksets.attempt import PlanHead
+from polaris_common.errors import DelegationError
 from tests.faults.hostile.runs import Resources, Row, read_seconds
 from tests.faults.hostile.server import HostileStore, Way
 from tests.kit.lakes.lake import identifier

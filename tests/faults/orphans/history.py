@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.keeping.table_properties import ORPHAN_AGE
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.expiry.retention import Retention
@@ -29,6 +29,7 @@ from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.locations import FOREIGN_TABLE
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanHead
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import AT_ONCE, DAYS, SweptTables

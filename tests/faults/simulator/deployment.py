@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from delegation.errors import DelegationError
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import RecordWrite
@@ -27,6 +26,7 @@ from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, ensure_submitted, store_maintenance
 from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper, TaskHooks
 from delegation.tasks.work.service import TaskService
+from polaris_common.errors import DelegationError
 from tests.faults.simulator.callers import Callers
 from tests.faults.simulator.faulty import (
     LATE_REFUSALS,

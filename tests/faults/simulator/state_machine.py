@@ -5,9 +5,9 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from delegation.errors import DelegationError
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
+from polaris_common.errors import DelegationError
 from tests.faults.simulator.faulty import InvocationDied
 from tests.faults.simulator.scheduler import Actor
 from tests.paths import ROOT

@@ -5,17 +5,17 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
-from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.commits.commits import Changed, CommitAttempt
-from delegation.persistence.commits.entities import EntityChanges, EntityHead
-from delegation.persistence.index.keys import IndexKey
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Adopt, Child, Create, Expect, TaskChange, TaskStore, require_unmoved
 from delegation.tasks.stores.memory import Fault, MemoryTaskStore, no_fault
-from delegation.tasks_on_persistence.entities import HEADS, StoredTask, place_keys
-from delegation.tasks_on_persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
+from delegation.tasks.stores.persistence.entities import HEADS, StoredTask, place_keys
+from delegation.tasks.stores.persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
+from polaris_persistence.backends.memory import MemoryBackend
+from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.commits.entities import EntityChanges, EntityHead
+from polaris_persistence.index.keys import IndexKey
 
 TABLE: Final = "table"
 PERSISTENCE: Final = "persistence"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 
 from delegation.attempts.details import published
-from delegation.errors import DelegationError, RunCancelled, RunHandedOver
+from delegation.errors import RunCancelled, RunHandedOver
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
 from delegation.tasks.errors import (
     DeadlineExceeded,
@@ -23,6 +23,7 @@ from delegation.tasks.work.behaviors import Behavior, OnLost, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
 from delegation.worksets.attempt import PlanSegment
+from polaris_common.errors import DelegationError
 from tests.faults.simulator.faulty import Faulty
 from tests.faults.simulator.scheduler import START, Actor
 

@@ -21,17 +21,17 @@ from delegation.gateway.drop.tombstones import MovedTable
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
 from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.direct import DirectHead
-from delegation.persistence.backends.base import ObjectKey, Reference, ReferenceKey, StoredObject
-from delegation.persistence.backends.memory import MemoryBackend
 from delegation.references.dynamodb import DynamoDbReferenceStore
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.memory import MemoryPlanStore
-from delegation.tasks_on_persistence.notifications import PersistenceNotificationStore
-from delegation.tasks_on_persistence.pauses import PersistencePauseStore
-from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
+from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
+from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
+from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import Chunk, Phase
 from delegation.worksets.marks import Absent, Marks, record_adopted_plan
+from polaris_persistence.backends.base import ObjectKey, Reference, ReferenceKey, StoredObject
+from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.mutations import world as mutating
 from tests.golden.beside.tasks import LivedTable
 from tests.kit.tasks.builders import MINUTE, NOW

@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
+from delegation.wiring.persistence import count_unreadable
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
@@ -21,12 +22,6 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.purge.behavior.names import DROP_TASK_TYPE
 from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.step_input import Step
-from delegation.persistence.backends.memory import MemoryBackend
-from delegation.persistence.catalogs.process import PersistenceProcess
-from delegation.persistence.catalogs.realms import RealmCatalog
-from delegation.persistence.commits.directories import directory_of
-from delegation.persistence.commits.entities import EntityHead
-from delegation.persistence.commits.waiting import WAITING_TYPE, WaitingChange, WaitingQueue
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.errors import StoreUnavailable
@@ -39,12 +34,17 @@ from delegation.testing.tombstones import HIDDEN, TABLE
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.wiring.gateway.drop import drop_steps, required_tombstones
-from delegation.wiring.persistence import count_unreadable
 from delegation.wiring.spark import job as spark_job
 from delegation.wiring.tasks import task_service
 from delegation.wiring.upkeep.policies import count_policies, count_wait
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
+from polaris_persistence.backends.memory import MemoryBackend
+from polaris_persistence.catalogs.process import PersistenceProcess
+from polaris_persistence.catalogs.realms import RealmCatalog
+from polaris_persistence.commits.directories import directory_of
+from polaris_persistence.commits.entities import EntityHead
+from polaris_persistence.commits.waiting import WAITING_TYPE, WaitingChange, WaitingQueue
 from tests.contract.test_tombstone_store import create_tombstone_table
 from tests.infra.operations.watched import WatchedTemplate
 from tests.kit.tasks.builders import HOUR, submitted

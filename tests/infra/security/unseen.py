@@ -209,7 +209,7 @@ UNSEEN: Final = (
         ("gateway",),
         ("dynamodb:GetItem",),
         _RECORDS,
-        "A write without a clear answer is read back (delegation/dynamodb.py, put_once).",
+        "A write without a clear answer is read back (polaris_common/dynamodb.py, put_once).",
     ),
     Unseen(("gateway",), ("dynamodb:GetItem",), _TOMBSTONES, "As above."),
     Unseen(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.persistence.errors import IcebergConflict
-from delegation.persistence.iceberg.updates.tables import updated_table
 from delegation.polaris.errors import CommitConflict
 from delegation.polaris.model import LoadedTable
+from polaris_persistence.errors import IcebergConflict
+from polaris_persistence.iceberg.updates.tables import updated_table
 from tests.kit.lakes.lake import Lake, LakeSource
 
 

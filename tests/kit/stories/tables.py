@@ -12,8 +12,6 @@ from typing import Any, Final
 import fastavro
 
 from delegation.identifiers import TableIdentifier
-from delegation.persistence.errors import IcebergConflict, InvalidIcebergUpdate
-from delegation.persistence.iceberg.updates.tables import updated_table
 from delegation.polaris.client import loaded_table
 from delegation.polaris.errors import (
     CommitConflict,
@@ -26,6 +24,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults
+from polaris_persistence.errors import IcebergConflict, InvalidIcebergUpdate
+from polaris_persistence.iceberg.updates.tables import updated_table
 from tests.unit.iceberg.manifest_files import field as avro
 from tests.unit.iceberg.manifest_files import optional
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from delegation.errors import DelegationError
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.results import ResultStore
@@ -13,6 +12,7 @@ from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavio
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
+from polaris_common.errors import DelegationError
 from tests.kit.clocks import Clock
 from tests.kit.tasks.services import task_service
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import delegation
 from delegation.cli.main import ENTRY_POINTS, build
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 extra = typer.Typer(help="A group of another package.")
 

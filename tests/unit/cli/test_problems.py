@@ -6,10 +6,10 @@ from delegation.cli.problems import next_step
 from delegation.client import errors as client
 from delegation.client.errors import HttpError
 from delegation.edge.codes import by_code, codes_of_the_command
-from delegation.errors import DelegationError
 from delegation.polaris import errors as polaris
 from delegation.polaris.answers import POLICY_CODES
 from delegation.tasks import errors as tasks
+from polaris_common.errors import DelegationError
 from tests.kit.errors import made_with_code
 
 
@@ -48,7 +48,7 @@ def test_each_foreseen_error_has_a_specific_next_step(kind):
 
 
 def test_each_code_that_only_the_command_has_is_raised():
-    for module in ("delegation.cli.interruption", "delegation.persistence.errors"):
+    for module in ("delegation.cli.interruption", "polaris_persistence.errors"):
         importlib.import_module(module)
     raised = {*(made.code for made in made_with_code()), *(kind.code for kind in below(DelegationError))}
     assert codes_of_the_command().keys() - raised == set()

@@ -12,11 +12,11 @@ from pyiceberg.table import Table
 from typer.testing import CliRunner
 
 from delegation.cli.main import build
-from delegation.errors import DelegationError
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
 from delegation.storage.file_system import FileObjectStore, FilePlanStore
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, parse
 from delegation.storage.s3 import S3ObjectStore
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import SCHEMA, SPEC, rows
 
 

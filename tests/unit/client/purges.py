@@ -16,7 +16,6 @@ from delegation.client.client import DelegationClient
 from delegation.client.delegated_purge import DelegatedPurge
 from delegation.edge.api.routes import record_of
 from delegation.edge.problems import problem_of
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable
@@ -27,6 +26,7 @@ from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wire.responses import render_json
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import Lake, identifier
 from tests.kit.tasks.services import task_service
 from tests.kit.worlds.service import REALM, World

@@ -8,12 +8,12 @@ import pytest
 
 from delegation.client.errors import ClientMisconfigured, NotAuthorised
 from delegation.client.purge_task import TASK_TYPE
-from delegation.persistence.backends.memory import MemoryBackend
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks_on_persistence.store import PersistenceTaskStore, task_process
+from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
+from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.task_tables import task_store
 from tests.kit.lakes.lake import Lake, busy_table
 from tests.unit.client.purges import ORDERS, CallerProcesses

@@ -9,12 +9,13 @@ import pytest
 
 from delegation.client.errors import ClientMisconfigured, NotAuthorised
 from delegation.client.local import LocalTaskExecutor
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.submission.options import InvalidOption
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import Lake, LakeSource, busy_table, identifier
 
 

@@ -9,12 +9,12 @@ import pytest
 import rfc8785
 
 from delegation.edge.problems import problem_of
-from delegation.errors import DelegationError
 from delegation.idempotency.errors import KeyConflict
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.options import options_of
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.service import REALM, World
 

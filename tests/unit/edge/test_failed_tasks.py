@@ -10,13 +10,13 @@ import pytest
 from delegation.edge.answers import failure_status
 from delegation.edge.problems import Problem, problem_of
 from delegation.edge.submission import SubmissionAnswer
-from delegation.errors import DelegationError
 from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.purge.behavior.parameters import purge_id
 from delegation.polaris import errors as polaris
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Revise
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import LIFETIME, REALM, World

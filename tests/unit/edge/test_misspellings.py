@@ -7,11 +7,11 @@ import pytest
 
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
-from delegation.errors import DelegationError
 from delegation.idempotency.errors import KeyConflict
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 from tests.unit.edge.conftest import TASK_ID, Api

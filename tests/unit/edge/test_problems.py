@@ -14,7 +14,7 @@ from delegation.edge.answers import failure_status, retryable
 from delegation.edge.codes import by_code
 from delegation.edge.errors import EdgeError
 from delegation.edge.problems import problem_of, status_of
-from delegation.errors import DelegationError, GuardRefused, traceback_of
+from delegation.errors import GuardRefused
 from delegation.idempotency.errors import (
     KeyConflict,
     RequestInProgress,
@@ -28,11 +28,12 @@ from delegation.polaris.answers import POLICY_CODES
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
+from polaris_common.errors import DelegationError, traceback_of
 from tests.kit.errors import made_with_code
 
 SECRET = "Pl4ntedS3cretPl4nted"
 # Not imported by the API: the client, the command and the persistence that the API does not store tasks in.
-ELSEWHERE = ("delegation.client", "delegation.cli", "delegation.configuration", "delegation.persistence")
+ELSEWHERE = ("delegation.client", "delegation.cli", "delegation.configuration", "polaris_persistence")
 # Of no request to the API and of no task, so that an answer reveals nothing about it.
 HIDDEN = (
     "delegation.gateway",

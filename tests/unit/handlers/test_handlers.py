@@ -12,7 +12,6 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.parameters import TablePurge
 from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.orchestration.step_input import execution_name
@@ -31,6 +30,7 @@ from delegation.wiring import tasks as wired_tasks
 from delegation.wiring.purge import count_held
 from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS
 from infra.environment.resources import Resources, environment
+from polaris_common.errors import DelegationError
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.kit.errors import coded

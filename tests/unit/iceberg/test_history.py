@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.errors import DelegationError
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.reach import Fetcher, Tolerance
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import ObjectLocation
+from polaris_common.errors import DelegationError
 
 UUID, ANOTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 HOME = "s3://lake/t"

@@ -8,8 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from delegation.dynamodb import from_item, to_item
-from delegation.errors import DelegationError
 from delegation.gateway.drop import dynamodb as tombstones
 from delegation.gateway.drop.tombstones import pending
 from delegation.idempotency import dynamodb as keys
@@ -21,6 +19,8 @@ from delegation.tasks.stores import codec, notifications
 from delegation.tasks.stores.admission import queued_entry, running_entry
 from delegation.upkeep.health import dynamodb as healths
 from delegation.upkeep.health.model import TableHealth
+from polaris_common.dynamodb import from_item, to_item
+from polaris_common.errors import DelegationError
 from tests.contract.task_tables import moto_task_store
 from tests.kit.tasks.builders import submitted
 from tests.unit.gateway.drop.world import HIDDEN, REALM

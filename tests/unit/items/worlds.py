@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import pytest
 
-from delegation.dynamodb import to_item
 from delegation.gateway.drop.tombstones import TombstoneState, pending
 from delegation.handlers import dispatcher, sweeper
 from delegation.idempotency.record import Record, State
@@ -52,6 +51,7 @@ from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.schedule.amounts import Amount
 from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, Waits
 from delegation.wiring.notifications.worker import _run
+from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto, moto_task_store, record_store
 from tests.contract.test_reference_store import reference_store
 from tests.kit.lakes.lake import Lake

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from delegation.errors import DelegationError, RunCancelled, RunHandedOver, RunPaused, RunStopped
+from delegation.errors import RunCancelled, RunHandedOver, RunPaused, RunStopped
 from delegation.keeping import looking
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.looking import LONGEST, look_at_others
@@ -15,6 +15,7 @@ from delegation.operations.expiry.context import ExpiryOptions, ExpirySettings
 from delegation.storage.locations import Roots
 from delegation.storage.memory import MemoryObjectStore
 from delegation.worksets.attempt import MemoryAttempt
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import Lake, LakeSource, identifier, rows
 
 ROOTS = Roots(["s3://lake/wh/t"])

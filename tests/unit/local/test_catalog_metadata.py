@@ -1,6 +1,6 @@
 """The stand-in catalog's metadata: of new tables, and its answers to what the service's applier refuses.
 
-What commits do is tested in tests/unit/persistence/iceberg.
+What commits do is tested in tests/persistence/iceberg.
 """
 
 from typing import Any

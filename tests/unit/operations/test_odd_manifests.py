@@ -8,7 +8,6 @@ from typing import Any
 import fastavro
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.keeping.model import Neighbour
 from delegation.keeping.unread import MANIFEST_DIFFERS
 from delegation.operations.expiry.phases import expire_snapshots
@@ -17,6 +16,7 @@ from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage import memory
 from delegation.storage.locations import parse
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table
 from tests.kit.stories.expiries import ExpiringTables

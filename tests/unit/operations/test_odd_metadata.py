@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.iceberg.reach import Fetcher
 from delegation.identifiers import is_stand_in
@@ -25,6 +24,7 @@ from delegation.references.reading import read_references
 from delegation.storage.memory import MemoryObjectStore
 from delegation.upkeep.health.model import ReadState
 from delegation.upkeep.health.reading import ExpiryByRule, read_health
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, identifier
 from tests.kit.stories.expiries import ExpiringTables

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.orchestration.job_runs import JobRefused, JobRun
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import MAX_TURNS, Steps, wait_seconds
@@ -15,6 +14,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.behaviors import Behaviors
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
 from tests.kit.tasks.driven import TASK_TYPES, Driven, FixedEngine

@@ -6,13 +6,13 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris import errors
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries
+from polaris_common.errors import DelegationError
 from tests.kit.clocks import Clock
 from tests.unit.polaris.scripted import Server, error, raw_json, table_answer
 

@@ -9,7 +9,6 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement
@@ -17,6 +16,7 @@ from delegation.polaris.other_entities import VIEW
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
+from polaris_common.errors import DelegationError
 
 BASE = "https://polaris.test/api/catalog"
 ORDERS = TableIdentifier("lake", ("sales",), "orders")

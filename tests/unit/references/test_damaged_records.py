@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from delegation.dynamodb import to_item
 from delegation.identifiers import TableIdentifier
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.dynamodb import DynamoDbReferenceStore
 from delegation.references.lost import LostRefs
 from delegation.references.model import PassNeeded
+from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto
 from tests.contract.test_reference_store import reference_store
 from tests.unit.references.test_refresh import Scene

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from delegation.dynamodb import to_item
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
@@ -22,6 +21,7 @@ from delegation.references.refresh import Refresher
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import Faults, MemoryObjectStore
+from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto
 from tests.contract.test_reference_store import reference_store
 from tests.kit.lakes.lake import Lake, LakeSource, busy_table, rows

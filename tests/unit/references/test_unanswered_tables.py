@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import error_of
 from delegation.polaris.errors import PolarisUnauthorized, PolarisUnavailable
@@ -19,6 +18,7 @@ from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.reading import read_references
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import Killed, MemoryObjectStore
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import busy_table, rows
 from tests.unit.references.test_refresh import MAX_AGE, Scene
 

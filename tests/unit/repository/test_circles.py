@@ -9,7 +9,7 @@ from tests.kit.sources import tree_of
 from tests.paths import ROOT
 
 FUNCTIONS = ROOT / "functions"
-LEFT = {"delegation.tasks_on_persistence"}
+LEFT = {"delegation.tasks.stores.persistence"}
 """Its store names the classes beside it, whose constructors name the store."""
 
 

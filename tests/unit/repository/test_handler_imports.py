@@ -26,7 +26,7 @@ BUDGETS = {
     "prepare": 255,
     "run_inline": 255,
 }
-UNUSED_BY_ALL = ("delegation.persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
+UNUSED_BY_ALL = ("polaris_persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (
     "delegation.iceberg",
     "delegation.storage",
@@ -93,4 +93,4 @@ def test_settings_load_neither_an_engine_nor_a_client() -> None:
 
 def test_help_loads_no_command() -> None:
     modules = loaded("delegation.cli.main")
-    assert below(modules, ("delegation.client", "delegation.operations", "delegation.persistence", "boto3")) == set()
+    assert below(modules, ("delegation.client", "delegation.operations", "polaris_persistence", "boto3")) == set()

@@ -33,7 +33,7 @@ def test_what_the_tests_share_has_a_name_of_its_own() -> None:
 
 ENCODES = {
     "functions/delegation/identifiers.py",
-    "functions/delegation/persistence/backends/base.py",  # keys of DynamoDB
+    "functions/polaris_persistence/backends/base.py",  # keys of DynamoDB
     "functions/delegation/tasks/life/admission/lanes.py",  # names of lanes
     "infra/local/front/apigateway.py",  # a certificate in a header
 }

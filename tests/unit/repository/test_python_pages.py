@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from delegation.persistence.catalogs.realms import MAIN
-from delegation.persistence.commits.directories import entity_committer
 from delegation.tasks.authoring import AsyncContext, Context, behavior
 from delegation.tasks.testing import TaskHarness
+from polaris_persistence.catalogs.realms import MAIN
+from polaris_persistence.commits.directories import entity_committer
 from tests.paths import DOCS
 
 BLOCK = re.compile(r"^```python\n# (\S+?\.py)(?:, continued)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -8,26 +8,26 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from delegation.wiring.persistence import tasks as wired
 from typer.testing import CliRunner, Result
 
 from delegation.cli.main import build
 from delegation.metrics import CHANGES_UNREADABLE
-from delegation.persistence.backends.dynamodb import DynamoDbBackend
-from delegation.persistence.commits.entities import EntityHead
-from delegation.persistence.commits.waiting import WAITING_TYPE, WaitingChange, WaitingQueue
-from delegation.persistence.objects.store import CatalogStore
 from delegation.tasks.life.model import Status
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.stores.persistence.maintenance import TASK_TYPE, SweepReport
+from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
+from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
+from delegation.tasks.stores.persistence.store import REFERENCE, PersistenceTaskStore
 from delegation.tasks.work.worker import WorkerSettings
-from delegation.tasks_on_persistence.maintenance import TASK_TYPE, SweepReport
-from delegation.tasks_on_persistence.notifications import PersistenceNotificationStore
-from delegation.tasks_on_persistence.pauses import PersistencePauseStore
-from delegation.tasks_on_persistence.store import REFERENCE, PersistenceTaskStore
-from delegation.wiring.persistence import tasks as wired
 from delegation.wiring.tasks import connect, notification_store, pause_store, task_store
 from delegation.wiring.worker import added_worker
+from polaris_persistence.backends.dynamodb import DynamoDbBackend
+from polaris_persistence.commits.entities import EntityHead
+from polaris_persistence.commits.waiting import WAITING_TYPE, WaitingChange, WaitingQueue
+from polaris_persistence.objects.store import CatalogStore
 from tests.contract.task_tables import moto, moto_task_store
 from tests.unit.wiring.example_behaviors import SHOUT, Word
 

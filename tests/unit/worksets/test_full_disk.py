@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.storage.file_system import FilePlanStore
 from delegation.worksets.sorting import Sorter
+from polaris_common.errors import DelegationError
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 ROWS = [(f"s3://lake/wh/t/{number}", 8, 1) for number in range(6)]

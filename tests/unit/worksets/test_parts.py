@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import RANK, FileType, Row
 from delegation.identifiers import TableIdentifier
@@ -17,6 +16,7 @@ from delegation.worksets.engines.shuffle import Gathered
 from delegation.worksets.engines.spark_tasks import Result, decode_error
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import SAMPLE, Finding
+from polaris_common.errors import DelegationError
 
 DATA = RANK[FileType.DATA]
 MARK, OTHER = 0, 1

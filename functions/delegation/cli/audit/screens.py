@@ -13,8 +13,8 @@ from delegation.cli.audit.model import AuditedTable, Extent, Matter, totals
 from delegation.cli.health.documents import GIB, StoragePrices
 from delegation.cli.screens.layout import Rows, Whole
 from delegation.cli.screens.watching import plain, size_text
-from delegation.errors import counted
 from delegation.timestamps import isoformat
+from polaris_common.errors import counted
 
 _UNITS: Final[Mapping[Matter, str]] = {
     Matter.UNREACHABLE: "file",

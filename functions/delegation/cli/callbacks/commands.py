@@ -15,12 +15,12 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption
 from delegation.cli.output import open_output, print_json
-from delegation.errors import counted
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.stores.notifications import NotificationStore, every
 from delegation.timestamps import isoformat, utc_now
 from delegation.wiring.tasks import notification_store
+from polaris_common.errors import counted
 
 app = typer.Typer(
     cls=WordGroup,

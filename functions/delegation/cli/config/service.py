@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
-from delegation.errors import counted
+from polaris_common.errors import counted
 
 PREFIX: Final = "delegation:"
 PROPERTIES: Final = "delegation:properties"

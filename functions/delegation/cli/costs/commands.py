@@ -15,8 +15,8 @@ from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.screens.layout import Rows
-from delegation.errors import counted
 from delegation.worksets import forecast
+from polaris_common.errors import counted
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Update the file of prices behind every estimate.")
 BUNDLED = Path(forecast.__file__).parent / "prices.json"

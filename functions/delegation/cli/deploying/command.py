@@ -14,7 +14,7 @@ from delegation.cli.deploying.changes import Danger, Template, dangers_of, dange
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
-from delegation.errors import counted
+from polaris_common.errors import counted
 
 if TYPE_CHECKING:
     from delegation.cli.deploying.deployed import DeployedStacks

@@ -14,8 +14,8 @@ from botocore.exceptions import (
 )
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
-from delegation.errors import counted
 from delegation.tasks.stores.dynamodb_reads import DUE_INDEX
+from polaris_common.errors import counted
 
 _ABSENT: Final = frozenset(
     {

@@ -7,7 +7,6 @@ from typing import Final
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
 from delegation.cli.polaris.setup import gives
 from delegation.cli.polaris.views import PURGES_VIEWS, are_droppable
-from delegation.errors import shown
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import (
     NoSuchCatalog,
@@ -19,6 +18,7 @@ from delegation.polaris.errors import (
     PolarisUnavailable,
 )
 from delegation.polaris.management import PolarisGrant, PolarisManagement
+from polaris_common.errors import shown
 
 POLARIS: Final = "Polaris"
 NAMESPACE: Final = "namespace"

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from delegation.cli.screens.layout import LabelledLines
-from delegation.errors import counted
+from polaris_common.errors import counted
 
 FORMAT: Final = 1
 """Of the JSON document: a later one has the same members, and may have more, while this is the same."""

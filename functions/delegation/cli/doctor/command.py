@@ -32,10 +32,10 @@ from delegation.cli.polaris.tombstones import service_grants
 from delegation.cli.problems import next_step
 from delegation.configuration.problems import SettingsInvalid
 from delegation.edge.api.release import VERSION
-from delegation.errors import DelegationError
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.management import PolarisGrant
 from delegation.polaris.tokens import DEFAULT_SCOPE
+from polaris_common.errors import DelegationError
 
 _PARTS = ("tasks_table", "idempotency_table", "references_table", "queue_url", "plan_bucket")
 

@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from delegation.cli.doctor.aws import asked, aws_failure
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
 from delegation.cli.doctor.gateway import DeployedGateway, StackResource
-from delegation.errors import counted
+from polaris_common.errors import counted
 
 RUNTIME: Final = "python3.13"
 """The runtime for which `python -m infra.package` builds; a test compares it with the templates'."""

@@ -14,7 +14,6 @@ from delegation.cli.output import JsonOutput, Output, open_output, print_json
 from delegation.cli.screens.layout import Rows
 from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
 from delegation.cli.tasks.follow import watch
-from delegation.errors import counted, printable
 from delegation.iceberg.metadata import parse_metadata
 from delegation.operations.expiry.behavior.limits import (
     CLEAN,
@@ -34,6 +33,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat, parse_duration, utc_now
 from delegation.wire.expiries import ExpiryRequest
+from polaris_common.errors import counted, printable
 
 MOST_ROWS: Final = 200
 """Lines of a table for people; JSON has all snapshots."""

@@ -28,10 +28,10 @@ from delegation.cli.references.lost import kept_now, summary_of
 from delegation.cli.references.options import IndexTableOption
 from delegation.cli.screens.layout import Rows, Whole
 from delegation.cli.screens.watching import plain, size_text
-from delegation.errors import counted
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
 from delegation.upkeep.health.model import TableHealth
+from polaris_common.errors import counted
 
 MOST_SHOWN: Final = 20
 

@@ -8,7 +8,6 @@ from delegation.cli.costs.commands import BUNDLED, document_of
 from delegation.cli.errors import CommandError
 from delegation.cli.references.lost import document_of as lost_document
 from delegation.cli.references.lost import kept_now
-from delegation.errors import printable
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import SetAside
 from delegation.references.lost import LostRefs
@@ -17,6 +16,7 @@ from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.past import PastRun
 from delegation.upkeep.health.store import HealthStore
 from delegation.worksets.forecast import Prices
+from polaris_common.errors import printable
 
 if TYPE_CHECKING:
     from delegation.cli.connection import Connection

@@ -6,9 +6,9 @@ from rich.console import Console
 
 from delegation.cli.screens.layout import LabelledLines, Rows, Whole
 from delegation.cli.screens.watching import plain, size_text
-from delegation.errors import counted
 from delegation.timestamps import isoformat
 from delegation.upkeep.health.model import TableHealth
+from polaris_common.errors import counted
 
 
 def _minute(moment: datetime) -> str:

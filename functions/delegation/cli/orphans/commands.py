@@ -20,7 +20,6 @@ from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_
 from delegation.cli.tasks.follow import watch
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound, NotPermitted
-from delegation.errors import DelegationError, counted, printable
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
@@ -42,6 +41,7 @@ from delegation.wire.approvals import PlanApproval
 from delegation.wire.orphans import OrphanFilesRequest
 from delegation.wire.requests import TableRequest
 from delegation.wire.tasks import TaskRecord
+from polaris_common.errors import DelegationError, counted, printable
 
 app = typer.Typer(
     cls=WordGroup,

@@ -9,12 +9,12 @@ import typer
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.orphans.restore import plans_of
-from delegation.errors import printable
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.storage.base import PlanStore
 from delegation.timestamps import isoformat
 from delegation.worksets.errors import PlanTampered
 from delegation.worksets.index import segment_of
+from polaris_common.errors import printable
 
 _PLAN: Final = re.compile(
     r"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]+/[0-9a-f]+)"

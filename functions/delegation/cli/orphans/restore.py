@@ -19,12 +19,13 @@ from delegation.cli.output import JsonOutput, Output, open_output, print_json
 from delegation.cli.screens.layout import LabelledLines, Whole
 from delegation.cli.screens.watching import plain, size_text
 from delegation.client.errors import NotFound
-from delegation.errors import GuardRefused, counted, printable
+from delegation.errors import GuardRefused
 from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, has_records
 from delegation.storage.base import ObjectNotFound, ObjectStoreDenied, PlanStore
 from delegation.storage.listing.tags import TAG_RIGHTS
 from delegation.storage.listing.versions import RIGHTS, VersionedStore
 from delegation.storage.locations import Root, split
+from polaris_common.errors import counted, printable
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -14,9 +14,9 @@ from delegation.cli.orphans.restore import PlanBucketOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.screens.layout import LabelledLines, Whole
 from delegation.cli.screens.watching import plain, size_text
-from delegation.errors import counted
 from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of
 from delegation.storage.base import PlanStore
+from polaris_common.errors import counted
 
 _WAITS: Final = {
     "first-run": "it is the first plan of this table here",

@@ -18,11 +18,11 @@ from delegation.cli.output import JsonOutput, Output, open_output, print_json
 from delegation.cli.policies.limits import CdkOption, StageFileOption, given_foreign
 from delegation.cli.screens.layout import LabelledLines, Whole
 from delegation.cli.screens.watching import plain, size_text
-from delegation.errors import counted, printable
 from delegation.operations.orphans.uploads import AbortRun, UploadsAborted, UploadState
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.listing.uploads import UPLOAD_RIGHTS
 from delegation.storage.locations import split
+from polaris_common.errors import counted, printable
 
 _SHOWN: Final = 10
 

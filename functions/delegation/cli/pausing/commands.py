@@ -16,9 +16,9 @@ from delegation.cli.screens.watching import plain
 from delegation.cli.tasks.filters import StatusName, make_filter
 from delegation.cli.tasks.opening import open_tasks
 from delegation.cli.tasks.source import TaskSource
-from delegation.errors import counted
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
+from polaris_common.errors import counted
 
 _POLL_SECONDS: Final = 5.0
 _SETTLES_SECONDS: Final = 25.0

@@ -10,11 +10,11 @@ import typer
 from delegation.cli.config.service import PROPERTIES, as_text, context_of
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
-from delegation.errors import DelegationError
 from delegation.operations.behaviors.foreign import foreign_locations
 from delegation.storage.locations import ForeignLocations
 from delegation.upkeep.rules.limits import TYPES, UpkeepLimits
 from delegation.upkeep.rules.types import PolicyType
+from polaris_common.errors import DelegationError
 
 CdkOption = Annotated[
     Path, typer.Option("--cdk", metavar="FILE", help="The cdk.json with the operator's limits, if it exists.")

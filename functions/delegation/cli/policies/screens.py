@@ -7,11 +7,11 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from delegation.cli.screens.layout import Rows, Whole
-from delegation.errors import printable
 from delegation.polaris.policies import PolicyIdentifier, StoredPolicy
 from delegation.upkeep.rules.content import PolicyInvalid, content_of
 from delegation.upkeep.rules.model import RuleStatus, RuleValue, UpkeepRule
 from delegation.upkeep.rules.types import PolicyType
+from polaris_common.errors import printable
 
 _LONGEST_REASON: Final = 800
 _STYLES: Mapping[RuleStatus, str] = {

@@ -13,7 +13,6 @@ from delegation.cli.connection import Connection
 from delegation.cli.output import open_output, print_json
 from delegation.cli.policies.limits import known_limits
 from delegation.cli.screens.layout import Rows, Whole
-from delegation.errors import counted, printable
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
@@ -29,6 +28,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.amounts import MICROS
 from delegation.upkeep.schedule.choice import UpkeepNeed
 from delegation.upkeep.schedule.simulation import Simulation, simulate
+from polaris_common.errors import counted, printable
 
 _MIB: Final = 1024 * 1024
 

@@ -16,10 +16,10 @@ from delegation.cli.references.options import IndexTableOption
 from delegation.cli.references.screens import name_of
 from delegation.cli.screens.layout import Whole
 from delegation.cli.screens.watching import plain
-from delegation.errors import counted
 from delegation.references.blocking.model import Subject
 from delegation.references.lost import LostRefs, restore_statement
 from delegation.timestamps import isoformat, utc_now
+from polaris_common.errors import counted
 
 CatalogArgument = Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")]
 

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from delegation.cli.screens.layout import Whole
 from delegation.cli.screens.watching import plain
-from delegation.errors import counted
 from delegation.references.blocking.model import Blocking, Exemption, Subject
 from delegation.references.model import UNANSWERED_PASSES, CatalogPass
 from delegation.timestamps import isoformat
+from polaris_common.errors import counted
 
 MOST_SHOWN = 50
 _LONGEST_PROBLEM = 400

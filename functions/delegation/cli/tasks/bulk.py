@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from delegation.errors import DelegationError
 from delegation.wire.tasks import TaskRecord
+from polaris_common.errors import DelegationError
 
 
 @dataclass(frozen=True, slots=True)

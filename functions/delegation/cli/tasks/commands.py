@@ -35,7 +35,7 @@ from delegation.cli.tasks.filters import (
     in_order,
     make_filter,
 )
-from delegation.errors import counted
+from polaris_common.errors import counted
 
 if TYPE_CHECKING:
     from delegation.cli.output import Output
@@ -129,7 +129,7 @@ def create_table_command(
     output = opening.open_output(ctx, as_json=as_json)
     connection = opening.Connection.of(ctx, None)
     if connection.uses_persistence():
-        from delegation.wiring.persistence.tasks import create_task_tables  # noqa: PLC0415 - loads boto3
+        from delegation.wiring.persistent_tasks import create_task_tables  # noqa: PLC0415 - loads boto3
 
         objects, references = connection.persistence_tables()
         new = create_task_tables(opening.dynamodb_client(), objects, references)

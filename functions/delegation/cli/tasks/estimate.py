@@ -15,8 +15,8 @@ from delegation.cli.output import open_output, print_json
 from delegation.cli.screens.layout import LabelledLines
 from delegation.cli.screens.watching import duration_text, size_text
 from delegation.client.errors import NotFound
-from delegation.errors import counted
 from delegation.wire.responses import Estimate
+from polaris_common.errors import counted
 
 _NO_TASK = "TASK_NOT_FOUND"
 

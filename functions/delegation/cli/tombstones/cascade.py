@@ -16,12 +16,12 @@ from typing import Any, Final, Protocol
 
 from delegation.cli.tombstones.drop import Dropped, DropRefused
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
-from delegation.errors import DelegationError, counted
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.table_properties import protection_of
 from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
+from polaris_common.errors import DelegationError, counted
 
 PARALLEL: Final = 8
 """Tables that are dropped at a time; each mostly waits for its purge in the service."""

@@ -21,10 +21,10 @@ from delegation.cli.submit import checked_key
 from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, others_of, shortened
 from delegation.cli.tombstones.drop import Dropped, TableDrop
 from delegation.cli.tombstones.receipts import CascadeReceipt, ReceiptFile
-from delegation.errors import DelegationError, counted
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
+from polaris_common.errors import DelegationError, counted
 
 _HELD_OPEN: Final = 35.0
 _LONGEST_WAIT: Final = 86_400.0

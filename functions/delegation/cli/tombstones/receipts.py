@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 
 from delegation.cli.errors import MISUSE, CommandError
 from delegation.cli.tombstones.drop import Dropped
-from delegation.errors import counted, printable
 from delegation.identifiers import TableIdentifier
 from delegation.storage.base import ObjectStoreError
 from delegation.storage.file_system import FilePlanStore
+from polaris_common.errors import counted, printable
 
 PENDING: Final = "pending"
 DROPPED: Final = "dropped"

@@ -16,11 +16,11 @@ from delegation.cli.tasks.source import executed_elsewhere
 from delegation.cli.tasks.why import explain
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
-from delegation.errors import DelegationError, counted
 from delegation.references.names import REFERENCE_INDEX
 from delegation.wire.pauses import ShownPause
 from delegation.wire.responses import Receipt
 from delegation.wire.tasks import TaskRecord
+from polaris_common.errors import DelegationError, counted
 
 _ASSETS: Final[Mapping[str, tuple[str, str]]] = {
     "": ("index.html", "text/html; charset=utf-8"),

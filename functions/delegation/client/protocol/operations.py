@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol, TypeVar, Unpack
 
-from delegation.backoff import exponential
 from delegation.client.errors import Conflict, DelegationClientError, IssuerUnavailable, WaitTimedOut
 from delegation.client.protocol.conversations import Conversations
 from delegation.client.protocol.filters import TaskFilters, query_of
@@ -32,6 +31,7 @@ from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
 from delegation.wire.tombstones import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
+from polaris_common.backoff import exponential
 
 LAST_READ_SECONDS: Final = 1.0
 """What the read of a task at a timeout may take."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
-from delegation.backoff import exponential
 from delegation.client.errors import (
     AnswerLost,
     DelegationClientError,
@@ -15,6 +14,7 @@ from delegation.client.errors import (
     ServiceFailed,
     ServiceUnreachable,
 )
+from polaris_common.backoff import exponential
 
 logger = logging.getLogger("delegation.client")
 PASSING: Final = (ServiceFailed, ServiceUnreachable, AnswerLost)

@@ -42,8 +42,8 @@ from delegation.edge.api.routes import Dependencies, Event, Routes, Served
 from delegation.edge.errors import MethodNotAllowed, route_not_found
 from delegation.edge.problems import problem_of
 from delegation.edge.telemetry import Telemetry, request_id_of
-from delegation.errors import DelegationError
 from delegation.metrics import MetricLines
+from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.edge.api.lists import Lists

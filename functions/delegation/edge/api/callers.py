@@ -9,8 +9,8 @@ from delegation.edge.api.endpoints import Endpoint
 from delegation.edge.errors import BadRequest, EdgeError, permission_missing
 from delegation.edge.telemetry import REQUEST_ID, is_request_id
 from delegation.edge.trust.permissions import OF_POLARIS, Permission
-from delegation.errors import printable
 from delegation.misspellings import did_you_mean
+from polaris_common.errors import printable
 
 _LONGEST_NAME: Final = 64
 _NO_BODY: Final = frozenset({"", "{}", "null"})

@@ -10,8 +10,8 @@ from delegation.edge.api.release import VERSION
 from delegation.edge.api.routes import Dependencies, Event, Served
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
-from delegation.errors import DelegationError
 from delegation.wire.responses import render_json
+from polaris_common.errors import DelegationError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from typing import Final
 from delegation.edge.api.endpoints import Endpoint
 from delegation.edge.api.routes import record_of
 from delegation.edge.problems import problem_of
-from delegation.errors import DelegationError
 from delegation.idempotency.canonical import Scope, payload_hashes, unread_body
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
@@ -15,6 +14,7 @@ from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.wire.responses import render_json
+from polaris_common.errors import DelegationError
 
 _ROWS: Final = 100
 

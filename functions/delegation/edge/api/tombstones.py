@@ -30,11 +30,11 @@ from delegation.edge.document import read_body
 from delegation.edge.errors import BadRequest, EdgeError
 from delegation.edge.requests import bad_request
 from delegation.edge.telemetry import Telemetry
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
 from delegation.wire.responses import render_json
 from delegation.wire.tombstones import ID_PATTERN, RestoreRequest
+from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.idempotency.mutations.answer import MutationAnswer

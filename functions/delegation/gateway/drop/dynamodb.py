@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.gateway.drop.errors import (
     MalformedTombstone,
     TombstoneOutcomeUnknown,
@@ -27,6 +26,7 @@ from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, list
 from delegation.gateway.drop.tombstones import FORMAT, Tombstone, key_of, table_key
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import isoformat
+from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 logger = logging.getLogger(__name__)
 NEWEST_INDEX: Final = "newest"

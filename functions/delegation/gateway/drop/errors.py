@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
-from delegation.errors import DelegationError, GuardRefused, printable
+from delegation.errors import GuardRefused
 from delegation.gateway.errors import GatewayError
 from delegation.identifiers import TableIdentifier
 from delegation.misspellings import did_you_mean
 from delegation.polaris.answers import CATALOG_UNSUPPORTED
+from polaris_common.errors import DelegationError, printable
 
 
 class DropError(GatewayError):

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.gateway.drop.errors import DropError, drop_interrupted, service_not_permitted
 from delegation.gateway.errors import GatewayError
 from delegation.iceberg.errors import IcebergError
 from delegation.tasks.errors import TaskError
+from polaris_common.errors import DelegationError
 
 
 @contextmanager

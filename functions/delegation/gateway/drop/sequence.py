@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.errors import printable
 from delegation.gateway.callers import REALM_HEADER, GatewayCaller
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refusal_of, table_of
@@ -66,6 +65,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore
 from delegation.tasks.life.model import Status
 from delegation.timestamps import isoformat
+from polaris_common.errors import printable
 
 _FEW: Final = 5
 """How many former drops of a name are considered when a DELETE is repeated, if one of them is decided."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.caller.checks import check_purgeable
 from delegation.gateway.drop.errors import (
@@ -33,6 +32,7 @@ from delegation.polaris.errors import (
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.submission.handles import Waiting, wait
+from polaris_common.errors import DelegationError
 
 GIVE_UP_AFTER = timedelta(minutes=10)
 """A rename without an answer was not performed if its table is not at the destination by then."""

@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from delegation.errors import printable
 from delegation.gateway.drop.errors import illegal_tombstone_change
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import Timestamp
+from polaris_common.errors import printable
 
 FORMAT: Final = 1
 KEPT_FOR: Final = timedelta(days=90)

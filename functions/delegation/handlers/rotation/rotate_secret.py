@@ -7,9 +7,9 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.errors import DelegationError
 from delegation.polaris.rotation import RotationEvent
 from delegation.wiring.rotation import secret as wiring
+from polaris_common.errors import DelegationError
 
 logger: Final = Logger()
 secret_rotation = cache(wiring.secret_rotation)

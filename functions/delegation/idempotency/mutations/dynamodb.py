@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.idempotency.mutations.errors import (
     RecordOutcomeUnknown,
     RecordsUnavailable,
@@ -15,6 +14,7 @@ from delegation.idempotency.mutations.errors import (
 )
 from delegation.idempotency.mutations.reservation import FORMAT, KIND, Reservation
 from delegation.timestamps import isoformat
+from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 _FREE: Final = "attribute_not_exists(#scope) OR expires_at <= :now"
 _UNCHANGED: Final = "nonce = :before"

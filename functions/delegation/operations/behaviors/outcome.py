@@ -7,13 +7,14 @@ from typing import Final
 
 from delegation.attempts.details import PlanDetails
 from delegation.attempts.task_attempt import error_class
-from delegation.errors import DelegationError, GuardRefused, RunStopped
+from delegation.errors import GuardRefused, RunStopped
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.behaviors.sources import Hold
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.tasks.life.hand_overs import MEASURED
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.work_errors import AttemptEnding, ending_of
+from polaris_common.errors import DelegationError
 
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
 """Until work is tried again that waits for a pass of another process, if it is not known how long that takes."""

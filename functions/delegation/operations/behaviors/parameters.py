@@ -3,13 +3,13 @@
 import json
 from typing import ClassVar, Final, Self
 
-from delegation.errors import printable
 from delegation.operations.behaviors.task_types import id_of_parts
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.options import CALLBACK, DRY_RUN
 from delegation.wire.identified import IdentifiedRequest
 from delegation.wire.requests import TableState
+from polaris_common.errors import printable
 
 _NOT_OF_THE_WORK: Final = frozenset({CALLBACK})
 _NAMES: Final = 5

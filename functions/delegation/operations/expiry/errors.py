@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from delegation.errors import DelegationError, GuardRefused, printable, shown
+from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import changed_at_each_look
 from delegation.references.lost import restore_statement
+from polaris_common.errors import DelegationError, printable, shown
 
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """A plan was lost, so files of snapshots that it removed may stay until orphan files are removed."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import Any
 
-from delegation.errors import DelegationError
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.operations.expiry.errors import RefLost, RefsUnknown
@@ -19,6 +18,7 @@ from delegation.operations.expiry.notes import OwnCommit
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import parse
+from polaris_common.errors import DelegationError
 
 
 def gone_of(removal: Removal, table: LoadedTable) -> frozenset[int]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from delegation.errors import DelegationError, RunCancelled
+from delegation.errors import RunCancelled
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus
 from delegation.operations.expiry.engines.inline import INLINE, ExpiryEngine
 from delegation.operations.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, rest_of_plan_lost
@@ -31,6 +31,7 @@ from delegation.worksets.errors import FilesNotDeleted, PlanLost
 from delegation.worksets.forecast import document, forecast
 from delegation.worksets.index import Finding, merge_findings
 from delegation.worksets.marks import Marks, record_adopted_plan
+from polaris_common.errors import DelegationError
 
 
 class ExpiryRun:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from delegation.errors import GuardRefused, printable
+from delegation.errors import GuardRefused
 from delegation.keeping.table_properties import ORPHAN_AGE, age_text_of
 from delegation.operations.orphans.errors import AgeTooShort
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import LOCAL, Root, canonical, uri_of
 from delegation.timestamps import parse_duration
+from polaris_common.errors import printable
 
 AGE: Final = timedelta(days=3)
 """How old a file is at least, by default; the same as Iceberg's."""

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Final, NoReturn
 
-from delegation.errors import DelegationError, GuardRefused, RunStopped, counted, printable, shown
+from delegation.errors import GuardRefused, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import changed_at_each_look
+from polaris_common.errors import DelegationError, counted, printable, shown
 
 POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
 """The code of a finding: the policy that asked for a removal does not ask for it any more, so it stopped."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from delegation.errors import RunCancelled, counted
+from delegation.errors import RunCancelled
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.metadata import FormerMetadata
 from delegation.keeping.asking import AskedReferences
@@ -60,6 +60,7 @@ from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
 from delegation.worksets.index import Finding, merge_findings, store_index
 from delegation.worksets.marks import Deleted, Marks, MarksListedOnce, record_adopted_plan
+from polaris_common.errors import counted
 
 _DIGEST = 20
 _COMPARES = "compares what is listed with what is needed"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
@@ -22,6 +22,7 @@ from delegation.worksets.engines.size import Size
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import PlanIndex, load_index
 from delegation.worksets.marks import Marks
+from polaris_common.errors import DelegationError
 
 
 @dataclass(frozen=True, slots=True)

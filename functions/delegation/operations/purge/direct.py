@@ -15,7 +15,6 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from delegation.errors import shown
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.keeping.errors import plan_of_another_table
@@ -46,6 +45,7 @@ from delegation.worksets.engines.resources import no_checkpoint
 from delegation.worksets.errors import PlanLost, PlanTampered
 from delegation.worksets.index import PlanIndex, load_index
 from delegation.worksets.marks import Deleted, Marks, deleted_by_marks
+from polaris_common.errors import shown
 
 HEAD = "head.json"
 FORMAT = 1

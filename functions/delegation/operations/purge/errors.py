@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
-from delegation.errors import DelegationError, GuardRefused, printable, shown
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import (
     CorruptManifestError,
     EncryptedMetadataFile,
@@ -12,6 +12,7 @@ from delegation.iceberg.errors import (
 )
 from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.base import FileTooLarge
+from polaris_common.errors import DelegationError, printable, shown
 
 _DAMAGED: Final = "have the operator set delegation.purge.damaged=keep to purge the rest"
 ADVICE: Final[Mapping[type[DelegationError], str]] = {

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from delegation.errors import DelegationError, GuardRefused, shown
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import (
     CorruptManifestError,
     EncryptedMetadataFile,
@@ -20,6 +20,7 @@ from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.base import FileTooLarge
 from delegation.storage.locations import AmbiguousPath, UnsupportedLocation
 from delegation.worksets.index import Finding, PlanIndex
+from polaris_common.errors import DelegationError, shown
 
 _ANOTHER = "make a new plan, with a dry run that has the same options"
 # Errors in a manifest list or manifest for which a setting of the operator keeps it: the setting, and the verdict.

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from delegation.errors import DelegationError
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.storage.base import ObjectStore
 from delegation.storage.locations import parse
+from polaris_common.errors import DelegationError
 
 # 00042-<uuid>.metadata.json or v42.metadata.json, or compressed (Iceberg Table Spec, File System Tables).
 _NAME: Final = re.compile(r"(?:v(?P<hadoop>[0-9]+)|(?P<number>[0-9]+)-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")

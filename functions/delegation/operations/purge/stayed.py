@@ -4,8 +4,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from delegation.errors import DelegationError
 from delegation.storage.locations import LOCAL, Root
+from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.storage.listing.model import ListableStore

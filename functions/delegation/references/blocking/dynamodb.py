@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Exemption, HeldPurge, LocatedTable, Subject
 from delegation.references.lost import LostRefs, copy_of
 from delegation.timestamps import isoformat, stored_time
+from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 T = TypeVar("T")
 

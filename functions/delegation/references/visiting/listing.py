@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Final, Protocol
 
-from delegation.errors import DelegationError, ErrorScope
 from delegation.identifiers import TableIdentifier
 from delegation.items import is_answer, scope_of
 from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisForbidden, PolarisUnexpectedAnswer
@@ -15,6 +14,7 @@ from delegation.references.model import UNANSWERED_PASSES
 from delegation.references.reading import problem_of
 from delegation.references.store import ReferenceStore
 from delegation.storage.locations import AmbiguousPath, Root, UnsupportedLocation
+from polaris_common.errors import DelegationError, ErrorScope
 
 _REFUSED: Final = (PolarisForbidden, PolarisUnexpectedAnswer)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Final, Protocol
 
-from delegation.errors import DelegationError, ErrorScope, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import (
@@ -25,6 +25,7 @@ from delegation.references.model import UNANSWERED_PASSES, TableEntry
 from delegation.references.reading import outline, problem_of
 from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStoreError
+from polaris_common.errors import DelegationError, ErrorScope
 
 LOADS: Final = 3
 """Of a table whose manifests disappear while they are read, because it is written to and its snapshots expire."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
-from delegation.errors import printable
 from delegation.storage.base import BatchResult, ObjectStore, ObjectStoreError
 from delegation.storage.locations import ObjectLocation
+from polaris_common.errors import printable
 
 CHANGED: Final = "ObjectChanged"
 """The code of a key that was not deleted, because its object is not the one that was listed."""

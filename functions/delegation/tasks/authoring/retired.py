@@ -4,9 +4,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.errors import DelegationError
 from delegation.tasks.life.transitions import RETIRED
 from delegation.tasks.work.behaviors import Behavior, Run
+from polaris_common.errors import DelegationError
 
 
 class AnyParameters(BaseModel):

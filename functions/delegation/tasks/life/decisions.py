@@ -7,13 +7,13 @@ version to add it, or several versions to add them in one write.
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from delegation.errors import counted
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import WAITING, Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import DispatchPolicy, Policies
+from polaris_common.errors import counted
 
 Decision = Task | tuple[Task, ...]
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.backoff import exponential
-from delegation.errors import DelegationError
 from delegation.tasks.life.admission import limits as caps
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications import policy as notices
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.timestamps import parse_duration
+from polaris_common.backoff import exponential
+from polaris_common.errors import DelegationError
 
 STORE_MAINTENANCE: Final = "STORE_MAINTENANCE"
 """The type of the recurring task that MaintenancePolicy is for."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from delegation.errors import DelegationError
+from polaris_common.errors import DelegationError
 
 MOST_BYTES: Final = 16_384
 """Of the map as JSON text; a task's record has room for it beside payload and result."""

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from delegation.dynamodb import from_item, to_item
 from delegation.tasks.pauses.model import PauseRecord, pauses_item, pauses_of
 from delegation.tasks.stores.dynamodb import ConditionalTable
+from polaris_common.dynamodb import from_item, to_item
 
 PAUSES_KEY: Final = {"task_id": "pauses", "version": -1}
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delegation.dynamodb import from_item, to_item
 from delegation.tasks.errors import MalformedRecord, TaskError
 from delegation.tasks.life.model import Task
 from delegation.tasks.recovery.decide import newest, recovered
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Unreadable
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from polaris_common.dynamodb import from_item, to_item
 
 _PAGE: Final = 100
 

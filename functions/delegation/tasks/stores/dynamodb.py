@@ -10,7 +10,6 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
-from delegation.dynamodb import CallOutcome, DynamoDbCalls, from_item, is_failed_condition, to_item
 from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
@@ -31,6 +30,7 @@ from delegation.tasks.stores.base import (
     require_version,
 )
 from delegation.tasks.stores.dynamodb_reads import REGISTER_KEY, DynamoDbTaskReads
+from polaris_common.dynamodb import CallOutcome, DynamoDbCalls, from_item, is_failed_condition, to_item
 
 ROWS_A_REMOVAL: Final = 8
 """Rows deleted in one transaction: nine items with the head, each at most 400 KB, below the limit of 4 MB."""

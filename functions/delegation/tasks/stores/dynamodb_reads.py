@@ -10,7 +10,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
-from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.admission.choice import Queued, Running
 from delegation.tasks.life.model import HEAD, Task
@@ -30,6 +29,7 @@ from delegation.tasks.stores.admission import (
 )
 from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskHeads, Unreadable
 from delegation.timestamps import isoformat, stored_time_or
+from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 DUE_INDEX: Final = "due"
 ADMISSION_INDEX: Final = "admission"

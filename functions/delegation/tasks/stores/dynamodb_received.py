@@ -13,12 +13,12 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from typing import Any, Final
 
-from delegation.dynamodb import from_item, to_item
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import HEAD, Task, label_key
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Received, ReceivedPage, Unreadable
 from delegation.timestamps import isoformat
+from polaris_common.dynamodb import from_item, to_item
 
 RECEIVED_INDEX: Final = "received"
 TARGET_INDEX: Final = "target"

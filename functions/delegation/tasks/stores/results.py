@@ -3,9 +3,9 @@
 import hashlib
 from typing import Final, Protocol
 
-from delegation.errors import DelegationError
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
+from polaris_common.errors import DelegationError
 
 MOST_RESULT: Final = 65_536
 """Bytes of a result in the record, twice for a parent: while it awaits its children, and as its outcome.

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.submission.options import OptionTable
 from delegation.timestamps import utc_now
+from polaris_common.errors import DelegationError
 
 
 def not_waited_for(operation: str) -> DelegationError:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
-from delegation.backoff import pauses
 from delegation.tasks.errors import AwaitedTaskFailed, TaskError
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
+from polaris_common.backoff import pauses
 
 V = TypeVar("V")
 R = TypeVar("R")

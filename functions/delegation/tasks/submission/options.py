@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from delegation.errors import DelegationError, printable
 from delegation.misspellings import did_you_mean
 from delegation.tasks.life.policy import InvalidProperty
+from polaris_common.errors import DelegationError, printable
 
 PLACE: Final = "operation_parameters.properties"
 DRY_RUN: Final = "dry-run"

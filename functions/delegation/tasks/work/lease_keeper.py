@@ -7,13 +7,13 @@ from concurrent.futures import Future, wait
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.errors import ErrorScope
 from delegation.tasks.errors import LeaseLost, TaskError, TaskNotFound
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy
 from delegation.tasks.work.attempt_context import fence_of
 from delegation.tasks.work.service import TaskService
+from polaris_common.errors import ErrorScope
 
 logger = logging.getLogger(__name__)
 _LEAST_PAUSE: Final = timedelta(milliseconds=20)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from delegation.errors import DelegationError
 from delegation.tasks.life.admission.lanes import part
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior, task_types_of
 from delegation.tasks.work.service import TaskService
+from polaris_common.errors import DelegationError
 
 Added = Callable[[TaskService], Iterable[Behavior[Any, Any] | TaskBehavior]]
 

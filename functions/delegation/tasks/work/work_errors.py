@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import PurePath
 from typing import Any, Final
 
-from delegation.errors import DelegationError, RunCancelled, RunHandedOver, RunPaused, RunStopped, RunTimedOut
+from delegation.errors import RunCancelled, RunHandedOver, RunPaused, RunStopped, RunTimedOut
 from delegation.tasks.errors import (
     AwaitedTaskFailed,
     LeaseLost,
@@ -27,6 +27,7 @@ from delegation.tasks.life.redaction import redacted
 from delegation.tasks.life.transitions import NOTHING, held_by
 from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.work.service import TaskService
+from polaris_common.errors import DelegationError
 
 logger = logging.getLogger(__name__)
 UNEXPECTED_ERROR: Final = "UNEXPECTED_ERROR"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
-from delegation.errors import DelegationError, ErrorScope
 from delegation.identifiers import TableIdentifier
 from delegation.items import Asides, SetAside, each_item, is_answer
 from delegation.tasks.errors import MalformedRecord
@@ -21,6 +20,7 @@ from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import HealthStore
 from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
+from polaris_common.errors import DelegationError, ErrorScope
 
 T = TypeVar("T")
 

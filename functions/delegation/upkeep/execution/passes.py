@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.errors import ErrorScope, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
@@ -53,6 +53,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import FindingCode
 from delegation.upkeep.schedule.choice import Choice, UpkeepNeed
 from delegation.wire.requests import TableState
+from polaris_common.errors import ErrorScope
 
 MOST_OWN_READS: Final = 1_000
 """Tables whose own policies are read in one pass; those that changed come first, then others in turn."""

@@ -6,13 +6,13 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.errors import DelegationError
 from delegation.polaris.errors import PoliciesNotSupported
 from delegation.references.names import CATALOG_UPKEEP
 from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.upkeep.execution.kinds import UpkeepCounts
 from delegation.upkeep.policy_file import PolicyFileInvalid
+from polaris_common.errors import DelegationError
 
 _MOST_NAMED = 20
 POLICY_FILE = "the policy file"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.errors import ErrorScope, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
@@ -50,6 +50,7 @@ from delegation.upkeep.rules.model import FindingCode
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
 from delegation.upkeep.schedule.choice import Choice, UpkeepNeed
 from delegation.wire.requests import TableState
+from polaris_common.errors import ErrorScope
 
 EVERY: Final = timedelta(days=7)
 """Between two removals of one table."""

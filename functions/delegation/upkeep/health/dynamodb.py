@@ -17,7 +17,6 @@ from dataclasses import astuple, replace
 from datetime import datetime
 from typing import Any, Final
 
-from delegation.dynamodb import DynamoDbCalls, from_item, to_item
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.items import SetAside, each_item
 from delegation.timestamps import isoformat, stored_time
@@ -36,6 +35,7 @@ from delegation.upkeep.health.model import (
 )
 from delegation.upkeep.health.past import past_of_rows
 from delegation.upkeep.schedule.amounts import Amount
+from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 FORMAT: Final = 1
 _COUNTS: Final = (

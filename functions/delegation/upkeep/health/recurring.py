@@ -9,11 +9,11 @@ from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.errors import DelegationError
 from delegation.references.names import CATALOG_HEALTH
 from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.upkeep.health.refresh import HealthRefresher
+from polaris_common.errors import DelegationError
 
 
 class HealthReport(BaseModel):

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
-from delegation.errors import DelegationError, ErrorScope
 from delegation.iceberg.reach import Fetcher
 from delegation.identifiers import TableIdentifier
 from delegation.items import Asides, SetAside, each_item, is_answer
@@ -28,6 +27,7 @@ from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.reading import LASTING, ExpiryByRule, HealthLimits, read_health
 from delegation.upkeep.health.review import REVIEW_EVERY
 from delegation.upkeep.health.store import HealthStore
+from polaris_common.errors import DelegationError, ErrorScope
 
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 _PASSING: Final = (*LASTING, PolarisError, CredentialsUnavailable, HealthChanged)

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
-from delegation.errors import DelegationError, printable
 from delegation.upkeep.rules.types import PolicyType
+from polaris_common.errors import DelegationError, printable
 
 LONGEST_CONTENT: Final = 65_536
 """Characters."""

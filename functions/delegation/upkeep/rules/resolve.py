@@ -8,7 +8,6 @@ rule off: to delete nothing can be made good tomorrow.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from delegation.errors import counted, printable
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.table_properties import POLICY, TYPED, unknown_properties
 from delegation.misspellings import did_you_mean, misspelled
@@ -26,6 +25,7 @@ from delegation.upkeep.rules.model import (
 )
 from delegation.upkeep.rules.settings import SETTINGS, RuleSetting
 from delegation.upkeep.rules.types import PolicyType
+from polaris_common.errors import counted, printable
 
 ENABLE: Final = "enable"
 _SHOWN: Final = 5

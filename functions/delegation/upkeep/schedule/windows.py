@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final
 
 from delegation.cron import cron_times, zone_named
-from delegation.errors import printable
 from delegation.upkeep.errors import ScheduleInvalid
+from polaris_common.errors import printable
 
 LONGEST: Final = timedelta(days=7)
 SHORTEST: Final = timedelta(minutes=1)

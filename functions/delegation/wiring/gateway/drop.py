@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from delegation.dynamodb import client_config
 from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.sequence import TableDrops
@@ -30,6 +29,7 @@ from delegation.wiring.settings import (
     TombstoneEnvironment,
 )
 from delegation.wiring.tasks import dispatch_queue, task_service
+from polaris_common.dynamodb import client_config
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.caller.owners import OwnersTombstones

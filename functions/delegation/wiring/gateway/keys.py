@@ -5,7 +5,6 @@ from typing import Final
 from urllib.parse import unquote
 from uuid import uuid4
 
-from delegation.dynamodb import client_config
 from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
 from delegation.gateway.callers import TokenCallers
@@ -21,6 +20,7 @@ from delegation.metrics import KEYS_UNAVAILABLE, MetricLines
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
 from delegation.wiring.gateway.settings import CatalogTokenSettings, GatewayEnvironment, GatewayKeySettings
+from polaris_common.dynamodb import client_config
 
 _USER_AGENT: Final = "polaris-delegation-gateway"
 

@@ -3,7 +3,6 @@
 import time
 from typing import Final
 
-from delegation.dynamodb import client_config
 from delegation.keeping.catalog import Pace
 from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.client import PolarisClient
@@ -20,6 +19,7 @@ from delegation.wiring.clients import aws
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access, vended_store
 from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment
+from polaris_common.dynamodb import client_config
 
 READ_AT_ONCE: Final = 4
 """Tables that are read at a time, each with up to eight manifests in memory."""

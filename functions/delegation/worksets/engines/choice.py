@@ -2,7 +2,8 @@
 
 from typing import Final, Literal
 
-from delegation.errors import RunHandedOver, counted
+from delegation.errors import RunHandedOver
+from polaris_common.errors import counted
 
 EngineChoice = Literal["inline", "spark"]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
-from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
 from delegation.iceberg.reach import Fetcher, Tolerance, tolerated_entries
@@ -23,6 +22,7 @@ from delegation.worksets.engines.spark_tasks import Result, encode_error, plans_
 from delegation.worksets.engines.worker import prepare_worker
 from delegation.worksets.index import SAMPLE, Finding
 from delegation.worksets.writing import PlanWriter
+from polaris_common.errors import DelegationError
 
 ERROR: Final = 9
 """The mark of an encoded error, which ends the job. Those of an operation's rows are smaller."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from delegation.errors import DelegationError, RunStopped
+from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.worksets.chunks import Chunk
@@ -22,6 +22,7 @@ from delegation.worksets.engines.shuffle import unpack
 from delegation.worksets.engines.worker import prepare_worker
 from delegation.worksets.errors import EngineFailed
 from delegation.worksets.index import PlanIndex
+from polaris_common.errors import DelegationError
 
 Result = dict[str, Any]
 """What a task sends to the driver: plain values, or an encoded `error`."""

@@ -1,7 +1,7 @@
 """What each function that executors run calls first."""
 
-from delegation.spark_workers import forget_archives
 from delegation.worksets.collection import collect_seldom
+from polaris_common.spark_workers import forget_archives
 
 
 def prepare_worker() -> None:

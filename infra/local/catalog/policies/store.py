@@ -6,11 +6,11 @@ Source: Apache Polaris 1.7.0, PolicyCatalog.
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from delegation.persistence.objects.objects import PersistedModel
 from infra.local.catalog.entities import POLICY, CatalogEntity, Namespace, dotted, in_namespace
 from infra.local.catalog.errors import RestError, already_exists, bad_request
 from infra.local.catalog.policies.contents import TYPES, check_content
 from infra.local.catalog.state import CatalogState, Key, Records, atomic
+from polaris_persistence.objects.objects import PersistedModel
 
 ATTACHED: Final = "attached"
 PolicyKey = tuple[Namespace, str]

@@ -19,7 +19,6 @@ from delegation.edge.api.routes import ENDPOINTS, Dependencies
 from delegation.edge.codes import by_code
 from delegation.edge.requests import read_payload
 from delegation.edge.submission import SubmissionAnswer
-from delegation.errors import DelegationError
 from delegation.handlers import api as handler_module
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
 from delegation.tasks.errors import StoreUnavailable
@@ -35,6 +34,7 @@ from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccept
 from delegation.wire.tasks import REPORTED, shown
 from delegation.wiring import api as wiring
 from delegation.wiring.types import TYPES
+from polaris_common.errors import DelegationError
 from tests.paths import EVENTS, ROOT
 from tests.unit.edge.conftest import NOW, TASK_ID, Api, FakeSubmissions, FakeTasks, a_task, not_called
 from tests.unit.edge.gateway import Context, sample

@@ -4,11 +4,11 @@ import pytest
 
 from delegation.edge.errors import KeysUnavailable
 from delegation.edge.submission import SubmissionAnswer
-from delegation.errors import DelegationError
 from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, task_conflict
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.tasks.errors import StoreUnavailable
 from infra.gateway_answers import ANSWERS
+from polaris_common.errors import DelegationError
 from tests.unit.edge.conftest import TASK_ID, Api, header
 from tests.unit.edge.requests import loaded
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import (
     NameTaken,
@@ -25,6 +24,7 @@ from delegation.idempotency.mutations.service import Mutations
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
 from delegation.wire.tombstones import STATES, TombstoneRecord
+from polaris_common.errors import DelegationError
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.api.test_openapi import described_as, errors_of
 from tests.unit.edge.conftest import NOW, TASK_ID, Api

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from delegation.edge.problems import status_of
-from delegation.errors import DelegationError
 from delegation.idempotency.errors import IdempotencyError
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from delegation.tasks.submission.options import InvalidOption
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled
 from tests.kit.tasks.builders import failed

@@ -13,11 +13,11 @@ import pytest
 from delegation.edge.answers import failure_status
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
-from delegation.errors import DelegationError
 from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.tasks.life.model import Status, Task
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.service import World

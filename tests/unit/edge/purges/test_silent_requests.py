@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.errors import DelegationError
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wire.tasks import TaskRecord
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.gateway.answers import answer_of
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.drop.caller.owners import OwnersTombstones
@@ -15,6 +14,7 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import OwnTombstones, route_of
 from delegation.storage.memory import Faults, Killed
 from infra.local.catalog.principals.privileges import Privilege
+from polaris_common.errors import DelegationError
 from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
 
 S = TombstoneState

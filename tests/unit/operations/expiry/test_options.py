@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.behavior.limits import MOST_IDS, OPTIONS, Floor
 from delegation.operations.expiry.behavior.options import ExpiryChoices, choices_of
 from delegation.operations.expiry.errors import InvalidRetention
 from delegation.operations.expiry.retention import Retention, decide
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import InvalidOption
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.unit.operations.expiry.test_retention import DAY, NOW, branch, metadata
 

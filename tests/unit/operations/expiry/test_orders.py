@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.context import ExpiryResult
 from delegation.operations.expiry.errors import RefLost
 from delegation.operations.expiry.index import load_plan
@@ -17,6 +16,7 @@ from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key
 from delegation.worksets.chunks import Phase, read_chunk
 from delegation.worksets.marks import Marks
+from polaris_common.errors import DelegationError
 from tests.kit.stories.expiries import SMALL, ExpiringTables
 from tests.kit.stories.tables import StoryTable, Warehouse
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from delegation.attempts.task_attempt import error_class
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.operations.expiry.phases import expire_snapshots
@@ -32,6 +32,7 @@ from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key
 from delegation.worksets.errors import ComparisonTooOld, FilesNotDeleted, FilesNotDeletedYet, PlanTampered
 from delegation.worksets.index import store_index
 from delegation.worksets.marks import Marks
+from polaris_common.errors import DelegationError
 from tests.effort import apart
 from tests.kit.errors import coded
 from tests.kit.stories.expiries import ExpiringTables

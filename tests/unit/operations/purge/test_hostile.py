@@ -12,9 +12,9 @@ from typing import Any, Final
 import fastavro
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.operations.purge.inline import purge_table
 from delegation.storage.locations import parse
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import Lake, PurgedTables, busy_table
 from tests.unit.iceberg.manifest_files import zigzag
 

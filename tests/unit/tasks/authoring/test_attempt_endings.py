@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError, RunCancelled, RunHandedOver, RunPaused, RunStopped, RunTimedOut
+from delegation.errors import RunCancelled, RunHandedOver, RunPaused, RunStopped, RunTimedOut
 from delegation.tasks.errors import (
     AwaitedTaskFailed,
     RunPostponed,
@@ -17,6 +17,7 @@ from delegation.tasks.errors import (
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.pauses.lookout import PAUSED_WAIT
 from delegation.tasks.work.work_errors import AttemptEnding, ending_of
+from polaris_common.errors import DelegationError
 from tests.paths import ROOT
 
 CODE = ROOT / "functions" / "delegation"

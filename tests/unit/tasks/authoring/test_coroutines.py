@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from delegation.errors import DelegationError, RunCancelled, RunStopped
+from delegation.errors import RunCancelled, RunStopped
 from delegation.tasks import calls
 from delegation.tasks.authoring import AsyncContext, Context, Retry, behavior
 from delegation.tasks.errors import (
@@ -18,6 +18,7 @@ from delegation.tasks.errors import (
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior, Run
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import MINUTE
 from tests.kit.tasks.sites import Total

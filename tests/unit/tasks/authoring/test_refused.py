@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from delegation.errors import DelegationError
 from delegation.tasks.authoring import Context, OnLost, Retry, behavior
 from delegation.tasks.errors import RunPostponed, TaskError
 from delegation.tasks.life.declared.recurrence import Recurrence
@@ -17,6 +16,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.submission.handles import pause_after
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, in_status
 

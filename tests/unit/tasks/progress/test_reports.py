@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.errors import DelegationError
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.progress import merged
 from delegation.tasks.stores import codec
 from delegation.tasks.work.behaviors import Behavior, Run
+from polaris_common.errors import DelegationError
 from tests.contract.task_tables import moto_task_store
 from tests.kit.tasks.builders import NOW, SECOND, submitted
 from tests.kit.tasks.sites import ONE, Site, Sum, Total

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from delegation.cli.recovering.commands import recover
-from delegation.dynamodb import from_item, to_item
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.orchestration.step_input import Step
 from delegation.tasks.errors import TaskError
@@ -20,6 +19,7 @@ from delegation.tasks.recovery.copying import items
 from delegation.tasks.recovery.decide import GAP
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.wiring.types import TYPES
+from polaris_common.dynamodb import from_item, to_item
 from tests.contract.task_tables import create_task_table, moto, task_store
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import busy_table

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from delegation.cli.recovering.commands import recover
-from delegation.dynamodb import from_item
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Caller, Status, Task
@@ -18,6 +17,7 @@ from delegation.tasks.pauses.model import EVERYTHING
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
+from polaris_common.dynamodb import from_item
 from tests.contract.task_tables import create_task_table, moto, no_wait
 from tests.golden.moments import Service, surround
 from tests.golden.record import MOMENTS_FOLDER

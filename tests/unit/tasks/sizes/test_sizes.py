@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from delegation.errors import DelegationError
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreRefused, TaskError
 from delegation.tasks.life.model import Status, Task
@@ -17,6 +16,7 @@ from delegation.tasks.stores.results import MOST_RESULT, outcome, pending, read
 from delegation.tasks.submission.handles import Handle
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.submit import Parent
+from polaris_common.errors import DelegationError
 from tests.contract.task_tables import moto_task_store
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import HOUR, SECOND, acquired, submitted, touched

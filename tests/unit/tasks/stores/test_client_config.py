@@ -2,8 +2,8 @@
 
 import pytest
 
-from delegation.dynamodb import client_config
 from delegation.wiring.tasks import task_store
+from polaris_common.dynamodb import client_config
 
 
 def test_the_client_of_the_entry_points_makes_one_try_a_call(monkeypatch: pytest.MonkeyPatch) -> None:

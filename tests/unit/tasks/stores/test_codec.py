@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from delegation.dynamodb import from_item, to_item
-from delegation.errors import DelegationError
 from delegation.tasks.errors import (
     MalformedRecord,
 )
@@ -17,6 +15,8 @@ from delegation.tasks.life.model import INTERNAL, STORED_NAMES, Status, Task, js
 from delegation.tasks.stores import codec
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import shown
+from polaris_common.dynamodb import from_item, to_item
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import MINUTE, NOW, in_status, submitted
 from tests.unit.tasks.strategies import BEHAVIORS_DETAILS, tasks

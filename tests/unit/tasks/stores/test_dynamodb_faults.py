@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from delegation.dynamodb import to_item
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Revise
+from polaris_common.dynamodb import to_item
 from tests.kit.tasks.builders import acquired, started, submitted, touched
 from tests.unit.tasks.stores.dynamodb_bench import (
     CHANGES,

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 from pydantic import BaseModel
 
-from delegation.errors import DelegationError, RunCancelled
+from delegation.errors import RunCancelled
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import after_loss
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import MINUTE, SECOND
 from tests.kit.tasks.sites import ONE, Permanent, Site, Sum, Total, Transient, add, identity

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.tasks.life.declared.retry import Retry
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.submission.requests import Parent
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
+from polaris_common.errors import DelegationError
 from tests.kit.tasks.builders import HOUR
 from tests.kit.tasks.sites import ADD, ONE, Site, Sum, Total
 

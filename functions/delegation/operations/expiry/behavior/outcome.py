@@ -3,9 +3,9 @@
 from typing import Any
 
 from delegation.attempts.details import changed
-from delegation.errors import counted
 from delegation.operations.expiry.behavior.details import ExpiryDetails
 from delegation.operations.expiry.context import ExpiryResult
+from polaris_common.errors import counted
 
 
 def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:

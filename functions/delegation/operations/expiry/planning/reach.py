@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import RANK, FileType, Row, TableFile
@@ -25,6 +24,7 @@ from delegation.keeping.paths import reads
 from delegation.operations.expiry.context import ExpiryContext
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import Roots
+from polaris_common.errors import DelegationError
 
 ANY_SPELLING: Final = Spelling(ALL_KINDS)
 _DELETE_AFTER_COMMIT: Final = "write.metadata.delete-after-commit.enabled"

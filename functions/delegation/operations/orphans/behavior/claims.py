@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import Any, Final
 
 from delegation.attempts.details import PlanDetails
-from delegation.errors import printable
 from delegation.operations.behaviors.task_types import catalog_of, is_without_table, table_place
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.orphans.context import Claim
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.service import TaskService
+from polaris_common.errors import printable
 
 _ANY_TIME: Final = timedelta(days=36_500)
 _AT_ONCE: Final = 100

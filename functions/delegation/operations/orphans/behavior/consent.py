@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from delegation.errors import DelegationError, printable
 from delegation.operations.orphans.approval import APPROVAL_HOLDS, Approval, Approver
 from delegation.operations.orphans.behavior.details import OrphanDetails, waiting_plan
 from delegation.operations.orphans.behavior.limits import APPROVERS, Approvers
@@ -16,6 +15,7 @@ from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.parts.writes import WriteLoop
 from delegation.wire.approvals import PlanApproval
 from delegation.worksets.attempt import PlanSegment
+from polaris_common.errors import DelegationError, printable
 
 
 def approve(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from delegation.errors import DelegationError, GuardRefused, printable
+from delegation.errors import GuardRefused
 from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
@@ -26,6 +26,7 @@ from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.storage.locations import Root
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import parse_duration
+from polaris_common.errors import DelegationError, printable
 
 _NO_LIMITS: Final = OrphanLimits()
 _NOUNS: Final = {INVENTORY: "a report", LOCATION: "a location"}

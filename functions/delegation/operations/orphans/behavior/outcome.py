@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from delegation.attempts.details import changed
-from delegation.errors import counted, printable
 from delegation.operations.orphans.approval import ListedAmount, share_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.context import OrphanResult
@@ -14,6 +13,7 @@ from delegation.storage.listing.tags import TAG
 from delegation.tasks.life.model import Task
 from delegation.timestamps import isoformat
 from delegation.worksets.attempt import PlanSegment
+from polaris_common.errors import counted, printable
 
 _WHY = {
     "first-run": "it is the first plan of this table here",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
-from delegation.errors import DelegationError, RunStopped
+from delegation.errors import RunStopped
 from delegation.iceberg.files import Row
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.executors import OWN, UNREAD, ReadNear, noting
@@ -40,6 +40,7 @@ from delegation.worksets.engines.spark_tasks import (
 )
 from delegation.worksets.engines.worker import prepare_worker
 from delegation.worksets.errors import PlanLost
+from polaris_common.errors import DelegationError
 
 
 @dataclass(frozen=True, slots=True)

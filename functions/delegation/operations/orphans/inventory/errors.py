@@ -1,7 +1,8 @@
 """Errors of an S3 Inventory report that is to be read instead of a listing; nothing was deleted with any of them."""
 
-from delegation.errors import GuardRefused, printable
+from delegation.errors import GuardRefused
 from delegation.operations.orphans.errors import OrphansError
+from polaris_common.errors import printable
 
 
 def inventory_refused(report: str, why: str) -> GuardRefused:

@@ -12,9 +12,9 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, Field, ValidationError
 
-from delegation.errors import printable
 from delegation.operations.orphans.inventory.errors import inventory_damaged, inventory_refused
 from delegation.storage.locations import ObjectLocation
+from polaris_common.errors import printable
 
 MANIFEST_BYTES: Final = 8 * 1024 * 1024
 """The most bytes of a manifest: it names 30,000 files with it, which have billions of rows."""

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
-from delegation.errors import shown
 from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible
@@ -40,6 +39,7 @@ from delegation.storage.listing.reports import ReportStore
 from delegation.storage.locations import ObjectLocation, uri_of
 from delegation.worksets.chunks import Stored
 from delegation.worksets.sorting import Sorter
+from polaris_common.errors import shown
 
 _DIGEST: Final = 20
 _CHECKSUM_BYTES: Final = 1_000

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from delegation.errors import DelegationError
 from delegation.keeping.foreign import (
     FORMATS,
     ForeignTable,
@@ -22,6 +21,7 @@ from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import FOREIGN_TABLE, Root, split, uri_of
 from delegation.worksets.chunks import Chunk
 from delegation.worksets.index import SAMPLE, Finding
+from polaris_common.errors import DelegationError
 
 IN_USE: Final = "it was written to since the plan or shortly before, so that it stays although it was approved"
 """Why a foreign table stays whose uuid an approval includes."""

@@ -14,7 +14,6 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import Final
 
-from delegation.errors import counted
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.errors import OperatorRoleRequired
@@ -26,6 +25,7 @@ from delegation.storage.locations import Root, split
 from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import SAMPLE, Finding
+from polaris_common.errors import counted
 
 RELEASED: Final = "QUARANTINE_RELEASED"
 """The code of a finding: files that were tagged before are needed now, and lost the tag."""

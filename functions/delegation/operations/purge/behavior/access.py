@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog
 from delegation.keeping.model import TableSource
@@ -18,6 +17,7 @@ from delegation.references.visiting.listing import GenericTables
 from delegation.storage.base import PlanStore
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.service import TaskService
+from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.storage.listing.model import ListableStore

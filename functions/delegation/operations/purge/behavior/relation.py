@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from delegation.errors import printable
 from delegation.operations.purge.behavior.details import PurgeDetails, state_of
 from delegation.operations.purge.behavior.limits import PLAN
 from delegation.operations.purge.behavior.parameters import TablePurge, identifier_text
@@ -12,6 +11,7 @@ from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.submission.options import CALLBACK
 from delegation.worksets.errors import PlanLost
+from polaris_common.errors import printable
 
 _NAMES: Final = 5
 _LONGEST_NAME: Final = 64

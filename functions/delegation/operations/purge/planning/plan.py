@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from delegation.errors import DelegationError
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import RANK, FileType, TableFile
@@ -58,6 +57,7 @@ from delegation.worksets.index import (
 from delegation.worksets.marks import Marks, plan_ids
 from delegation.worksets.sorting import Sorter, common_of_two, without
 from delegation.worksets.writing import PlanWriter
+from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.keeping.unlisted import UnlistedTables

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, get_args
 
-from delegation.errors import DelegationError
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import Row
 from delegation.iceberg.paths import Spelling
@@ -25,6 +24,7 @@ from delegation.worksets.engines.shuffle import Gathered
 from delegation.worksets.engines.spark_tasks import Result, plans_of, store_of
 from delegation.worksets.index import PlanIndex
 from delegation.worksets.sorting import common_of_two, without
+from polaris_common.errors import DelegationError
 
 # The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.
 TABLE, SHARED, EARLIER = 0, 1, 2

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
 
-from delegation.errors import DelegationError
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 from delegation.timestamps import LONGEST_DURATION
+from polaris_common.errors import DelegationError
 
 CURSOR: Final = "cursor"
 """The detail that states, as JSON, how far the work of a run came; SUCCESS removes it."""

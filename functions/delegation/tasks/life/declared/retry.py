@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from delegation.errors import DelegationError
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.timestamps import LONGEST_DURATION
+from polaris_common.errors import DelegationError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from delegation.backoff import exponential
 from delegation.timestamps import parse_duration
+from polaris_common.backoff import exponential
 
 PREFIX: Final = "delegation.notifications."
 EVENT: Final = "event"

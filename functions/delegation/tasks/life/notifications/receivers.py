@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.backoff import exponential
+from polaris_common.backoff import exponential
 
 SLOW: Final = timedelta(milliseconds=500)
 """A delivery that takes longer is a strike, accepted or not."""

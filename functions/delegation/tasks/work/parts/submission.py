@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.errors import DelegationError
 from delegation.tasks.errors import (
     RevisionConflict,
     StaleTask,
@@ -19,6 +18,7 @@ from delegation.tasks.life.model import Caller, Labels, LanePlace, Status, Task
 from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.parts.writes import RACES, WriteLoop
+from polaris_common.errors import DelegationError
 
 MOST_PAYLOAD: Final = 131_072
 """Bytes of a task's payload, which every version of the task holds (tasks.stores.results: what fits into an item)."""

@@ -7,7 +7,6 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
-from delegation.errors import DelegationError
 from delegation.tasks.errors import (
     ChildrenPending,
     LeaseLost,
@@ -29,6 +28,7 @@ from delegation.tasks.stores.base import Advance, Revise
 from delegation.tasks.work.dispatch_queue import DispatchMessages
 from delegation.tasks.work.parts.hooks import TaskHooks, ignored
 from delegation.tasks.work.parts.reads import TaskReads
+from polaris_common.errors import DelegationError
 
 RACES: Final = 20
 """Tries to write before an operation fails; each lost race means that another writer made progress."""

@@ -16,7 +16,6 @@ from typing import Final
 
 import httpx
 
-from delegation.errors import DelegationError
 from delegation.gateway.answers import answer_of
 from delegation.gateway.drop.caller.keyed import KeyedDrops
 from delegation.gateway.drop.errors import TombstoneOutcomeUnknown, TombstonesUnavailable
@@ -28,6 +27,7 @@ from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
 from infra.local.catalog.principals.privileges import Privilege
+from polaris_common.errors import DelegationError
 from tests.kit.tasks.builders import nonce
 from tests.unit.gateway.drop.deployment import Answered, Counted, Deployment
 from tests.unit.gateway.drop.world import DropWorld

@@ -19,11 +19,11 @@ from typing import Any, Final
 import httpx
 from pyiceberg.serializers import FromInputFile
 
-from delegation.errors import DelegationError
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.idempotency.mutations.memory import MemoryReservationStore
 from delegation.storage.memory import Faults, Killed
 from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
+from polaris_common.errors import DelegationError
 from tests.unit.gateway.drop.test_keys import with_keys
 from tests.unit.gateway.drop.test_owners import Owner
 from tests.unit.gateway.drop.world import HIDDEN, DropWorld

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.phases import expire_snapshots
 from delegation.storage.locations import parse
+from polaris_common.errors import DelegationError
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import ADDED, DELETED, DELETES, Entry, StoryTable
 

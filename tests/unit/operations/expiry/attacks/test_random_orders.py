@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
 from delegation.operations.expiry.errors import RefLost, RefsUnknown
 from delegation.operations.expiry.phases import expire_snapshots
@@ -16,6 +15,7 @@ from delegation.operations.expiry.retention import Retention
 from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
+from polaris_common.errors import DelegationError
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import MINUTE, StoryTable
 from tests.unit.operations.expiry.test_random_histories import written

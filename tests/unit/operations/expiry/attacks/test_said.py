@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.operations.expiry.behavior.outcome import success
 from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
 from delegation.operations.expiry.errors import ExpiryError, RefLost
@@ -20,6 +19,7 @@ from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase
 from delegation.worksets.errors import PlanLost
 from delegation.worksets.index import planned_paths
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.stories.expiries import EVERYTHING
 from tests.kit.stories.tables import identifier

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.operations.expiry.errors import ExpiryError
 from delegation.operations.expiry.guards import check_table
 from delegation.operations.expiry.phases import expire_snapshots
@@ -17,6 +17,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import PlanTampered
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import StoryTable

@@ -116,7 +116,7 @@ EVENTS: list[tuple[Event, int]] = [
 
 @pytest.mark.parametrize(("event", "at"), EVENTS, ids=[f"{event.__name__}-{at}" for event, at in EVENTS])
 def test_nothing_that_anyone_can_read_is_deleted(executors: Executors, event: Event, at: int) -> None:
-    from delegation.errors import DelegationError
+    from polaris_common.errors import DelegationError
 
     story = Story()
     try:

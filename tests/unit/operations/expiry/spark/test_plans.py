@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from delegation.errors import DelegationError
 from delegation.iceberg.errors import CorruptManifestError, EncryptedMetadataFile, ManifestMissing
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.expiry.context import ExpiryContext
@@ -28,6 +27,7 @@ from delegation.worksets.attempt import PlanSegment
 from delegation.worksets.chunks import DeleteStep, Phase
 from delegation.worksets.errors import PlanLost, PlanTampered
 from delegation.worksets.index import segment_of
+from polaris_common.errors import DelegationError
 from tests.actions.lake import SparkLake
 from tests.kit.lakes.lake import LakeSource
 from tests.kit.stories.expiries import EVERYTHING, SMALL, ExpiringTables

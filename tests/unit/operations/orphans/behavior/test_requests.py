@@ -7,7 +7,7 @@ import pytest
 
 from delegation.edge.outlook import outlook_of
 from delegation.edge.problems import problem_of
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.limits import OrphanLimits
@@ -23,6 +23,7 @@ from delegation.tasks.life.task_type import Measured
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import TYPES, policies_of
 from infra import api_schemas
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World

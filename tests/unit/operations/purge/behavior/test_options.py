@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.operations.purge.behavior.limits import Limits
 from delegation.operations.purge.behavior.options import options_of
 from delegation.operations.purge.choose import estimate
@@ -14,6 +14,7 @@ from delegation.operations.purge.settings import PurgeSettings
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import policies_of
+from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import FAST, PurgedTables, filled
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError, GuardRefused
+from delegation.errors import GuardRefused
 from delegation.keeping.model import Neighbour
 from delegation.operations.purge.context import PurgeContext
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
 from delegation.storage.memory import Faults, MemoryObjectStore
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import LakeSource, PurgedTables, filled, rows
 
 ALL = ("s3://lake/",)

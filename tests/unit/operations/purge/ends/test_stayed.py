@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
-from delegation.errors import DelegationError
 from delegation.operations.purge.context import PurgeResult
 from delegation.operations.purge.inline import purge_table
 from delegation.operations.purge.options import PurgeOptions
@@ -18,6 +17,7 @@ from delegation.storage.listing.model import PAGE, ListedPage
 from delegation.storage.locations import Root
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.storage.s3 import S3ObjectStore
+from polaris_common.errors import DelegationError
 from tests.counts.works import answering
 from tests.kit.lakes.lake import PurgedTables, filled
 

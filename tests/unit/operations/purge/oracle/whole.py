@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from delegation.errors import DelegationError
 from delegation.operations.purge.inline import purge_table
+from polaris_common.errors import DelegationError
 from tests.faults.shared.running import Running
 from tests.kit.printing import print_now
 from tests.unit.operations.purge.oracle.oracle import Purge, check_exact, tables

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import DelegationError, RunCancelled
+from delegation.errors import RunCancelled
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
 from delegation.keeping.errors import NeighbourUnreadable
@@ -21,6 +21,7 @@ from delegation.polaris.errors import (
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import MemoryObjectStore
+from polaris_common.errors import DelegationError
 
 OURS = TableIdentifier("cat", ("a",), "ours")
 

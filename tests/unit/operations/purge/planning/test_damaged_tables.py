@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 import fastavro
 import pytest
 
-from delegation.errors import DelegationError
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Neighbourhood, Pace
 from delegation.keeping.model import Neighbour
@@ -24,6 +23,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, parse
 from delegation.storage.memory import Faults, MemoryObjectStore
+from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, filled, identifier
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.unit.operations.purge.planning.executors_here import ENGINES

@@ -1,0 +1,155 @@
+"""Where the NoSQL persistence has tasks: the entities of one reference, their keys and their stored types.
+
+head/{task_id}              the current copy
+row/{task_id}/{version}     one version, never changed
+due/{due_at}/{task_id}      the current copy again, while the task needs attention at a time
+child/{task_id}/{child_id}  a child of a task, and the attempt that adopted it
+parent/{child_id}/{task_id} the same, to find the parents of a child
+queued/{place}/{task_id}    the current copy again, while the task waits for its admission in a lane
+running/{place}/{task_id}   the current copy again, while the task is admitted
+admissions                  the register of recent admissions
+pauses                      the record of pauses
+notification/{task_id}/{id} what an end of a task announces
+owed/{due_at}/{task_id}/{id}, dead/{due_at}/{task_id}/{id}
+                            the same, to find what is to be delivered, and what was not
+received/{time}/{task_id}   the current copy again, by the time at which the task was received, the newest first
+target/{key}/{time}/{task_id} and correlation/{key}/{time}/{task_id}: the same for each label that the task has
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.admission import place_of
+from delegation.tasks.stores.base import Child, Unreadable
+from delegation.tasks.stores.persistence import lists
+from delegation.timestamps import isoformat
+from polaris_persistence.commits.entities import EntityChanges, missing
+from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.objects.objects import Loaded, ObjectRef, PersistedModel
+from polaris_persistence.objects.store import of_model
+from polaris_persistence.objects.types import ObjectType
+
+HEADS: Final = "head"
+ROWS: Final = "row"
+DUE: Final = "due"
+CHILDREN: Final = "child"
+PARENTS: Final = "parent"
+REGISTER: Final = IndexKey.of("admissions")
+
+
+class StoredTask(PersistedModel):
+    """A head or a row in its stored format (`codec`)."""
+
+    item: dict[str, Any]
+
+
+class StoredChild(PersistedModel):
+    """A child of a task (`Child`), named after both."""
+
+    parent_id: str
+    child_id: str
+    attempt: int
+    task_type: str
+    task_payload: str
+
+
+STORED_CHILD: Final = ObjectType("delegation-task-child", StoredChild)
+STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
+
+
+def write_task(entities: EntityChanges, head: Task | None, after: Task, rows: Sequence[Task]) -> None:
+    """Put new rows and the head after them, and move the head to the places where it is found now."""
+    places = place_keys(after)
+    for key in () if head is None else place_keys(head):
+        if key not in places:
+            entities.remove(key)
+    for row in rows:
+        entities.put(row_key(row.task_id, row.version), StoredTask(item=codec.row_item(row)))
+    current = entities.put(IndexKey.of(HEADS, after.task_id), StoredTask(item=codec.head_item(after)))
+    for key in places:
+        entities.link(key, current)
+
+
+def write_children(entities: EntityChanges, parent_id: str, children: Sequence[Child]) -> None:
+    """Put children under their parent, and the parent under each."""
+    for child in children:
+        _write_child(entities, parent_id, child)
+
+
+def _write_child(entities: EntityChanges, parent_id: str, child: Child) -> None:
+    stored = StoredChild(
+        parent_id=parent_id,
+        child_id=child.task_id,
+        attempt=child.attempt,
+        task_type=child.task_type,
+        task_payload=child.task_payload,
+    )
+    entities.link(_parent_key(parent_id, child.task_id), entities.put(_child_key(parent_id, child.task_id), stored))
+
+
+def child_of(key: IndexKey, ref: ObjectRef, found: Loaded[PersistedModel] | None) -> StoredChild:
+    """Return the child under a key. Raises ObjectMissing."""
+    if found is None:
+        raise missing(key, ref)
+    return of_model(found, StoredChild).value
+
+
+def disown_children(entities: EntityChanges, task_id: str, up_to_attempt: int) -> int:
+    """Remove the names of children that no later attempt adopted, and return how many."""
+    disowned = 0
+    for key, _ in list(entities.items(IndexKey.of(CHILDREN, task_id))):
+        found = entities.fetch(key, StoredChild)
+        if found is not None and found.value.attempt <= up_to_attempt:
+            entities.remove(key)
+            entities.remove(_parent_key(task_id, found.value.child_id))
+            disowned += 1
+    return disowned
+
+
+def _child_key(parent_id: str, child_id: str) -> IndexKey:
+    return IndexKey.of(CHILDREN, parent_id, child_id)
+
+
+def _parent_key(parent_id: str, child_id: str) -> IndexKey:
+    return IndexKey.of(PARENTS, child_id, parent_id)
+
+
+def entry_of(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unreadable:
+    """Return a head as `heads` shows it."""
+    if found is None:
+        return Unreadable(task_id, "its object is missing")
+    return codec.entry_of(task_id, of_model(found, StoredTask).value.item)
+
+
+def stored_of(key: IndexKey, ref: ObjectRef, found: Loaded[PersistedModel] | None) -> Task:
+    """Return the task under a key. Raises MalformedRecord, ObjectMissing."""
+    if found is None:
+        raise missing(key, ref)
+    return codec.task_of(of_model(found, StoredTask).value.item)
+
+
+def head_of(entities: EntityChanges, task_id: str) -> Task | None:
+    """Return the head of a task as the commit finds it, None without one."""
+    return stored_task(entities, IndexKey.of(HEADS, task_id))
+
+
+def stored_task(entities: EntityChanges, key: IndexKey) -> Task | None:
+    """Return the head or row of a key, None without one; raises MalformedRecord."""
+    found = entities.fetch(key, StoredTask)
+    return codec.task_of(found.value.item) if found else None
+
+
+def row_key(task_id: str, version: int) -> IndexKey:
+    """Return the key of a version, which sorts by its number."""
+    return IndexKey.of(ROWS, task_id, f"{version:010d}")
+
+
+def place_keys(task: Task) -> list[IndexKey]:
+    """Return the keys beside the head under which a task is found."""
+    keys = lists.keys_of(task)
+    if task.due_at is not None:
+        keys.append(IndexKey.of(DUE, isoformat(task.due_at), task.task_id))
+    place = place_of(task)
+    return keys if place is None else [*keys, IndexKey.of(*place, task.task_id)]

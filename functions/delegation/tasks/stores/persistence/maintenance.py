@@ -1,0 +1,72 @@
+"""`persistence-maintenance`: the recurring task that marks and sweeps the objects of the NoSQL persistence."""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from delegation.errors import RunCancelled, RunHandedOver
+from delegation.tasks.errors import (
+    LeaseLost,
+)
+from delegation.tasks.work.behaviors import Behavior, Run
+from polaris_persistence.maintenance.sweep import RealmMaintenance
+
+logger = logging.getLogger(__name__)
+
+TASK_TYPE: Final = "PERSISTENCE_MAINTENANCE"
+EVERY: Final = timedelta(hours=6)
+
+
+class Sweep(BaseModel):
+    """No parameters: the policy is configured in the process that runs the task."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class SweepReport(BaseModel):
+    """What one run did; see RealmSweepReport. The last release reads these reports too, so its field
+    `false_positive_rate` is kept: 0, because what is marked is known exactly."""
+
+    model_config = ConfigDict(frozen=True)
+
+    references: int
+    marked: int
+    scanned: int
+    deleted: int
+    young: int
+    false_positive_rate: float = 0.0
+    unknown: int = 0
+    refused: tuple[tuple[str, str], ...] = ()
+    not_before: int | None = None
+
+
+def persistence_maintenance(
+    maintenance: Callable[[], RealmMaintenance], *, every: timedelta = EVERY
+) -> Behavior[Sweep, SweepReport]:
+    """Return the behavior; `maintenance` is called when it runs, so a process that only submits needs no store.
+
+    A run that has to end early leaves its progress in the store, and the next attempt continues from it. A realm that
+    was left as it is does not fail the task; it is in the report, and a warning is logged for it.
+    """
+
+    def work(_parameters: Sweep, run: Run) -> SweepReport:
+        ended: list[LeaseLost | RunCancelled | RunHandedOver] = []
+
+        def stop() -> bool:
+            try:
+                run.checkpoint()
+            except (LeaseLost, RunCancelled, RunHandedOver) as end:
+                ended.append(end)
+            return bool(ended)
+
+        report = maintenance().run(stop)
+        if ended:
+            raise ended[0]
+        for realm, reason in report.refused:
+            logger.warning("maintenance left realm %r as it is: %s", realm, reason)
+        return SweepReport.model_validate(report, from_attributes=True)
+
+    return Behavior(TASK_TYPE, Sweep, work, result=SweepReport, identify=lambda _sweep: "", every=every)

@@ -1,0 +1,151 @@
+"""NotificationStore on the NoSQL persistence: notifications are entities of the tasks' reference, in its commits."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from delegation.tasks.life.notifications.owed import Notification, NotificationState
+from delegation.tasks.life.notifications.receivers import Receiver
+from delegation.tasks.stores.notifications import (
+    notification_item,
+    notification_of,
+    readable,
+    readable_receivers,
+    receiver_item,
+    receiver_of,
+)
+from delegation.tasks.stores.persistence.failures import translated
+from delegation.timestamps import isoformat
+from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.commits.entities import EntityChanges, EntityHead
+from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.objects.objects import PersistedModel
+from polaris_persistence.objects.store import of_model
+from polaris_persistence.objects.types import ObjectType
+
+if TYPE_CHECKING:
+    from delegation.tasks.stores.persistence.store import PersistenceTaskStore
+
+_NAME: Final = "notification"
+_RECEIVER: Final = "notification-receiver"
+
+
+class StoredNotification(PersistedModel):
+    """A notification in its stored format."""
+
+    item: dict[str, Any]
+
+
+STORED_NOTIFICATION: Final = ObjectType("delegation-task-notification", StoredNotification)
+
+
+def write_notifications(entities: EntityChanges, owed: Iterable[Notification]) -> None:
+    """Put notifications, each found by its task and by its time."""
+    for one in owed:
+        ref = entities.put(_key(one.task_id, one.notification_id), StoredNotification(item=notification_item(one)))
+        entities.link(_place(one), ref)
+
+
+class PersistenceNotificationStore:
+    """NotificationStore of the tasks of a PersistenceTaskStore."""
+
+    def __init__(self, tasks: "PersistenceTaskStore") -> None:
+        self._store = tasks.catalog_store
+        self._committer = tasks.committer
+        self._index = tasks.index
+
+    def notification(self, task_id: str, notification_id: str) -> Notification | None:
+        """See NotificationStore.notification."""
+        with translated():
+            ref = self._index().get(_key(task_id, notification_id))
+            found = self._store.fetch(ref, StoredNotification) if ref else None
+        return notification_of(found.value.item) if found else None
+
+    def notifications_of(self, task_id: str) -> Sequence[Notification]:
+        """See NotificationStore.notifications_of."""
+        return self._found(IndexKey.of(_NAME, task_id))
+
+    def notifications(
+        self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
+    ) -> Sequence[Notification]:
+        """See NotificationStore.notifications."""
+        place = (state.value,) if parked is None else _parking(state, parked)
+        # After every key of that moment: `~` sorts after a separator.
+        return self._found(IndexKey.of(*place), IndexKey.of(*place, isoformat(until) + "~"), limit)
+
+    def revise_notification(self, before: Notification, after: Notification) -> bool:
+        """See NotificationStore.revise_notification."""
+        return self._replace(before, after, any_revision=False)
+
+    def remove_notification(self, delivered: Notification) -> None:
+        """See NotificationStore.remove_notification."""
+        self._replace(delivered, None, any_revision=True)
+
+    def receivers(self) -> Sequence[Receiver]:
+        """See NotificationStore.receivers."""
+        with translated():
+            refs = [ref for _, ref in self._index().items(prefix=IndexKey.of(_RECEIVER))]
+            found = self._store.fetch_many(refs)
+        return readable_receivers(of_model(one, StoredNotification).value.item for one in found if one is not None)
+
+    def receiver(self, channel: str) -> Receiver | None:
+        """See NotificationStore.receiver."""
+        with translated():
+            ref = self._index().get(IndexKey.of(_RECEIVER, channel))
+            found = self._store.fetch(ref, StoredNotification) if ref else None
+        return receiver_of(found.value.item) if found else None
+
+    def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
+        """See NotificationStore.revise_receiver."""
+        key = IndexKey.of(_RECEIVER, after.channel)
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(key, StoredNotification)
+            present = receiver_of(found.value.item) if found else None
+            if (present.revision if present else None) != (before.revision if before else None):
+                return Changed(None, False)
+            entities.put(key, StoredNotification(item=receiver_item(after)))
+            return Changed(entities.head, True)
+
+        with translated():
+            return self._committer.commit(change, operation=after.channel).result
+
+    def _replace(self, before: Notification, after: Notification | None, *, any_revision: bool) -> bool:
+        key = _key(before.task_id, before.notification_id)
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(key, StoredNotification)
+            present = notification_of(found.value.item) if found else None
+            if present is None or not (any_revision or present.revision == before.revision):
+                return Changed(None, False)
+            entities.remove(_place(present))
+            if after is None:
+                entities.remove(key)
+            else:
+                write_notifications(entities, (after,))
+            return Changed(entities.head, True)
+
+        with translated():
+            return self._committer.commit(change, operation=before.notification_id).result
+
+    def _found(self, prefix: IndexKey, end: IndexKey | None = None, limit: int | None = None) -> Sequence[Notification]:
+        with translated():
+            refs = [ref for _, ref in islice(self._index().items(end=end, prefix=prefix), limit)]
+            found = self._store.fetch_many(refs)
+        return readable(of_model(one, StoredNotification).value.item for one in found if one is not None)
+
+
+def _key(task_id: str, notification_id: str) -> IndexKey:
+    return IndexKey.of(_NAME, task_id, notification_id)
+
+
+def _parking(state: NotificationState, channel: str) -> tuple[str, ...]:
+    return (f"parked-{state}", channel)
+
+
+def _place(owed: Notification) -> IndexKey:
+    place = _parking(owed.state, owed.channel) if owed.parked else (owed.state.value,)
+    return IndexKey.of(*place, isoformat(owed.due_at), owed.task_id, owed.notification_id)

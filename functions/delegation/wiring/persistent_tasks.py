@@ -1,0 +1,97 @@
+"""Tasks in the NoSQL persistence: their store in a process, and the sweep of the objects that its commits leave."""
+
+from functools import cache
+from typing import Any
+
+from delegation.metrics import CHANGES_UNREADABLE, MetricLines
+from delegation.tasks.life.declared.recurrence import is_wanted
+from delegation.tasks.stores.persistence.failures import translated
+from delegation.tasks.stores.persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
+from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
+from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
+from delegation.tasks.stores.persistence.store import (
+    PersistenceTaskStore,
+    catalog_of_tasks,
+    create_tasks,
+    task_process,
+)
+from delegation.tasks.work.behaviors import Behavior
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submit import Tasks
+from delegation.wiring.clients import aws
+from delegation.wiring.settings import TaskSettings
+from polaris_common.dynamodb import client_config
+from polaris_persistence.backends.base import Backend, ReferenceKey
+from polaris_persistence.backends.dynamodb import TIMEOUTS, Calls, DynamoDbBackend
+from polaris_persistence.backends.dynamodb_tables import create_tables
+from polaris_persistence.ids.nodes import SHORT_LIVED
+from polaris_persistence.maintenance.sweep import RealmMaintenance
+
+
+def process_tasks(settings: TaskSettings) -> PersistenceTaskStore:
+    """Return the tasks of this process."""
+    return persistent_tasks(process_client(), settings.objects_table, settings.persistence_references)
+
+
+def persistent_tasks(client: Any, objects: str, references: str) -> PersistenceTaskStore:
+    """Return the tasks in two tables; it makes no call.
+
+    Its node id is leased for minutes, because workers and commands may be killed.
+    """
+    process = task_process(backend_of(client, objects, references), leases=SHORT_LIVED, unreadable=count_unreadable)
+    return PersistenceTaskStore(catalog_of_tasks(process), create=False)
+
+
+def create_task_tables(client: Any, objects: str, references: str) -> list[str]:
+    """Create the two tables and the reference of the tasks where they do not exist; return the names of new tables.
+
+    Raises StoreUnavailable, OutcomeUnknown; it may be repeated.
+    """
+    with translated():
+        new = create_tables(client, objects, references)
+    create_tasks(catalog_of_tasks(task_process(backend_of(client, objects, references), leases=SHORT_LIVED)))
+    return new
+
+
+def backend_of(client: Any, objects: str, references: str) -> Backend:
+    """Return the two tables."""
+    return DynamoDbBackend(Calls(client), objects=objects, references=references)
+
+
+@cache
+def process_client() -> Any:
+    """Return this process's client, whose time-outs let a commit find out what became of a call without an answer."""
+    return aws("dynamodb", client_config(**TIMEOUTS))
+
+
+def pauses_of(store: PersistenceTaskStore) -> PersistencePauseStore:
+    """Return the pauses beside tasks."""
+    return PersistencePauseStore(store)
+
+
+def notifications_of(store: PersistenceTaskStore) -> PersistenceNotificationStore:
+    """Return the notifications beside tasks."""
+    return PersistenceNotificationStore(store)
+
+
+def sweeps(_tasks: TaskService) -> list[Behavior[Sweep, SweepReport]]:
+    """Return the behavior that deletes what commits left, in the tables that the environment names."""
+
+    def maintenance() -> RealmMaintenance:
+        settings = TaskSettings.read()
+        backend = backend_of(process_client(), settings.objects_table, settings.persistence_references)
+        return task_process(backend, leases=SHORT_LIVED).maintenance()
+
+    return [persistence_maintenance(maintenance)]
+
+
+def ensure_swept(tasks: TaskService) -> bool:
+    """Submit the recurring sweep unless it exists, usually with one read; return whether this call did."""
+    [behavior] = sweeps(tasks)
+    head = tasks.reads.find(behavior.task_id(Sweep()))
+    return is_wanted(head, EVERY, tasks.clock()) and Tasks(tasks).submit(behavior, Sweep()).is_new
+
+
+def count_unreadable(reference: ReferenceKey) -> None:
+    """Print the metric of a waiting change that does not decode."""
+    MetricLines.of_environment().put({CHANGES_UNREADABLE: 1}, catalog=reference.catalog, reference=reference.name)

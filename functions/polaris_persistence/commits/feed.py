@@ -1,0 +1,207 @@
+"""The changes of a reference in the order of its commits, followed from a cursor.
+
+A commit's names are stored beside its head, under the same id, if the committer keeps a feed (`entity_committer`). The
+log is kept for as long as the policy of maintenance states (`SweepPolicy.log_kept`), and the 20 newest commits anyway.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, NamedTuple, Self
+
+from polaris_persistence.backends.base import MAX_ID, RECENT_HEADS
+from polaris_persistence.commits.commits import CommitObject
+from polaris_persistence.commits.entities import EntityHead
+from polaris_persistence.errors import PersistenceError, feed_expired, invalid_page_token
+from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.objects.objects import ObjectRef, PersistedModel
+from polaris_persistence.objects.store import CatalogStore, of_model
+from polaris_persistence.objects.types import ObjectType
+
+MOST_LANDMARKS: Final = 12
+"""The most later commits that a cursor names."""
+_SPREAD: Final = 4
+"""Each of these is so many times as far ahead as the one before it."""
+MOST_NAMES: Final = 1_000
+"""A commit that changed more names states it, and its readers list everything."""
+
+
+class CommitNames(PersistedModel):
+    """The names that a commit changed, as encoded keys with the new ref (None for a removal), stored under the id of
+    its head; none if they were more than MOST_NAMES."""
+
+    names: tuple[tuple[bytes, ObjectRef | None], ...] = ()
+    complete: bool = True
+
+
+NAMES_TYPE: Final = ObjectType("commit-names", CommitNames)
+
+
+def names_of(head: CommitObject) -> CommitNames | None:
+    """Return the names that wait in a head before it is sealed; None if there are none."""
+    waiting = head.waiting if isinstance(head, EntityHead) else {}
+    if not waiting:
+        return None
+    if len(waiting) > MOST_NAMES:
+        return CommitNames(complete=False)
+    return CommitNames(names=tuple((bytes(key), ref) for key, ref in sorted(waiting.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEntry:
+    """One commit: its head's id, its number, its time in µs, its operations, and the names that it changed with their
+    new refs, None for a removal. `names` is None if they were not kept or are too many."""
+
+    commit_id: int
+    seq: int
+    created_at: int
+    operations: tuple[str, ...]
+    names: tuple[tuple[IndexKey, ObjectRef | None], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """Commits, the oldest first, and the cursor after the last one; `more` if there are further ones already."""
+
+    entries: tuple[FeedEntry, ...]
+    cursor: str
+    more: bool
+
+
+class FeedCursor(NamedTuple):
+    """The position after a commit (`id` 0: before the first) of a reference, which was created at a time in µs.
+
+    `ahead` has numbers and ids of a few later commits, the nearest first: a reader that is far behind goes back from
+    one of these, not from the newest commit at each page. They were no recent heads, so no reset removes them.
+    """
+
+    created_at: int
+    seq: int
+    id: int
+    ahead: tuple[tuple[int, int], ...] = ()
+
+    def encode(self) -> str:
+        """Return the cursor as URL-safe text."""
+        numbers = [self.created_at, self.seq, self.id, *chain.from_iterable(self.ahead)]
+        return base64.urlsafe_b64encode(json.dumps(numbers).encode()).decode().rstrip("=")
+
+    def landmark(self, limit: int) -> tuple[int, int] | None:
+        """Return the nearest later commit behind a page of `limit`, None if none is known."""
+        return next((one for one in self.ahead if one[0] > self.seq + limit), None)
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Return the cursor of a text. Raises PersistenceError (INVALID_PAGE_TOKEN)."""
+        try:
+            found = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+        except (binascii.Error, ValueError, RecursionError) as error:
+            raise invalid_page_token(
+                "the cursor of the feed was altered; list everything, and follow it anew"
+            ) from error
+        numbers = found if isinstance(found, list) else []
+        known = range(3, 3 + 2 * MOST_LANDMARKS + 1, 2)
+        if len(numbers) not in known or not all(type(one) is int and 0 <= one <= MAX_ID for one in numbers):
+            raise invalid_page_token("the cursor of the feed was altered; list everything, and follow it anew")
+        created_at, seq, id_, *ahead = numbers
+        return cls(created_at, seq, id_, tuple(zip(ahead[::2], ahead[1::2], strict=True)))
+
+
+class Feed:
+    """The commits of one reference, whose heads hold `model`."""
+
+    def __init__(self, store: CatalogStore, reference: str, model: type[CommitObject] = EntityHead) -> None:
+        self._store = store
+        self._name = reference
+        self._model = model
+        self._type = store.types.of(model).name
+
+    def now(self) -> str:
+        """Return the cursor after the newest commit. Take it, then list everything, then follow: nothing is missed.
+
+        Raises ReferenceNotFound.
+        """
+        reference = self._store.current_reference(self._name)
+        newest = next(self._back(reference.head), None)
+        return FeedCursor(reference.created_at, newest[1] if newest else 0, newest[0] if newest else 0).encode()
+
+    def read(self, cursor: str, *, limit: int = 100) -> FeedPage:
+        """Return at most `limit` commits after the cursor.
+
+        Raises PersistenceError (FEED_EXPIRED) if some are no longer kept, or the reference was reset or made anew;
+        PersistenceError (INVALID_PAGE_TOKEN); ReferenceNotFound; ValueError for a limit below 1.
+        """
+        if limit < 1:
+            raise ValueError(f"the limit of a page must be at least 1, not {limit}")
+        after = FeedCursor.decode(cursor)
+        reference = self._store.current_reference(self._name)
+        if reference.created_at != after.created_at:
+            raise feed_expired(f"reference {self._name!r} was made anew since; list everything, and follow it anew")
+        landmark = after.landmark(limit)
+        newer = self._newer(after, reference.head if landmark is None else landmark[1])
+        page = newer[:limit]
+        entries = tuple(self._entries([id_ for id_, _ in page]))
+        if len(entries) < len(page):
+            raise self._expired()
+        if not entries:
+            return FeedPage((), cursor, False)
+        # The last of `newer` is the newest commit, or one that was no recent head when it was noted.
+        settled = newer[-1][1] - (RECENT_HEADS if landmark is None else 1)
+        further = [one for one in after.ahead if landmark is not None and one[0] >= landmark[0]]
+        last = FeedCursor(
+            after.created_at,
+            entries[-1].seq,
+            entries[-1].commit_id,
+            tuple([*_landmarks(newer[limit:], limit, settled), *further][:MOST_LANDMARKS]),
+        )
+        return FeedPage(entries, last.encode(), len(newer) > len(page))
+
+    def _newer(self, after: FeedCursor, newest: int | None) -> list[tuple[int, int]]:
+        """Return id and number of the commits after a cursor up to one of them, the oldest first."""
+        newer: list[tuple[int, int]] = []
+        for id_, seq in self._back(newest):
+            if seq <= after.seq:
+                if id_ != after.id:
+                    raise feed_expired(f"reference {self._name!r} was reset since; list everything, and follow it anew")
+                break
+            newer.append((id_, seq))
+        else:
+            if after.seq or (newer and len(newer) < newer[0][1]) or (newest is not None and not newer):
+                raise self._expired()
+        return newer[::-1]
+
+    def _expired(self) -> PersistenceError:
+        return feed_expired(f"commits of {self._name!r} after the cursor are no longer kept; list everything")
+
+    def _back(self, next_: int | None) -> Iterator[tuple[int, int]]:
+        """Return id and number of the commits from one backwards, by every twentieth head."""
+        while next_ is not None:
+            found = self._store.fetch(ObjectRef(self._type, next_), self._model)
+            if found is None:
+                return
+            head = found.value
+            yield next_, head.seq
+            # All but the last of the tail; with that one it continues.
+            yield from ((id_, head.seq - back) for back, id_ in enumerate(head.tail[:-1], 1))
+            next_ = head.tail[-1] if head.tail else None
+
+    def _entries(self, ids: list[int]) -> Iterator[FeedEntry]:
+        heads = self._store.fetch_many(ObjectRef(self._type, one) for one in ids)
+        names = self._store.fetch_many(ObjectRef(NAMES_TYPE.name, one) for one in ids)
+        for head, beside in zip(heads, names, strict=True):
+            if head is None:
+                return
+            value = of_model(head, self._model).value
+            noted = of_model(beside, CommitNames).value if beside else None
+            changed = tuple((IndexKey(key), ref) for key, ref in noted.names) if noted and noted.complete else None
+            yield FeedEntry(head.key.id, value.seq, value.created_at, value.operations, changed)
+
+
+def _landmarks(rest: list[tuple[int, int]], limit: int, settled: int) -> Iterator[tuple[int, int]]:
+    """Return number and id of commits after a page, of those up to the number `settled`."""
+    at = max(limit, RECENT_HEADS)
+    while at < len(rest) and rest[at][1] <= settled:
+        yield rest[at][1], rest[at][0]
+        at *= _SPREAD

@@ -1,0 +1,230 @@
+"""The change feed: every commit once, in order, from a cursor; and an error where some are no longer kept."""
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from polaris_persistence.catalogs.process import OWN_TYPES
+from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.commits.directories import Directory, entity_committer
+from polaris_persistence.commits.entities import EntityChanges, EntityHead
+from polaris_persistence.commits.feed import Feed, FeedCursor, FeedEntry
+from polaris_persistence.errors import PersistenceError
+from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.maintenance.recovery import reset
+from polaris_persistence.maintenance.run import SweepPolicy
+from polaris_persistence.maintenance.sweep import RealmMaintenance
+from polaris_persistence.objects.store import CatalogStore
+from polaris_persistence.objects.types import ObjectTypes
+from tests.kit.clocks import MicrosecondClock
+from tests.kit.errors import coded
+from tests.persistence.builders import ENTITY, CountingBackend, Entity, store_on
+
+TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
+GRACE = 100.0
+
+
+class FedEntities:
+    """Entities of a reference that keeps a feed, and maintenance."""
+
+    def __init__(self) -> None:
+        self.backend = CountingBackend()
+        self.clock = MicrosecondClock()
+        self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
+        self._ids = itertools.count(1)
+        self.store = self.store_of("r", "c")
+        self.store.create_reference("main")
+        self.names = self.process()
+        self.feed = Feed(self.store_of("r", "c"), "main")
+        self.start = self.feed.now()
+
+    def store_of(self, realm: str, catalog: str) -> CatalogStore:
+        return store_on(self.backend, self.clock, ids=self._ids.__next__, realm=realm, catalog=catalog, types=TYPES)
+
+    def process(self, **more: Any) -> Directory[Entity]:
+        store = self.store_of("r", "c")
+        return Directory(store, entity_committer(store, "main", feed=True, sleep=self.clock.sleep, **more), Entity)
+
+    def create(self, *names: str) -> None:
+        for name in names:
+            self.clock.advance(1)
+            self.names.create(name, Entity(name=name))
+
+    def sweep(self, runs: int = 3, **policy: float) -> None:
+        for _ in range(runs):
+            self.clock.advance(GRACE + 2)
+            settings = SweepPolicy(grace=GRACE, lost_after=10.0, **policy)
+            report = RealmMaintenance(self.backend, self.store_of, policy=settings, clock=self.clock.seconds).run()
+            assert report.complete
+            assert not report.refused
+
+
+@pytest.fixture
+def world() -> FedEntities:
+    return FedEntities()
+
+
+def names(entries: tuple[FeedEntry, ...]) -> list[str]:
+    return [key.elements()[0] for one in entries for key, _ in one.names or ()]
+
+
+def test_every_commit_is_read_once_in_order(world: FedEntities) -> None:
+    world.create(*(f"t{number}" for number in range(75)))
+    for limit in (1, 7, 100):
+        found: list[FeedEntry] = []
+        cursor, more = world.start, True
+        while more:
+            page = world.feed.read(cursor, limit=limit)
+            assert len(page.entries) <= limit
+            found += page.entries
+            cursor, more = page.cursor, page.more
+        assert [one.seq for one in found] == list(range(1, 76))
+        assert names(tuple(found)) == [f"t{number}" for number in range(75)]
+        assert world.feed.read(cursor).entries == ()
+        assert world.feed.read(cursor).cursor == cursor
+    world.create("later")
+    assert names(world.feed.read(cursor).entries) == ["later"]
+
+
+def test_an_entry_has_what_was_changed(world: FedEntities) -> None:
+    ref = world.names.create("a", Entity(name="a"))
+    world.names.remove("a")
+    first, second = world.feed.read(world.start).entries
+    assert first.names == ((IndexKey.of("a"), ref),)
+    assert first.operations == ("create a",)
+    assert second.names == ((IndexKey.of("a"), None),)
+    assert first.created_at <= second.created_at
+
+
+def test_who_follows_closely_reads_little(world: FedEntities) -> None:
+    world.create(*(f"t{number}" for number in range(200)))
+    cursor = world.feed.now()
+    world.create("new")
+    feed = Feed(world.store_of("r", "c"), "main")
+    world.backend.calls.clear()
+    assert names(feed.read(cursor).entries) == ["new"]
+    assert len(world.backend.calls) <= 4
+
+
+def test_who_is_far_behind_reads_about_as_much_as_there_is(world: FedEntities) -> None:
+    """Each page in another process: all went back from the newest commit, which is quadratic in the distance."""
+    world.create(*(f"t{number}" for number in range(600)))
+    for limit in (5, 25):
+        found: list[FeedEntry] = []
+        cursor, more = world.start, True
+        world.backend.calls.clear()
+        while more:
+            page = Feed(world.store_of("r", "c"), "main").read(cursor, limit=limit)
+            found += page.entries
+            cursor, more = page.cursor, page.more
+            assert len(cursor) < 500
+        assert [one.seq for one in found] == list(range(1, 601))
+        pages = 600 // limit
+        # The reference, heads and names of a page; and a few heads on the way back.
+        assert len(world.backend.calls) <= 8 * pages + 600 / 20
+
+
+def test_who_is_far_behind_follows_over_a_reset(world: FedEntities) -> None:
+    world.create(*(f"t{number}" for number in range(100)))
+    page = world.feed.read(world.start, limit=10)
+    kept = world.store.current_reference("main").heads[19]
+    reset(world.store, "main", kept)
+    world.create("after")
+    found: list[FeedEntry] = list(page.entries)
+    while page.more:
+        page = Feed(world.store_of("r", "c"), "main").read(page.cursor, limit=10)
+        found += page.entries
+    assert names(tuple(found)) == [*(f"t{number}" for number in range(81)), "after"]
+
+
+def test_the_log_is_kept_as_long_as_the_policy_says(world: FedEntities) -> None:
+    world.create(*(f"t{number}" for number in range(60)))
+    world.sweep(log_kept=10_000.0)
+    assert len(world.feed.read(world.start).entries) == 60
+    stored = len(world.backend.stored_ids("catalog-head"))
+    assert stored == 60
+    world.sweep(log_kept=50.0)
+    assert len(world.backend.stored_ids("catalog-head")) == len(world.backend.stored_ids("commit-names")) == 20
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="list everything"):
+        Feed(world.store_of("r", "c"), "main").read(world.start)
+    # The newest 20 commits stay anyway.
+    cursor = FeedCursor(world.store.current_reference("main").created_at, 41, heads_of(world)[41]).encode()
+    found = Feed(world.store_of("r", "c"), "main").read(cursor).entries
+    assert names(found) == [f"t{number}" for number in range(41, 60)]
+
+
+def heads_of(world: FedEntities) -> dict[int, int]:
+    return {one.value.seq: one.key.id for one in world.names._committer.log()}
+
+
+def test_a_log_of_which_a_part_is_old_ends_there(world: FedEntities) -> None:
+    world.create(*(f"old{number}" for number in range(30)))
+    between = world.feed.now()
+    world.clock.advance(5_000)
+    world.create(*(f"new{number}" for number in range(30)))
+    world.sweep(log_kept=2_000.0)
+    feed = Feed(world.store_of("r", "c"), "main")
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED")):
+        feed.read(world.start)
+    # The commit of the cursor is gone, but all after it are there.
+    assert names(feed.read(between).entries) == [f"new{number}" for number in range(30)]
+
+
+def test_a_reset_reference_is_noticed(world: FedEntities) -> None:
+    world.create("a", "b", "c")
+    first = world.feed.read(world.start, limit=1).cursor
+    last = world.feed.now()
+    reset(world.store, "main", heads_of(world)[1], even_if_incomplete=True)
+    world.process().create("other", Entity(name="other"))
+    feed = Feed(world.store_of("r", "c"), "main")
+    assert names(feed.read(first).entries) == ["other"]
+    world.process().create("third", Entity(name="third"))
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="reset"):
+        feed.read(last)
+
+
+def test_a_reference_made_anew_is_noticed(world: FedEntities) -> None:
+    world.create("a")
+    cursor = world.feed.now()
+    world.backend.delete_reference(world.store.reference_key("main"))
+    world.clock.advance(1)
+    world.store.create_reference("main")
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="made anew"):
+        world.feed.read(cursor)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "e30", "WzEsMiwzLDRd", "WzEsMiwtM10", "WzEsMix0cnVlXQ", "é"])
+def test_an_altered_cursor_is_refused(world: FedEntities, cursor: str) -> None:
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
+        world.feed.read(cursor)
+
+
+def test_a_commit_of_very_many_names_says_so(world: FedEntities) -> None:
+    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
+        entities = EntityChanges(attempt)
+        ref = entities.put(IndexKey.of("x"), Entity(name="x"))
+        for number in range(1_000):
+            entities.name(IndexKey.of("y", str(number)), ref)
+        return Changed(entities.head, None)
+
+    world.names._committer.commit(change)
+    [entry] = world.feed.read(world.start).entries
+    assert entry.names is None
+
+
+def test_followers_among_random_commits_of_several_processes(world: FedEntities) -> None:
+    draw = random.Random(3)
+    processes = [world.process() for _ in range(3)]
+    cursor, seen = world.start, []
+    for number in range(150):
+        draw.choice(processes).create(f"t{number}", Entity(name="t"))
+        if draw.random() < 0.2:
+            page = world.feed.read(cursor, limit=draw.choice([1, 3, 50]))
+            seen += names(page.entries)
+            cursor = page.cursor
+    while (page := world.feed.read(cursor)).entries:
+        seen += names(page.entries)
+        cursor = page.cursor
+    assert seen == [f"t{number}" for number in range(150)]
