@@ -23,7 +23,8 @@ SHARED: Final = {
     ),
     # Each process would start DynamoDB Local, too.
     "dynamodb": (
-        *(f"tests/contract/{name}/" for name in ("persistence", "tasks", "pauses", "mutations", "costs")),
+        *(f"tests/contract/{name}/" for name in ("tasks", "pauses", "mutations", "costs")),
+        "tests/persistence/contract/",
         *(f"tests/contract/test_{name}_store.py" for name in ("idempotency", "health", "reference", "tombstone")),
         "tests/persistence/linearizability/",
         "tests/golden/test_upgrade.py",

@@ -1,22 +1,21 @@
-"""`delegation persistence refs …`: list the references of the persistence tables, and reset one after a disaster."""
+"""`delegation persistence refs …`: list the references of the persistence tables, and reset one after a disaster.
 
+The command `delegation` finds this group by its entry point. Listing its help must not load boto3.
+"""
+
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from delegation.cli.connection import dynamodb_client
-from delegation.cli.options import JsonOption, YesOption
-from delegation.cli.output import open_output, print_json
-from delegation.cli.screens.layout import Rows
-from polaris_persistence.backends.base import Backend, Reference
-from polaris_persistence.backends.dynamodb import Calls, DynamoDbBackend
-from polaris_persistence.catalogs.process import PersistenceProcess
-from polaris_persistence.catalogs.realms import space_of
-from polaris_persistence.ids.nodes import SHORT_LIVED
-from polaris_persistence.maintenance.recovery import RecentHead, recent_heads, reset
+from polaris_common.errors import DelegationError
+
+if TYPE_CHECKING:
+    from polaris_persistence.backends.base import Backend, Reference
+    from polaris_persistence.catalogs.process import PersistenceProcess
+    from polaris_persistence.maintenance.recovery import RecentHead
 
 app = typer.Typer(
     no_args_is_help=True, help="Inspect the tables of the NoSQL persistence, and repair them after a disaster."
@@ -36,6 +35,7 @@ ReferencesOption = Annotated[
         "--references-table", envvar="DELEGATION_PERSISTENCE_REFERENCES_TABLE", help="The name of the references table."
     ),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 EndpointOption = Annotated[
     str | None,
     typer.Option("--endpoint", show_default=False, help="The URL of DynamoDB. Default: that of your AWS environment."),
@@ -44,7 +44,6 @@ EndpointOption = Annotated[
 
 @refs.command("list")
 def list_command(
-    ctx: typer.Context,
     *,
     realm: Annotated[
         str | None, typer.Option("--realm", show_default=False, help="Only references of this realm (name or space).")
@@ -55,8 +54,10 @@ def list_command(
     as_json: JsonOption = False,
 ) -> None:
     """List the references with their recent heads, and whether all objects of each head exist."""
-    open_output(ctx, as_json=as_json)
-    process = PersistenceProcess(open_backend(objects, references, endpoint), leases=SHORT_LIVED)
+    from polaris_persistence.catalogs.realms import space_of  # noqa: PLC0415 - `--help` needs none of it
+    from polaris_persistence.maintenance.recovery import recent_heads  # noqa: PLC0415
+
+    process = open_process(objects, references, endpoint)
     if realm is not None:
         realm = space_of(process.store, realm)
     found = [
@@ -64,14 +65,13 @@ def list_command(
         for one in sorted(process.backend.references(realm=realm), key=lambda one: one.key)
     ]
     if as_json:
-        print_json({"references": [_document(one, heads) for one, heads in found]})
+        _print_json({"references": [_document(one, heads) for one, heads in found]})
     else:
         _print_table(found)
 
 
 @refs.command("reset")
 def reset_command(
-    ctx: typer.Context,
     realm: Annotated[str, typer.Argument(help="The realm (name or space).", show_default=False)],
     catalog: Annotated[str, typer.Argument(help="The catalog, as `refs list` shows it.", show_default=False)],
     name: Annotated[str, typer.Argument(help="The name of the reference.", show_default=False)],
@@ -80,40 +80,70 @@ def reset_command(
     even_if_incomplete: Annotated[
         bool, typer.Option("--even-if-incomplete", help="Reset even if objects of the head are missing.")
     ] = False,
-    yes: YesOption = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     objects: ObjectsOption,
     references: ReferencesOption,
     endpoint: EndpointOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Reset a reference to one of its recent heads; later commits are no longer visible."""
-    open_output(ctx, as_json=as_json)
-    process = PersistenceProcess(open_backend(objects, references, endpoint), leases=SHORT_LIVED)
+    from polaris_persistence.catalogs.realms import space_of  # noqa: PLC0415 - `--help` needs none of it
+    from polaris_persistence.maintenance.recovery import reset  # noqa: PLC0415
+
+    process = open_process(objects, references, endpoint)
     store = process.store(space_of(process.store, realm), catalog)
     if not yes:
         typer.confirm(f"Commits to {name} after {head} will no longer be visible. Reset?", abort=True, err=True)
     moved = reset(store, name, head, even_if_incomplete=even_if_incomplete)
     if as_json:
-        print_json(_document(moved, []))
+        _print_json(_document(moved, []))
     else:
-        Console(highlight=False).print(f"{name} now points to {head}; to undo this, reset it to its former head.")
+        typer.echo(f"{name} now points to {head}; to undo this, reset it to its former head.")
 
 
-def open_backend(objects: str, references: str, endpoint: str | None) -> Backend:
-    """Return the backend over the two tables, with the operator's own AWS credentials; raises CommandError."""
-    return DynamoDbBackend(Calls(dynamodb_client(endpoint)), objects=objects, references=references)
+def open_process(objects: str, references: str, endpoint: str | None) -> "PersistenceProcess":
+    """Return the process over the two tables; raises DelegationError."""
+    from polaris_persistence.catalogs.process import PersistenceProcess  # noqa: PLC0415
+    from polaris_persistence.ids.nodes import SHORT_LIVED  # noqa: PLC0415
+
+    return PersistenceProcess(open_backend(objects, references, endpoint), leases=SHORT_LIVED)
 
 
-def _document(one: Reference, heads: Sequence[RecentHead]) -> dict[str, Any]:
+def open_backend(objects: str, references: str, endpoint: str | None) -> "Backend":
+    """Return the backend over the two tables, with the operator's own AWS credentials; raises DelegationError."""
+    import boto3  # noqa: PLC0415
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+    from polaris_common.dynamodb import client_config  # noqa: PLC0415
+    from polaris_persistence.backends.dynamodb import Calls, DynamoDbBackend  # noqa: PLC0415
+
+    try:
+        client = boto3.client("dynamodb", endpoint_url=endpoint, config=client_config())
+    except BotoCoreError as error:
+        raise DelegationError(f"AWS: {error}", code="BAD_CONNECTION") from error
+    return DynamoDbBackend(Calls(client), objects=objects, references=references)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    typer.echo(json.dumps(document, ensure_ascii=False))
+
+
+def _document(one: "Reference", heads: "Sequence[RecentHead]") -> dict[str, Any]:
     return {**asdict(one.key), "head": one.head, "version": one.version, "recent_heads": [asdict(it) for it in heads]}
 
 
-def _print_table(found: Sequence[tuple[Reference, Sequence[RecentHead]]]) -> None:
-    table = Rows("realm", "catalog", "reference", "head", "complete")
+def _print_table(found: "Sequence[tuple[Reference, Sequence[RecentHead]]]") -> None:
+    """Print a line for each recent head; a line is never broken, so that an id can be copied."""
+    if not found:
+        typer.echo("No references.")
+        return
+    rows = [("realm", "catalog", "reference", "head", "complete")]
     for one, heads in found:
         for head in heads:
             name = (one.key.realm, one.key.catalog, one.key.name) if head.current else ("", "", "")
-            table.add(*name, str(head.id), head.problem or "yes")
+            rows.append((*name, str(head.id), head.problem or "yes"))
         if not heads:
-            table.add(one.key.realm, one.key.catalog, one.key.name, "-", "no commit")
-    Console(highlight=False).print(table if found else "No references.", crop=False)
+            rows.append((one.key.realm, one.key.catalog, one.key.name, "-", "no commit"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

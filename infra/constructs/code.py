@@ -18,7 +18,10 @@ from infra.package.parts import ARCHIVES, DESCRIPTION, LAMBDA, NOT_DEPLOYED, SPA
 from infra.settings import NO_PACKAGE
 
 ENTRY_POINT: Final = ROOT / "spark" / "purge_table.py"
-_EXCLUDED: Final = ("**/__pycache__", "**/*.pyc", "*.egg-info", *(f"delegation/{name}" for name in NOT_DEPLOYED))
+_EXCLUDED: Final = (
+    *("**/__pycache__", "**/*.pyc", "*.egg-info", "polaris_persistence"),
+    *(f"delegation/{name}" for name in NOT_DEPLOYED),
+)
 
 
 class PackageForAnother(ValueError):

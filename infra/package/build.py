@@ -27,6 +27,7 @@ from infra.package.parts import (
     LAMBDA,
     LIMIT_BYTES,
     PYTHON_VERSION,
+    ROOTS,
     SPARK,
     Processor,
 )
@@ -138,7 +139,7 @@ def build(order: PackageOrder, output: Path) -> None:
             (tree / PACKAGED).write_text(order.policies, encoding="utf-8")
         if part == LAMBDA:
             if order.python is not None:
-                remove_sources(tree, {"delegation", *(module.resolve().stem for module in order.modules)})
+                remove_sources(tree, {*ROOTS, *(module.resolve().stem for module in order.modules)})
             _require_room(tree)
         write(tree, output / ARCHIVES[part])
     described = {"architecture": order.processor, "python": PYTHON_VERSION, "compiled": order.python is not None}

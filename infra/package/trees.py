@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from infra.environment.context import ROOT
 from infra.package import description
-from infra.package.parts import NOT_DEPLOYED
+from infra.package.parts import NOT_DEPLOYED, ROOTS
 
 AWS_SERVICES: Final = frozenset(
     {"dynamodb", "emr-serverless", "events", "s3", "secretsmanager", "sqs", "stepfunctions", "sts", "xray"}
@@ -18,8 +18,6 @@ AWS_SERVICES: Final = frozenset(
 """The services that functions and jobs call, and those that credentials (`sts`) and tracing (`xray`) need."""
 LICENCES: Final = "LICENSES.txt"
 _UNUSED: Final = (
-    # Of what is deployed nothing imports it: NOT_DEPLOYED, the persistence, stores CBOR.
-    *("cbor2", "cbor2-*.dist-info"),
     # The CFFI backend replaces the compiled one where that cannot be loaded; here it always can.
     "zstandard/_cffi*.so",
     "zstandard/backend_cffi*",
@@ -49,7 +47,8 @@ _SOURCES_ONLY: Final = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 def add_sources(package: Path) -> None:
     """Copy the service's sources next to its dependencies, without NOT_DEPLOYED, and build the API's description."""
-    shutil.copytree(ROOT / "functions" / "delegation", package / "delegation", ignore=_SOURCES_ONLY)
+    for root in ROOTS:
+        shutil.copytree(ROOT / "functions" / root, package / root, ignore=_SOURCES_ONLY)
     for name in NOT_DEPLOYED:
         shutil.rmtree(package / "delegation" / name)
     description.build(package)
@@ -112,7 +111,7 @@ def unusable(module: Path) -> str | None:
     elif not module.is_file() or module.suffix != ".py":
         return "is neither a package's directory nor a .py file"
     name = module.resolve().stem
-    return "would replace the service's own package" if name == "delegation" else None
+    return "would replace the service's own package" if name in ROOTS else None
 
 
 def add_modules(package: Path, modules: Iterable[Path]) -> None:

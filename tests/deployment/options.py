@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import typer
 from botocore import xform_name
 from botocore.loaders import create_loader
 
-from delegation.cli.main import build
+from delegation.cli.main import ENTRY_POINTS, build
 from tests.deployment.shell import simple_commands
 
 _OF_ANY_COMMAND: Final = {"--query", "--output", "--region", "--profile"}
@@ -71,7 +72,7 @@ def require_delegation(words: list[str], *, whole: bool) -> None:
 
 @cache
 def _application() -> Any:
-    return typer.main.get_command(build(()))
+    return typer.main.get_command(build(entry_points(group=ENTRY_POINTS)))
 
 
 @cache

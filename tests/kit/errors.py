@@ -10,7 +10,7 @@ import delegation
 from polaris_common.errors import DelegationError
 from tests.kit.sources import tree_of
 
-_PACKAGE = Path(delegation.__file__).parent
+_SOURCES = Path(delegation.__file__).parents[1]
 
 
 def coded(code: str) -> Callable[[DelegationError], bool]:
@@ -35,8 +35,8 @@ def made_with_code() -> tuple[MadeWithCode, ...]:
 
 
 def _made() -> Iterator[MadeWithCode]:
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        module = ".".join(("delegation", *path.relative_to(_PACKAGE).with_suffix("").parts))
+    for path in sorted(_SOURCES.rglob("*.py")):
+        module = ".".join(path.relative_to(_SOURCES).with_suffix("").parts)
         for call in ast.walk(tree_of(path)):
             if isinstance(call, ast.Call):
                 given = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}

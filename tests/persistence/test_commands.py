@@ -1,10 +1,11 @@
 import json
+from importlib.metadata import EntryPoint
 
 import pytest
 from typer.testing import CliRunner
 
-from delegation.cli import persistence
 from delegation.cli.main import build
+from polaris_persistence import commands
 from polaris_persistence.backends.base import Locator, ObjectKey
 from polaris_persistence.backends.memory import MemoryBackend
 from polaris_persistence.catalogs.process import PersistenceProcess
@@ -16,7 +17,7 @@ TABLES = ("--objects-table", "o", "--references-table", "r")
 @pytest.fixture
 def backend(monkeypatch):
     backend = MemoryBackend()
-    monkeypatch.setattr(persistence, "open_backend", lambda objects, references, endpoint: backend)
+    monkeypatch.setattr(commands, "open_backend", lambda objects, references, endpoint: backend)
     return backend
 
 
@@ -28,8 +29,7 @@ def realms(backend) -> Realms:
 @pytest.fixture
 def run(backend):
     def run(*words, given=None):
-        app = build(())
-        app.add_typer(persistence.app, name="persistence")
+        app = build([EntryPoint("persistence", "polaris_persistence.commands:app", "delegation.commands")])
         result = CliRunner().invoke(app, ["persistence", "refs", *words, *TABLES], input=given)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception

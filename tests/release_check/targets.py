@@ -46,6 +46,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/infra --ignore tests/infra/rule", of="infra"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/integration", of="integration"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/faults", of="faults"),
+    _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/persistence", of="persistence"),
     _part(6, "crash-matrix", "ARGS=--engine inline"),
     _part(6, "oracle", "ARGS=--way direct"),
     _part(6, "hostile", "ARGS=--size small"),

@@ -36,6 +36,8 @@ from delegation.cli.misuse import (
 from polaris_common.errors import DelegationError
 
 ENTRY_POINTS: Final = "delegation.commands"
+EXTRAS: Final = {"cbor2": "persistence"}
+"""The extra that brings a module; any other module is of the extra `service`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +119,6 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "orphans": LazyCommand(
         "delegation.cli.orphans.commands:app",
         "Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
-    ),
-    "persistence": LazyCommand(
-        "polaris_persistence.commands:app",
-        "Inspect the tables of the NoSQL persistence, and repair them after a disaster.",
     ),
     "policy": LazyCommand(
         "delegation.cli.policies.commands:app",
@@ -227,7 +225,8 @@ class CommandRoot(WordGroup):
             if error.name is None or error.name.partition(".")[0] == "delegation":
                 raise
             reason = f"the module {error.name} is not installed"
-            self._report(ctx, command_unavailable(ctx.invoked_subcommand or "", reason, "service"))
+            extra = EXTRAS.get(error.name.partition(".")[0], "service")
+            self._report(ctx, command_unavailable(ctx.invoked_subcommand or "", reason, extra))
             raise typer.Exit(FAILED) from error
         except OSError as error:
             refused = refused_by_machine(error)

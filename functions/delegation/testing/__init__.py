@@ -10,10 +10,6 @@ import pytest
 
 # Before the contracts are imported: a failed assertion shows its values.
 _NAMES: Final = (
-    "backend_objects",
-    "backend_references",
-    "backend_rows",
-    "backends",
     "healths",
     "idempotency",
     "object_stores",

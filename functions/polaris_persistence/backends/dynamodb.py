@@ -37,8 +37,8 @@ from polaris_persistence.errors import BackendUnavailable, CommitOutcomeUnknown,
 _GET_KEYS: Final = 100
 _WRITE_ROWS: Final = 25
 TIMEOUTS: Final[Mapping[str, float]] = {"connect_timeout": 1, "read_timeout": 2}
-"""For the configuration of a client (`polaris_common.dynamodb.client_config`), in seconds: short, so that a commit has time
-to find out what became of a call that got no answer."""
+"""For `polaris_common.dynamodb.client_config`, in seconds: short, so that a commit has time to find out what became of
+a call that got no answer."""
 _NEW: Final = {
     "ConditionExpression": "attribute_not_exists(#key)",
     "ExpressionAttributeNames": {"#key": items.KEY},

@@ -8,11 +8,11 @@ from typing import Final
 
 import pytest
 
-from delegation.testing import backend_objects, backend_references
 from polaris_persistence.backends.base import (
     Backend,
     ReferenceKey,
 )
+from polaris_persistence.testing import objects, references
 from polaris_persistence.testing.rows import Check, locator, obj, ref, stored_reference
 
 
@@ -67,7 +67,7 @@ def _winners(count: int, attempt: Callable[[int], bool]) -> int:
         return sum(pool.map(run, range(count)))
 
 
-SEQUENTIAL: Final[tuple[Check, ...]] = (*backend_references.CHECKS, *backend_objects.CHECKS)
+SEQUENTIAL: Final[tuple[Check, ...]] = (*references.CHECKS, *objects.CHECKS)
 CONCURRENT: Final[tuple[Check, ...]] = (
     one_creator_wins,
     one_insert_wins,

@@ -11,7 +11,6 @@ from typing import Any
 
 import boto3
 import pytest
-from delegation.wiring.persistence import count_unreadable
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
@@ -34,6 +33,7 @@ from delegation.testing.tombstones import HIDDEN, TABLE
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.wiring.gateway.drop import drop_steps, required_tombstones
+from delegation.wiring.persistent_tasks import count_unreadable
 from delegation.wiring.spark import job as spark_job
 from delegation.wiring.tasks import task_service
 from delegation.wiring.upkeep.policies import count_policies, count_wait

@@ -1,4 +1,4 @@
-"""Compare the applier with Iceberg Java on random sequences of commits: python -m tests.persistence.applier.fuzz --sequences 10000.
+"""Compare the applier with Iceberg Java on random sequences of commits: make applier-fuzz.
 
 The same commits must be accepted, with the same documents. Not compared are the order of statistics, which is that of a
 hash map in Iceberg, the times of a view's log, and partition field ids that a client leaves to the catalog.

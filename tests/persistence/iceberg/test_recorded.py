@@ -1,6 +1,6 @@
 """The applier accepts what Iceberg Java accepted, with the same documents: a recorded sample of `make applier-fuzz`.
 
-python -m tests.persistence.applier.fuzz --sequences 300 --seed 900000 --record tests/persistence/applier/recorded.jsonl.xz
+python -m tests.persistence.applier.fuzz --sequences 300 --seed 900000 --record FILE
 """
 
 import collections
@@ -20,7 +20,7 @@ from tests.persistence.applier.compare import compared, outcome_of
 from tests.persistence.applier.fixtures import spark_metadata
 from tests.persistence.iceberg.iceberg_fixtures import NOW, Held, as_json
 
-RECORDED = ROOT / "tests" / "applier" / "recorded.jsonl.xz"
+RECORDED = ROOT / "tests" / "persistence" / "applier" / "recorded.jsonl.xz"
 
 
 @functools.cache

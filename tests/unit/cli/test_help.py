@@ -1,11 +1,12 @@
 """Every command and option has a help text and an entry in docs/command.md."""
 
 import re
+from importlib.metadata import entry_points
 
 import pytest
 from typer.main import get_command
 
-from delegation.cli.main import BUILT_IN, build
+from delegation.cli.main import BUILT_IN, ENTRY_POINTS, build
 from delegation.edge.codes import by_code, codes, codes_of_the_command
 from tests.paths import ROOT
 
@@ -21,7 +22,7 @@ def commands(command, words=("delegation",)):
         yield from commands(command.loaded(name) if hasattr(command, "loaded") else inner[name], (*words, name))
 
 
-ALL = dict(commands(get_command(build(()))))
+ALL = dict(commands(get_command(build(entry_points(group=ENTRY_POINTS)))))
 FORMER_NAMES = [words for words, command in ALL.items() if command.hidden]
 LEAVES = [words for words, command in ALL.items() if not hasattr(command, "commands") and words not in FORMER_NAMES]
 

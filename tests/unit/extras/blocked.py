@@ -31,7 +31,7 @@ def run_without(
     code: str, *also: str, arguments: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run code in a new interpreter in which only the client's distributions, and those given, can be imported."""
-    allowed = {*CLIENT, "typing_extensions", "typing_inspection", "sniffio", "delegation", *also}
+    allowed = {*CLIENT, "typing_extensions", "typing_inspection", "sniffio", "delegation", "polaris_common", *also}
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": import_path(), **(environment or {})}
     return subprocess.run(
         [sys.executable, "-c", _PRELUDE.format(allowed=allowed) + code, *arguments],

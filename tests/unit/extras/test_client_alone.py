@@ -122,7 +122,22 @@ API_COMMANDS = (
     ),
     *("orphans", "references", "resume", "submit", "tasks", "tombstones", "ui"),
 )
-SERVICE_COMMANDS = ("callbacks", "certs", "persistence", "purge", "recover", "worker")
+PERSISTENCE = """
+from delegation.cli.main import build
+from importlib.metadata import EntryPoint
+build([EntryPoint("persistence", "polaris_persistence.commands:app", "delegation.commands")])()
+"""
+
+
+def test_the_command_of_the_persistence_names_its_own_extra():
+    words = ("persistence", "refs", "list", "--objects-table", "o", "--references-table", "r")
+    done = run_without(PERSISTENCE, *CLI, "polaris_persistence", arguments=words)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "`delegation persistence` cannot run: the module cbor2 is not installed" in done.stderr
+    assert "pip install 'polaris-delegation-service[persistence]'" in done.stderr
+
+
+SERVICE_COMMANDS = ("callbacks", "certs", "purge", "recover", "worker")
 LOADED = f"""
 from delegation.cli.main import BUILT_IN
 for name in {API_COMMANDS!r}:

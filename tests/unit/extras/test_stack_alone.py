@@ -39,6 +39,6 @@ def test_the_local_stack_and_the_demo_import_nothing_of_the_extras_that_they_do_
 
 def test_the_demo_waits_for_these_extras_alone() -> None:
     lines = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
-    assert "RUN_EXTRAS := service,cli,spark,local" in lines
+    assert "RUN_EXTRAS := service,persistence,cli,spark,local" in lines
     targets = {line.partition(":")[0]: line for line in lines if line.startswith(("demo:", "up:"))}
     assert [("$(RUN_STAMP)" in line, "$(STAMP)" in line) for line in targets.values()] == [(True, False)] * 2

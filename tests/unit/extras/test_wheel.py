@@ -25,7 +25,7 @@ for name, command in BUILT_IN.items():
     if name != "local":  # a part of a checkout
         command.load()
 """
-SOURCE = ROOT / "functions" / "delegation"
+SOURCES = [ROOT / "functions" / name for name in ("delegation", "polaris_common", "polaris_persistence")]
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +40,11 @@ def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> FreshEnvir
 
 
 def test_the_wheel_has_every_file_of_the_package(wheel):
-    """Modules, pages, schemas, prices: whatever is below functions/delegation is read at run time."""
+    """Modules, pages, schemas, prices: whatever is below the import roots is read at run time."""
     with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if name.startswith("delegation/")}
-    files = (path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    assert packed == {path.relative_to(SOURCE.parent).as_posix() for path in files}
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    files = (path for root in SOURCES for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert packed == {path.relative_to(ROOT / "functions").as_posix() for path in files}
 
 
 def test_a_store_of_your_own_is_tested_with_the_contract_of_the_wheel(wheel: Path, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_store_of_your_own_is_tested_with_the_contract_of_the_wheel(wheel: Pat
 
 
 IN_MEMORY = {
-    "backends.BackendContract": ("store", "persistence.backends.memory", "MemoryBackend()"),
+    "backends.BackendContract": ("store", "polaris_persistence.backends.memory", "MemoryBackend()"),
     "healths.HealthStoreContract": ("store", "upkeep.health.store", "MemoryHealthStore()"),
     "idempotency.IdempotencyStoreContract": (
         "stores",
@@ -86,7 +86,7 @@ IN_MEMORY = {
     "reservations.ReservationStoreContract": ("store", "idempotency.mutations.memory", "MemoryReservationStore()"),
     "tombstones.TombstoneStoreContract": ("store", "gateway.drop.store", "MemoryTombstoneStore()"),
 }
-"""The contracts of delegation.testing: the fixture, and a store to give it."""
+"""The contracts of delegation.testing and polaris_persistence.testing: the fixture, and a store to give it."""
 _HELPERS = """
 import pytest
 from delegation.storage.locations import ObjectLocation
@@ -111,14 +111,14 @@ def test_other_stores_of_your_own_are_tested_with_the_contracts_of_the_wheel(whe
         archive.extractall(tmp_path / "installed")
     page = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+\.\w+Contract)`", page, re.MULTILINE)) == set(IN_MEMORY)
-    files = {path.stem for path in (SOURCE / "testing").glob("*.py")} - {"__init__", "backend_objects"}
-    assert files - {"backend_references", "backend_rows"} == {name.partition(".")[0] for name in IN_MEMORY}
+    files = {path.stem for path in (ROOT / "functions" / "delegation" / "testing").glob("*.py")} - {"__init__"}
+    assert files | {"backends"} == {name.partition(".")[0] for name in IN_MEMORY}
     text = _HELPERS
     for name, (fixture, module, made) in IN_MEMORY.items():
         place, _, contract = name.partition(".")
         text += f"""
-from delegation.{module} import *
-from delegation.testing.{place} import {contract}
+from {module if module.startswith("polaris") else f"delegation.{module}"} import *
+from {"polaris_persistence" if place == "backends" else "delegation"}.testing.{place} import {contract}
 
 
 class TestOf{contract}({contract}):
@@ -176,7 +176,7 @@ def answer(url: str, name: str) -> tuple[int, str, bytes]:
 def test_the_status_page_of_an_installed_command_has_its_files(command):
     with serving() as stub, status_page(command, **stub.variables) as url:
         found = [answer(url, name) for name in ("", "app.js", "catalog.js", "style.css")]
-    assets = SOURCE / "cli" / "ui" / "assets"
+    assets = ROOT / "functions" / "delegation" / "cli" / "ui" / "assets"
     assert found == [
         (200, "text/html", (assets / "index.html").read_bytes()),
         (200, "text/javascript", (assets / "app.js").read_bytes()),

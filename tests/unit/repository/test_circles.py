@@ -15,7 +15,7 @@ LEFT = {"delegation.tasks.stores.persistence"}
 
 def modules() -> dict[str, Path]:
     found = {}
-    for path in (FUNCTIONS / "delegation").rglob("*.py"):
+    for path in FUNCTIONS.rglob("*.py"):
         name = ".".join(path.relative_to(FUNCTIONS).with_suffix("").parts)
         found[name.removesuffix(".__init__")] = path
     return found

@@ -1,4 +1,4 @@
-"""Class names are unique across the service, its jobs and its infrastructure."""
+"""A class name has one meaning in its package, and names in URLs are encoded in one place."""
 
 import ast
 from collections import defaultdict
@@ -7,28 +7,14 @@ from tests.kit.sources import modules, tree_of
 from tests.paths import ROOT
 
 
-def test_a_class_name_is_defined_once() -> None:
-    found: dict[str, list[str]] = defaultdict(list)
-    for folder in ("functions", "infra", "spark"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(tree_of(path)):
-                if isinstance(node, ast.ClassDef):
-                    found[node.name].append(str(path.relative_to(ROOT)))
-    assert len(found) > 300
-    assert {name: places for name, places in found.items() if len(places) > 1} == {}
-
-
-def test_what_the_tests_share_has_a_name_of_its_own() -> None:
-    """A clock of tests/kit is the only class of its name in the tests, and there is one `Site`."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted((ROOT / "tests").rglob("*.py")):
+def test_a_class_name_is_defined_once_in_its_package() -> None:
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for path in modules("functions", "infra", "spark"):
         for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef):
-                found[node.name].append(str(path.relative_to(ROOT)))
-    shared = {name for name, places in found.items() if any(place.startswith("tests/kit/") for place in places)}
-    assert {"Clock", "MicrosecondClock", "SleptSeconds"} <= shared
-    assert {name: found[name] for name in shared if len(found[name]) > 1} == {}
-    assert len(found["Site"]) <= 1
+                found[str(path.parent.relative_to(ROOT)), node.name].append(path.name)
+    assert len(found) > 300
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
 
 
 ENCODES = {

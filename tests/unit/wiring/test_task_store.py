@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from delegation.wiring.persistence import tasks as wired
 from typer.testing import CliRunner, Result
 
 from delegation.cli.main import build
@@ -22,6 +21,7 @@ from delegation.tasks.stores.persistence.notifications import PersistenceNotific
 from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
 from delegation.tasks.stores.persistence.store import REFERENCE, PersistenceTaskStore
 from delegation.tasks.work.worker import WorkerSettings
+from delegation.wiring import persistent_tasks as wired
 from delegation.wiring.tasks import connect, notification_store, pause_store, task_store
 from delegation.wiring.worker import added_worker
 from polaris_persistence.backends.dynamodb import DynamoDbBackend

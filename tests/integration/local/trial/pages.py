@@ -11,7 +11,7 @@ from infra.local.processes.programs import import_path
 from tests.integration.local.stack_process import StackProcess
 from tests.paths import ROOT
 
-_MAIN = "from delegation.cli.main import build; build(())()"
+_MAIN = "from delegation.cli.main import main; main()"
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 

@@ -3,13 +3,14 @@
 import re
 import signal
 import sys
+from importlib.metadata import entry_points
 from itertools import pairwise
 
 import pytest
 from typer.main import get_command
 
 from delegation.cli.connection import Stack
-from delegation.cli.main import build
+from delegation.cli.main import ENTRY_POINTS, build
 from delegation.cli.submit import parse_properties
 from infra.local.demo.tables import Bucket
 from infra.local.demo.upkeep import trial_properties
@@ -24,7 +25,7 @@ UPKEEP = commands("upkeep.md", "On this machine, in three minutes")
 @pytest.mark.parametrize("words", [*ORPHANS, *UPKEEP], ids=" ".join)
 def test_each_command_of_the_page_is_one_of_this_release(words):
     """Its arguments and options are parsed, and nothing runs."""
-    command, rest = get_command(build(())), list(words)
+    command, rest = get_command(build(entry_points(group=ENTRY_POINTS))), list(words)
     while hasattr(command, "loaded") or hasattr(command, "commands"):
         name = rest.pop(0)
         command = command.loaded(name) if hasattr(command, "loaded") else command.commands[name]
