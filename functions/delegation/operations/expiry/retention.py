@@ -188,7 +188,9 @@ class _Limits:
 
     def age_of(self, ref: Ref) -> int | None:
         """Return how old the snapshot of a ref may be, None for any age."""
-        limit = max(self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms, self.least_ref_age)
+        limit = self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms
+        if self.least_ref_age:  # without a bound of the operator's a negative age stays what it is to Iceberg
+            limit = max(limit, self.least_ref_age)
         return None if ref.name == MAIN or limit == LONG[-1] else limit
 
     def of(self, branch: Ref) -> tuple[int, int]:

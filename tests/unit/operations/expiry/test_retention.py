@@ -111,6 +111,14 @@ def test_an_expired_ref_no_longer_keeps_its_snapshots_and_main_never_expires() -
     assert expired(plain, Retention(), now_ms=NOW).refs == set()
 
 
+def test_a_negative_age_of_refs_removes_refs_to_snapshots_of_the_future_unless_the_operator_bounds_it() -> None:
+    """Iceberg compares ages as they are; found by `make expiry-fuzz`, seed 406."""
+    document = metadata(9, -1, refs={"t": tag(2), "u": tag(1)})
+    document["properties"] = {"history.expire.max-ref-age-ms": str(-(2**63))}
+    assert expired(document, Retention(), now_ms=NOW).refs == {"t", "u"}
+    assert expired(document, Retention(least_ref_age_ms=1), now_ms=NOW).refs == {"u"}
+
+
 def test_staged_snapshots_and_those_of_a_rollback_go_by_age_alone() -> None:
     document = metadata(9, 8, 1)
     document["snapshots"] += [
