@@ -70,7 +70,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     *_whole(4, "canonical", "pairing-check", "chart-check", "sam-check", "client-check"),
     *_whole(6, "gateway-rule", "gateway-kit", "gateway-pyiceberg", "gateway-clients", "clients-check"),
     _part(6, "gateway-kit", "ARGS=--on states", of="states"),
-    _part(6, "gateway-pyiceberg", "ARGS=--on states", of="states"),
+    _part(8, "gateway-pyiceberg", "ARGS=--on states", of="states"),
     *_whole(6, "alarms-drill", "s3-servers-test", "deployment-check", "docs"),
 )
 NOT_LONG: Final[Mapping[str, str]] = {
