@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
 
-
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 # Compared and converted without a call of Python: a request has some thirty of them.

@@ -122,7 +122,7 @@ NOTIFYING: Final = (
     Mutant(
         "DynamoDB: the time of a resend is lost",
         f"{TASKS}stores/notifications.py",
-        'since_ts=datetime.fromisoformat(item["since_ts"]) if "since_ts" in item else None,',
+        'since_ts=stored_time(item["since_ts"]) if "since_ts" in item else None,',
         "since_ts=None,",
         (f"{OWED}[a_dead_letter_is_found_apart_and_revived-moto]",),
     ),

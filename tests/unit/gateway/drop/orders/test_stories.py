@@ -51,7 +51,7 @@ def forgets_whom_a_key_chose(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_", "first"), [(forgets_the_heir, 0), (purges_whatever_it_moved, 420), (forgets_whom_a_key_chose, 520)]
+    ("break_", "first"), [(forgets_the_heir, 0), (purges_whatever_it_moved, 100), (forgets_whom_a_key_chose, 520)]
 )
 def test_the_stories_notice_a_service_that_guesses(
     break_: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
