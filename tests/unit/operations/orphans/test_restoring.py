@@ -169,8 +169,8 @@ def test_a_removal_that_was_killed_knows_the_markers_of_its_earlier_attempts() -
                 result = remove_orphan_files(world.context(table))
             found = world.restore(result)
             died_with = faults.names[-1]
-            # The next chunk of a lot is read between a delete and its record.
-            lost = 3 if died_with in ("delete", "plan put") or faults.names[-2:] == ["delete", "plan get"] else 0
+            # A thread reads the next chunk of a lot while another one deletes and records.
+            lost = 3 if died_with == "plan put" or "delete" in faults.names[-3:] else 0
             assert len(planted - world.lake.uris()) <= lost, died_with
             unrecorded += bool(planted - world.lake.uris())
             assert found.files >= 7 - lost
