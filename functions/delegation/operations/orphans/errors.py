@@ -36,10 +36,10 @@ def commits_too_frequent(table: TableIdentifier, looks: int) -> OrphansError:
 
 
 def claim_unknown(what: str, plan_id: str) -> OrphansError:
-    """Return the error: the plan of another unfinished task at the location is lost, so its files are not known."""
+    """Return the error: the plan of another unfinished task at the location is lost or cannot be read."""
     return OrphansError(
-        f"the plan {printable(plan_id)} of an unfinished task at the location ({printable(what)}) is lost, so it "
-        "is not known which files that task deletes or keeps; nothing was removed. The next attempt looks "
+        f"the plan {printable(plan_id)} of an unfinished task at the location ({printable(what)}) is lost or cannot be "
+        "read, so it is not known which files that task deletes or keeps; nothing was removed. The next attempt looks "
         "again: that task plans anew when it runs, or ends",
         code="CLAIM_UNKNOWN",
         retryable=True,

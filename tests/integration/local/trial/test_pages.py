@@ -61,7 +61,7 @@ def test_orphan_files_are_found_deleted_and_restored_as_the_page_says(tmp_path):
         planted = re.findall(r"s3://\S+", newcomer.run(*plant))
         assert len(planted) == 5
         counts = [objects(newcomer)]
-        assert re.search(r"found 5 orphan files, [0-9]+ bytes, of 47 objects", newcomer.run(*scan))
+        assert re.search(r"found 5 orphan files, [0-9.]+ [KM]?i?B(ytes)?, of 47 objects", newcomer.run(*scan))
         assert sorted(re.findall(r"s3://\S+\.(?:parquet|avro)", newcomer.run(*show))) == sorted(planted)
         assert "deleted 5 orphan files" in newcomer.run(*approve)
         assert re.search(r"^files_deleted +5$", newcomer.run(*receipt), re.MULTILINE)

@@ -53,8 +53,13 @@ def test_views_and_namespaces_are_asked_for_once_the_pass_is_there() -> None:
     assert looks == [0, 3, 3]
 
 
-def test_a_lost_plan_of_another_task_holds_back_only_removals_where_its_table_is() -> None:
+@pytest.mark.parametrize("index", [None, b"{", b'{"format": 9}'], ids=["lost", "altered", "of a newer release"])
+def test_a_plan_of_another_task_without_its_files_holds_back_only_removals_where_its_table_is(
+    index: bytes | None,
+) -> None:
     world, table = beach()
+    if index is not None:
+        world.plans.put("of-nobody/1/a/index.json", index)
     lost = PlanSegment("of-nobody/1/a", "00")
     world.claimed.append(Claim("purge of cat.ns.zoo", "other-uuid", ELSEWHERE, lost))
     assert world.sweep(table).files_deleted == 1

@@ -39,7 +39,7 @@ from delegation.operations.orphans.spelling import Equal, overlap
 from delegation.polaris.model import LoadedTable
 from delegation.storage.locations import LOCAL, Root, Roots, parse
 from delegation.worksets.engines.size import Size
-from delegation.worksets.errors import PlanLost
+from delegation.worksets.errors import PlanTampered
 from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
 
 _MOST_LOOKS: Final = 3
@@ -229,7 +229,7 @@ class KeepSet:
         """Add what plans of unfinished tasks have of this location.
 
         Raises LocationShared for a task of another table there that has no plan yet, OrphansError (CLAIM_UNKNOWN) for
-        one whose plan is lost, and PlanTampered.
+        one whose plan is lost or cannot be read.
         """
         here = Roots([self._root.uri])
         for claim in self._ctx.claims():
@@ -254,7 +254,7 @@ class KeepSet:
             return None
         try:
             return load_index(self._ctx.plans, claim.segment)
-        except PlanLost as error:
+        except PlanTampered as error:  # also one that a newer release wrote
             if is_here:
                 raise claim_unknown(claim.what, claim.segment.id) from error
             return None

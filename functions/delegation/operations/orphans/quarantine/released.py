@@ -19,13 +19,13 @@ from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.errors import OperatorRoleRequired
 from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
 from delegation.operations.orphans.planning.keep import KeepSet
-from delegation.storage.base import PlanStore
+from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.storage.listing.tags import TagFound
 from delegation.storage.locations import Root, split
 from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.errors import PlanLost
+from delegation.worksets.errors import PlanLost, PlanTampered
 from delegation.worksets.index import SAMPLE, Finding
-from polaris_common.errors import counted
+from polaris_common.errors import DelegationError, counted
 
 RELEASED: Final = "QUARANTINE_RELEASED"
 """The code of a finding: files that were tagged before are needed now, and lost the tag."""
@@ -57,25 +57,39 @@ def release_needed(ctx: OrphanContext, index: OrphanIndex, keep: KeepSet) -> tup
 
     The files are at the location that `index` is of.
 
-    Raises OperatorRoleRequired if no role may do it any more, and the errors of the stores: a file that keeps the tag
-    is lost.
+    Raises OperatorRoleRequired if no role may do it any more, PlanTampered for a record or plan that cannot be read,
+    and the errors of the stores: a file that keeps the tag is lost. All other files have lost the tag by then.
     """
-    here = index.roots[0]
-    plans = [one for _, one in _tagged(ctx, index)]
-    if not plans:
-        return ()
+    here, failed = index.roots[0], list[DelegationError]()
+    plans = [one for _, one in _tagged(ctx, index, failed)]
     found, sample = 0, list[str]()
-    # The chunks of a plan expire some moments before its index.
-    needed = keep.needed_among([(one.plan_id, one.chunks) for one in plans])
-    files = (one for one in needed if one.path.startswith(here))
+    files = (one for one in _needed(keep, plans, failed) if one.path.startswith(here))
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="untag") as pool:
         while batch := list(dict.fromkeys(islice(files, _BATCH))):
             ctx.attempt.checkpoint()
-            tagged = pool.map(lambda one: _released(ctx, one, here), batch)
+            before = len(failed)
+            tagged = pool.map(lambda one: _released(ctx, one, here, failed), batch)
             paths = [one.path for one, was_tagged in zip(batch, tagged, strict=True) if was_tagged]
             found += len(paths)
             sample = [*sample, *paths][:SAMPLE]
+            if len(failed) - before == len(batch):
+                break  # the store or the role, not a file
+    if failed:
+        raise failed[0]
     return (Finding(code=RELEASED, count=found, sample=tuple(sample)),) if found else ()
+
+
+def _needed(keep: KeepSet, plans: Sequence[OrphanIndex], failed: list[DelegationError]) -> Iterator[Candidate]:
+    """Yield the files of plans that are needed, those of each plan apart if one of several cannot be read."""
+    try:
+        # The chunks of a plan expire some moments before its index.
+        yield from keep.needed_among([(one.plan_id, one.chunks) for one in plans]) if plans else ()
+    except PlanTampered as error:
+        if len(plans) == 1:
+            failed.append(error)
+            return
+        for one in plans:
+            yield from _needed(keep, [one], failed)
 
 
 def superseded(ctx: OrphanContext, listing: OrphanIndex, index: OrphanIndex, eligible: Eligible) -> tuple[str, ...]:
@@ -86,11 +100,12 @@ def superseded(ctx: OrphanContext, listing: OrphanIndex, index: OrphanIndex, eli
     here = index.roots[0]
     if len(tagged_at(ctx.plans, here)) <= _FEW:
         return ()
-    found = [one for one in _tagged(ctx, index) if (one[1].table_uuid, one[1].roots) == (index.table_uuid, (here,))]
+    # A record that cannot be read stays.
+    found = [one for one in _tagged(ctx, index, []) if (one[1].table_uuid, one[1].roots) == (index.table_uuid, (here,))]
     files: dict[str, set[Candidate]] = {}
     for key, one in found:
         if one.files_planned + sum(map(len, files.values())) <= _MOST_FILES:
-            with suppress(PlanLost):
+            with suppress(PlanTampered):
                 files[key] = set(chain.from_iterable(candidates_of(ctx.plans, [(one.plan_id, one.chunks)])))
     left, listed = set[Candidate]().union(*files.values()), set[Candidate]()
     for some in candidates_of(ctx.plans, [(index.plan_id, index.chunks)]) if left else ():
@@ -113,41 +128,59 @@ def leave_out(plans: PlanStore, records: Iterable[str]) -> None:
         plans.put(f"{key}{_DONE}", b"")
 
 
-def tagged_at(plans: PlanStore, location: str) -> dict[str, PlanSegment]:
-    """Return the plans by which files at a location may be tagged, by their records, the oldest first."""
+def tagged_at(plans: PlanStore, location: str, failed: list[DelegationError] | None = None) -> dict[str, PlanSegment]:
+    """Return the plans by which files at a location may be tagged, by their records, the oldest first.
+
+    A record that cannot be read is added to `failed`.
+    """
+    failed = [] if failed is None else failed
     *above, here = _places(location)
     if next(iter(plans.keys((*above, here)[0])), None) is None:
         return {}
-    return _recorded(plans, [*plans.keys(here), *(key for place in above for key in plans.keys(f"{place}{_AT}"))])
+    keys = [*plans.keys(here), *(key for place in above for key in plans.keys(f"{place}{_AT}"))]
+    return _recorded(plans, keys, failed)
 
 
-def _tagged(ctx: OrphanContext, index: OrphanIndex) -> Iterator[tuple[str, OrphanIndex]]:
-    """Yield the records at the location of an index with their plans, without those that expired."""
+def _tagged(ctx: OrphanContext, index: OrphanIndex, failed: list[DelegationError]) -> Iterator[tuple[str, OrphanIndex]]:
+    """Yield the records at the location of an index with their plans, without those that expired; add what failed."""
     # Where a record of a table was at first.
-    former = _recorded(ctx.plans, list(ctx.plans.keys(f"orphans/{index.table_uuid.lower()}/tagged/")))
-    for key, segment in (tagged_at(ctx.plans, index.roots[0]) | former).items():
-        with suppress(PlanLost):
-            yield key, load_plan(ctx.plans, segment)
+    former = _recorded(ctx.plans, list(ctx.plans.keys(f"orphans/{index.table_uuid.lower()}/tagged/")), failed)
+    for key, segment in (tagged_at(ctx.plans, index.roots[0], failed) | former).items():
+        try:
+            plan = load_plan(ctx.plans, segment)
+        except PlanLost:
+            continue
+        except PlanTampered as error:
+            failed.append(error)
+            continue
+        yield key, plan
 
 
-def _recorded(plans: PlanStore, keys: Sequence[str]) -> dict[str, PlanSegment]:
+def _recorded(plans: PlanStore, keys: Sequence[str], failed: list[DelegationError]) -> dict[str, PlanSegment]:
     done = {key.removesuffix(_DONE) for key in keys if key.endswith(_DONE)}
     found: dict[str, PlanSegment] = {}
     for key in sorted(keys, key=lambda one: one.rpartition("/")[2]):
         if key not in done and not key.endswith(_DONE):
-            record = json.loads(plans.get(key))
-            found[key] = PlanSegment(record["plan"], record["sha256"])
+            try:
+                record = json.loads(plans.get(key))
+                found[key] = PlanSegment(record["plan"], record["sha256"])
+            except ObjectNotFound:
+                continue  # it expired since the listing
+            except (ValueError, KeyError, TypeError) as error:
+                failed.append(PlanTampered(key, f"the record of a quarantine does not decode ({error})"))
     return found
 
 
-def _released(ctx: OrphanContext, one: Candidate, here: str) -> bool:
+def _released(ctx: OrphanContext, one: Candidate, here: str, failed: list[DelegationError]) -> bool:
     bucket = split(one.path)[0]
     try:
-        store = ctx.tags(bucket, here)
-    except OperatorRoleRequired as error:
+        return ctx.tags(bucket, here).untag(bucket, one.listed()) is TagFound.TAGGED
+    except OperatorRoleRequired:
         what = f"to take the tag of a quarantine from {one.path}, which is needed now,"
-        raise OperatorRoleRequired(what, bucket) from error
-    return store.untag(bucket, one.listed()) is TagFound.TAGGED
+        failed.append(OperatorRoleRequired(what, bucket))
+    except DelegationError as error:
+        failed.append(error)
+    return False
 
 
 def _is_tagged(ctx: OrphanContext, one: Candidate, here: str) -> bool:

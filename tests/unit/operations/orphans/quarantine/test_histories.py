@@ -146,7 +146,7 @@ def test_a_rule_that_acts_after_a_look_costs_no_table_a_file(monkeypatch: pytest
 
 
 def test_these_histories_notice_that_no_tag_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kept(_ctx: Any, one: Any, _locations: Any) -> bool:
+    def kept(_ctx: Any, one: Any, _here: Any, _failed: Any) -> bool:
         return not one
 
     def costs(seed: int) -> bool:

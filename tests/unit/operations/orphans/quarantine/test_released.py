@@ -16,11 +16,14 @@ import pytest
 from delegation.operations.orphans.behavior.outcome import success
 from delegation.operations.orphans.context import OrphanResult
 from delegation.operations.orphans.errors import OperatorRoleRequired, no_role
+from delegation.operations.orphans.index import load_plan
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.quarantine.released import RELEASED, tagged_at
 from delegation.operations.orphans.quarantine.tagging import UntagRun
-from delegation.storage.memory import Faults, Killed
+from delegation.storage.base import ObjectStoreUnavailable
+from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanHead
+from delegation.worksets.errors import PlanTampered
 from tests.kit.stories.tables import StoryTable
 from tests.paths import ROOT
 from tests.unit.operations.orphans.quarantine.world import Lagoon, restored_files
@@ -284,6 +287,44 @@ def test_a_look_that_dies_anywhere_leaves_the_rest_to_the_next_one() -> None:
             continue
         break
     assert kills > 20
+
+
+@pytest.mark.parametrize("damaged", ["record", "plan", "chunk"])
+def test_a_damaged_record_of_a_quarantine_keeps_no_tag_on_the_needed_files_of_the_others(damaged: str) -> None:
+    world, table, _ = tagged()
+    more = world.orphan("s3://lake/wh/t/data/later.parquet")
+    world.lake.pass_days(4)
+    assert world.sweep(table).files_quarantined == 6
+    (first, segment), *others = tagged_at(world.plans, "s3://lake/wh/t/").items()
+    assert others
+    key = {"record": first, "plan": f"{segment.id}/index.json"}.get(damaged)
+    if key is None:
+        # Its index names its chunks.
+        chunk = load_plan(world.plans, segment).chunks[0]
+        stored = world.plans.keys(f"{segment.id}/")
+        key = next(one for one in stored if chunk.name in one and "/done/" not in one)
+    world.plans.put(key, b"{")
+    table.append(paths=[more])
+    with pytest.raises(PlanTampered):
+        world.sweep(table, dry_run=True)
+    assert more not in world.tagged()
+
+
+def test_a_store_that_refuses_one_file_keeps_no_tag_on_the_other_needed_files() -> None:
+    world, table, planted = tagged()
+    table.append(paths=sorted(planted))
+    refused, untag = min(planted), MemoryObjectStore.untag
+
+    def refuses(store: MemoryObjectStore, bucket: str, one: Any, **more: Any) -> Any:
+        if refused.endswith(one.key):
+            raise ObjectStoreUnavailable(f"{refused} cannot be reached")
+        return untag(store, bucket, one, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryObjectStore, "untag", refuses)
+        with pytest.raises(ObjectStoreUnavailable):
+            world.sweep(table, dry_run=True)
+    assert world.tagged() == {refused}
 
 
 def test_without_the_role_a_needed_file_with_the_tag_fails_the_look_loudly() -> None:
