@@ -49,7 +49,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/persistence", of="persistence"),
     _part(6, "crash-matrix", "ARGS=--engine inline"),
     _part(6, "oracle", "ARGS=--way direct"),
-    _part(8, "hostile", "ARGS=--size small --engine inline"),
+    _part(10, "hostile", "ARGS=--size small --engine inline"),
     _part(8, "histories", "HISTORIES=500"),
     _part(5, "orphans-histories", "HISTORIES=300"),
     _part(5, "simulate", "SEEDS=500"),
