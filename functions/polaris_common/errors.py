@@ -9,7 +9,7 @@ from typing import Any
 class ErrorScope(IntEnum):
     """How far an error reaches: one item (a table, task, policy or record), the items of one catalog, or everything.
 
-    A loop over items sets those aside that fail (`delegation.items`), and stops for an error that reaches further.
+    A loop over items sets those aside that fail, and stops for an error that reaches further.
     """
 
     ITEM = 1

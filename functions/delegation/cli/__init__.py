@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+OWN_ROOTS: Final = frozenset({"delegation", "polaris_common", "polaris_persistence"})
+"""Import roots of this distribution: a module of theirs that is missing is a bug, not an extra."""
 NEXT_STEP: Final = "Install what it needs: pip install 'polaris-delegation-service[cli]'."
 
 
@@ -33,7 +35,7 @@ def start() -> None:
     try:
         from delegation.cli.main import main as run  # noqa: PLC0415 - it needs the extra
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "delegation":
+        if error.name is None or error.name.partition(".")[0] in OWN_ROOTS:
             raise
         sys.stderr.write(unavailable(error.name, sys.argv[1:]))
         sys.exit(1)

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
+from delegation.cli import OWN_ROOTS
 from delegation.cli.errors import (
     FAILED,
     CommandError,
@@ -222,7 +223,7 @@ class CommandRoot(WordGroup):
             self._report(ctx, interrupted)
             raise typer.Exit(exit_status_of(interrupted)) from error
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] == "delegation":
+            if error.name is None or error.name.partition(".")[0] in OWN_ROOTS:
                 raise
             reason = f"the module {error.name} is not installed"
             extra = EXTRAS.get(error.name.partition(".")[0], "service")

@@ -47,7 +47,7 @@ class PersistenceProcess:
     `now_ns` is the wall clock in nanoseconds since 1970; what is written has its time, corrected by that of the
     database's answers. `clock` counts seconds and never goes back. The names of catalogs are remembered for
     `names_cached_for` seconds (NameCache). `unreadable` is called once for each waiting change that this process finds
-    and cannot decode (`delegation.wiring.persistent_tasks.count_unreadable`).
+    and cannot decode.
     """
 
     def __init__(

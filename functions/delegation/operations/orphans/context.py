@@ -67,12 +67,12 @@ class OrphanSettings:
     """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
 
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
-    attempt listed is used again for `listing_serves`. The table is loaded and compared before
-    each lot of `lot_paths` files or more; an attempt ends after `most_looks` lots in a row that did not begin. A chunk
-    has `lot_paths` files, or `chunk_paths` if executors wrote it. Spark deletes more than `inline_max_files`, if there
-    is one, and it also plans where more than `inline_max_listed` are listed: their sorted runs take 0.4 GB of disk for
-    a million, and a function has 2 GB. In a job the driver lists `pages_here` of each part, and executors list the
-    others, `pages_at_once`; it compares up to `rows_here` listed and needed files itself.
+    attempt listed is used again for `listing_serves`. The table is loaded and compared before each lot of `lot_paths`
+    files or more; an attempt ends after `most_looks` lots in a row that did not begin. A chunk has `lot_paths` files,
+    or `chunk_paths` if executors wrote it. Spark deletes more than `inline_max_files`, if there is one, and it also
+    plans where more than `inline_max_listed` are listed: their sorted runs take 0.4 GB of disk for a million, and a
+    function has 2 GB. In a job the driver lists `pages_here` of each part, and executors list the others,
+    `pages_at_once`; it compares up to `rows_here` listed and needed files itself.
     """
 
     chunk_paths: int = 10_000

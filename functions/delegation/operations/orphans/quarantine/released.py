@@ -58,7 +58,8 @@ def release_needed(ctx: OrphanContext, index: OrphanIndex, keep: KeepSet) -> tup
     The files are at the location that `index` is of.
 
     Raises OperatorRoleRequired if no role may do it any more, PlanTampered for a record or plan that cannot be read,
-    and the errors of the stores: a file that keeps the tag is lost. All other files have lost the tag by then.
+    and the errors of the stores: a file that keeps the tag is lost. All other files have lost the tag by then, unless
+    every one of a batch failed.
     """
     here, failed = index.roots[0], list[DelegationError]()
     plans = [one for _, one in _tagged(ctx, index, failed)]
