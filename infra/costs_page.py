@@ -15,7 +15,6 @@ from delegation.cli.costs.monthly import (
     monthly,
     total,
 )
-from delegation.cli.costs.price_lists import WANTED
 from infra.environment.context import ROOT
 
 PAGE: Final = ROOT / "docs" / "costs.md"
@@ -39,7 +38,6 @@ def section(prices: MonthlyPrices) -> str:
         f"{_cost(Workload(work.tables, work.files, work.engine, NetworkChoice.REGIONAL), prices)} |"
         for work in WORKLOADS
     ]
-    offers = sorted({query.offer for query in WANTED.values()})
     return f"""{BEGIN}
 `delegation estimate --monthly --tables N --files N` itemises a month: Lambda, Step Functions, DynamoDB, SQS, S3, EMR
 Serverless, CloudWatch, and what each network profile has, whether tables are purged or not. Some totals in
@@ -60,25 +58,10 @@ a GB in a month, of S3 0.023, of logs 0.03 (AWS' lists of us-east-1, 2026).
 
 ### Your region's prices
 
-The totals are those of the default deployment, on arm64; `--architecture x86_64` has the others. AWS publishes a list
-for each service and region (AWS Billing User Guide, "Getting price list files").
-This downloads those that are needed, with any AWS credentials, and writes a price file from them:
-
-```sh
-REGION=eu-central-1
-for service in {" ".join(offers)}; do
-  list=$(aws pricing list-price-lists --region us-east-1 --service-code $service --region-code $REGION \\
-    --currency-code USD --effective-date "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \\
-    --query 'PriceLists[0].PriceListArn' --output text)
-  curl --silent --output $service.json "$(aws pricing get-price-list-file-url --region us-east-1 \\
-    --price-list-arn "$list" --file-format json --query Url --output text)"
-done
-delegation prices update --to prices.json {" ".join(f"{offer}.json" for offer in offers)}
-```
-
-What the given lists lack stays as it was, and the command names it; the price file has the date of its oldest price.
-`delegation estimate --monthly --prices prices.json` uses it. Written over
-`functions/delegation/worksets/prices.json` and packaged, it is also what `delegation estimate TASK_ID` uses.
+The totals are those of the default deployment, on arm64; `--architecture x86_64` has the others. For another region
+copy `functions/delegation/worksets/prices.json` and write that region's prices into the copy, from the pages of AWS or
+its price lists (AWS Billing User Guide, "Getting price list files"). `delegation estimate --monthly --prices FILE`
+uses it. Written over the original and packaged, it is also what `delegation estimate TASK_ID` uses.
 
 ### What the prices were checked against
 
@@ -100,8 +83,8 @@ def with_section(page: str, prices: MonthlyPrices) -> str:
 
 def _checked(stored: dict[str, Any]) -> list[str]:
     """Return a row for each price: what it is, and what it was compared with."""
-    found = {name: f"{stored[name]:.10f}".rstrip("0").rstrip(".") for name in WANTED}
-    return [f"| `{name}` | {price} | {stored['checked'].get(name, 'nothing')} |" for name, price in found.items()]
+    found = {name: f"{stored[name]:.10f}".rstrip("0").rstrip(".") for name in stored["checked"]}
+    return [f"| `{name}` | {price} | {stored['checked'][name]} |" for name, price in found.items()]
 
 
 def _cost(work: Workload, prices: MonthlyPrices) -> str:

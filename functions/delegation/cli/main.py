@@ -125,7 +125,6 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.policies.commands:app",
         "Create and attach Polaris' policies, and show what they ask for.",
     ),
-    "prices": LazyCommand("delegation.cli.costs.commands:app", "Update the file of prices behind every estimate."),
     "polaris": LazyCommand("delegation.cli.polaris.commands:app", "Prepare Polaris for the service."),
     "purge": LazyCommand(
         "delegation.cli.purge:purge_command",

@@ -59,7 +59,7 @@ SETTINGS: Final = (
     Setting("tasks_table", "the task table"),
     Setting("references_table", "the table of the reference index, for `references` and `doctor`"),
     Setting("idempotency_table", "the table of idempotency records, for `doctor`"),
-    Setting("plan_bucket", "the bucket of plans and receipts, for `orphans restore|abort-uploads` and `doctor`"),
+    Setting("plan_bucket", "the bucket of plans and receipts, for `orphans show|restore` and `doctor`"),
     Setting("queue_url", "the dispatch queue, for `doctor`"),
     Setting("objects_table", "the objects table of the persistence"),
     Setting("persistence_references_table", "the references table of the persistence"),

@@ -26,7 +26,6 @@ FOREIGN = "DelegationForeign"
 _LISTINGS = {
     "ListObjectsV2": "ListBucketResult",
     "ListObjectVersions": "ListVersionsResult",
-    "ListMultipartUploads": "ListMultipartUploadsResult",
 }
 _PIECE = 65_536
 

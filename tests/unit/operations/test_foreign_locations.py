@@ -12,7 +12,6 @@ from delegation.iceberg.files import TableFile
 from delegation.operations.behaviors.foreign import FOREIGN_LOCATIONS, foreign_locations
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.uploads import AbortRun, UploadState
 from delegation.operations.purge.context import PurgeContext, PurgeResult
 from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.operations.purge.errors import PlanNotAllowed
@@ -31,7 +30,6 @@ from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.orphans.quarantine.world import Lagoon
-from tests.unit.operations.orphans.test_uploads import Uploads, index_of, old
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 
 THEIRS = "s3://lake/wh/t/data/part=a/"
@@ -250,12 +248,3 @@ def test_what_is_there_is_not_tagged_and_loses_its_tag() -> None:
     result = world.sweep(table, settings=SWEEPING)
     assert world.tagged() == {MINE}
     assert {one.code: one.count for one in result.findings} == {FOREIGN_LOCATION: 3, "QUARANTINE_RELEASED": 3}
-
-
-def test_uploads_there_are_not_aborted() -> None:
-    theirs, known, mine = old("t/data/theirs/a"), old("t/data/known/a"), old("t/data/mine")
-    store = Uploads(dict.fromkeys([theirs, known, mine], 7))
-    foreign = ForeignLocations.of(["s3://lake/t/data/theirs/"])
-    found = AbortRun(store, index_of(foreign=("s3://lake/t/data/known/",)), foreign=foreign).run()
-    assert store.aborted == [mine]
-    assert found.amounts[UploadState.FOREIGN].files == 2

@@ -1,52 +1,20 @@
-"""`delegation estimate --monthly` and `delegation prices update`."""
+"""`delegation estimate --monthly`."""
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from pydantic import ValidationError
 from rich.console import Console
 
 from delegation.cli.costs.monthly import Cost, MonthlyPrices, Workload, monthly, total
-from delegation.cli.costs.price_lists import updated
 from delegation.cli.errors import CommandError
-from delegation.cli.misuse import WordGroup
-from delegation.cli.options import JsonOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.cli.screens.layout import Rows
 from delegation.worksets import forecast
 from polaris_common.errors import counted
 
-app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Update the file of prices behind every estimate.")
 BUNDLED = Path(forecast.__file__).parent / "prices.json"
-
-
-@app.callback()
-def group() -> None:
-    """Update the file of prices behind every estimate."""
-
-
-@app.command("update")
-def update_command(
-    ctx: typer.Context,
-    lists: Annotated[list[Path], typer.Argument(metavar="FILE", help="AWS' price lists, index.json of each service.")],
-    *,
-    to: Annotated[Path, typer.Option("--to", metavar="FILE", help="The price file to write.")] = Path("prices.json"),
-    as_json: JsonOption = False,
-) -> None:
-    """Write a price file with the prices of AWS' price lists; what the lists lack stays as it was."""
-    open_output(ctx, as_json=as_json)
-    done = updated(document_of(to if to.is_file() else BUNDLED), [document_of(path) for path in lists])
-    to.write_text(json.dumps(done.document, indent=2) + "\n", encoding="utf-8")
-    if as_json:
-        print_json({"file": str(to), "as_of": done.document["as_of"], "found": done.found, "kept": done.kept})
-        return
-    console = Console(highlight=False)
-    place = f"{done.document['region']}, {done.document['as_of']}"
-    console.print(f"{to}: {counted(len(done.found), 'price')} of {place}.", soft_wrap=True)
-    if done.kept:
-        console.print(f"Not in the lists, so as before: {', '.join(done.kept)}.", soft_wrap=True)
 
 
 def prices_of(path: Path | None) -> MonthlyPrices:
@@ -56,7 +24,9 @@ def prices_of(path: Path | None) -> MonthlyPrices:
     except ValidationError as error:
         names = ", ".join(".".join(map(str, each["loc"])) for each in error.errors(include_input=False))
         raise CommandError(
-            f"{path} lacks prices: {names}", "Make it with `delegation prices update`.", code="PRICE_LIST_REFUSED"
+            f"{path} lacks prices: {names}",
+            "Copy the price file of this release, and change its prices.",
+            code="PRICE_LIST_REFUSED",
         ) from None
 
 
@@ -69,7 +39,7 @@ def document_of(path: Path) -> dict[str, Any]:
             f"{path} cannot be read: {type(error).__name__}", "Name a file of JSON.", code="PRICE_LIST_REFUSED"
         ) from None
     if not isinstance(found, dict):
-        raise CommandError(f"{path} is not an object", "Name a price file or a price list.", code="PRICE_LIST_REFUSED")
+        raise CommandError(f"{path} is not an object", "Name a price file.", code="PRICE_LIST_REFUSED")
     return found
 
 

@@ -13,7 +13,6 @@ from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
 from delegation.cli.orphans.restore import restore_command
 from delegation.cli.orphans.show import show_command
-from delegation.cli.orphans.uploads import abort_uploads_command
 from delegation.cli.output import JsonOutput, Output, open_output
 from delegation.cli.screens.watching import plain, summary_text
 from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
@@ -232,7 +231,6 @@ def approve_command(
 
 app.command("show")(show_command)
 app.command("restore")(restore_command)
-app.command("abort-uploads")(abort_uploads_command)
 
 
 def _approval(plan: str, including: Sequence[str]) -> PlanApproval:

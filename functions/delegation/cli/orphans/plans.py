@@ -30,16 +30,14 @@ PlanArgument = Annotated[
 ]
 
 
-def opened_plan(
-    connection: Connection, text: str, plan_bucket: str | None
-) -> tuple[str | None, PlanStore, OrphanIndex]:
-    """Return the bucket that was named, the plans and the index of a plan; raises BadParameter and CommandError."""
+def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> tuple[PlanStore, OrphanIndex]:
+    """Return the plans and the index of a plan; raises BadParameter and CommandError."""
     named = _PLAN.fullmatch(text)
     if named is None:
         raise typer.BadParameter("must be a plan's id, or a receipt's key", param_hint="PLAN")
     bucket = named["bucket"] or plan_bucket or connection.settings.get("plan_bucket")
     plans = plans_of(connection, bucket)
-    return bucket, plans, _index(plans, named["plan"])
+    return plans, _index(plans, named["plan"])
 
 
 def _plan_unknown(plan: str, reason: str) -> CommandError:

@@ -44,7 +44,7 @@ def show_command(
     Each has the time at which it was written, by the clock of its store.
     """
     open_output(ctx, as_json=as_json)
-    _, plans, index = opened_plan(Connection.of(ctx, stack), plan, plan_bucket)
+    plans, index = opened_plan(Connection.of(ctx, stack), plan, plan_bucket)
     files = list(islice(_files(plans, index), limit))
     if as_json:
         print_json(_document(index, files))

@@ -1,5 +1,6 @@
 """A month's cost: what the code counts is what docs/costs.md measured, and the page is made from it."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from delegation.cli.costs import commands
 from delegation.cli.costs import monthly as counted
-from delegation.cli.costs.commands import prices_of
+from delegation.cli.costs.commands import BUNDLED, document_of, prices_of
 from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
 from delegation.metrics import METRICS
 from infra import settings
@@ -101,3 +102,21 @@ def test_the_screen_says_what_was_assumed_and_no_use_as_none(capsys, monkeypatch
     assert [commands.quantity_text(one) for one in (0, 0.0934, 1, 2.5, 12.6, 21_900)] == [
         *("", "0.093", "1", "2.5", "13", "21,900")
     ]
+
+
+def test_every_price_says_what_it_was_checked_against() -> None:
+    found = document_of(BUNDLED)["checked"]
+    assert [name for name, text in found.items() if not re.search(r" 20\d\d-\d\d(?:-\d\d)?$", text)] == []
+
+
+def test_the_estimate_reads_a_price_file_and_names_what_it_lacks(run, tmp_path) -> None:
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({**document_of(BUNDLED), "load_balancer_hour": 1}))
+    month = run("estimate", "--monthly", "--prices", str(prices), "--tables", "0", "--json")
+    hours = next(line for line in json.loads(month.stdout)["lines"] if line["what"] == "hours")
+    assert hours["cost"] == 730
+    prices.write_text("{}")
+    assert "lacks prices: as_of" in run("estimate", "--monthly", "--prices", str(prices)).stderr
+    absent = run("estimate", "--monthly", "--prices", "absent.json")
+    assert (absent.exit_code, "absent.json cannot be read" in absent.stderr) == (1, True)
+    assert run("estimate").exit_code == 2

@@ -2,22 +2,51 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import boto3
 import pytest
 
 from delegation.cli.connection import Connection
-from delegation.operations.orphans.index import Candidate, CandidateWriter, ForeignPart
+from delegation.operations.orphans.index import Candidate, CandidateWriter, ForeignPart, OrphanIndex
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.worksets.chunks import Total
 from delegation.worksets.index import store_index
 from tests.aws import mock_aws
 from tests.unit.client.service import TASK_ID
-from tests.unit.operations.orphans.test_uploads import index_of
 
 PLAN = f"{TASK_ID}/1/ab12"
 LISTED_AT = int(datetime(2026, 12, 2, 12, tzinfo=UTC).timestamp())
 FILES = [Candidate(f"s3://lake/t/data/{number}.parquet", 2048, "e", LISTED_AT - 400_000) for number in range(3)]
+
+
+def index_of(**changed: Any) -> OrphanIndex:
+    return OrphanIndex.model_validate(
+        {
+            "plan_id": "task/1/ab",
+            "task_id": "task",
+            "attempt": 1,
+            "table_uuid": "u",
+            "identifier": "c.n.t",
+            "metadata_location": "s3://lake/t/metadata/1.json",
+            "last_updated_ms": 0,
+            "format_version": 2,
+            "snapshots": 1,
+            "engine": "inline",
+            "created_at": "2027-01-15T08:00:00+00:00",
+            "roots": ("s3://lake/t/",),
+            "covered": None,
+            "outside": "keep",
+            "chunks": (),
+            "counts": {},
+            "findings": (),
+            "stage": "planned",
+            "listed": Total(files=1, bytes=1),
+            "listed_at": LISTED_AT,
+            "age": 259_200,
+            **changed,
+        }
+    )
 
 
 @pytest.fixture
