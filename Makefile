@@ -25,6 +25,8 @@ THOROUGH ?=
 SEEDS ?= 500
 HISTORIES ?= 5000
 SEQUENCES ?= 10000
+FILES ?= 0
+OPERATION ?= purge
 BENCH ?= *
 MUTATION ?= none
 TEXT ?=
@@ -36,7 +38,7 @@ SEED ?=
 PLANTED ?=
 
 .PHONY: help venv demo up test check client-check clients-check recorded-calls package wheel regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
-.PHONY: linearizability applier-fuzz upkeep-month expiry-fuzz expiry-oracle orphans-oracle mutants schemathesis canonical histories orphans-histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
+.PHONY: busy linearizability applier-fuzz upkeep-month expiry-fuzz expiry-oracle orphans-oracle mutants schemathesis canonical histories orphans-histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
 .PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test release-check fixtures clean
 
 help: ## List the targets
@@ -116,8 +118,8 @@ bench-check: $(STAMP) ## Run the short benchmarks and compare them with their la
 bench-record: $(STAMP) ## Run the short benchmarks, add their figures to bench/results.json and redraw docs/performance.md
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records add $(ARGS)
 
-crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; prints totals as they go
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.matrix $(ARGS)
+crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; OPERATION=expiry or orphans, with ARGS=5 for every fifth point; prints totals as they go
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.$(patsubst purge_%,%,$(patsubst orphans_%,orphan_%,$(OPERATION)_matrix)) $(ARGS)
 
 oracle: need-java $(STAMP) ## Purge every table that Spark wrote, in each way, and compare with what Iceberg reaches; prints totals as they go
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.operations.purge.oracle.whole $(ARGS)
@@ -130,6 +132,9 @@ histories: $(STAMP) ## Purge among tables that borrow files and change names, ag
 
 orphans-histories: $(STAMP) ## Sweep a table's orphan files among writers, clones, expiries and purges: HISTORIES=5000 SEED=1, with five hash seeds, or MUTATION=later (or conditions, others, unlisted, relisted, ages, history) without one safeguard; prints totals as they go, and continues a run that was interrupted
 	@mkdir -p .cache && PYTHONPATH=functions:. $(BIN)/python -m tests.faults.orphans.run --histories $(HISTORIES) $(if $(SEED),--seed $(SEED)) --mutation $(MUTATION) --out .cache/orphans-histories.jsonl $(ARGS)
+
+busy: $(STAMP) ## Expire and remove orphan files of tables that receive commits before each load: HISTORIES=5000, or FILES=3000 for hours of a virtual clock
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.busy.run --histories $(HISTORIES) --files $(FILES) $(ARGS)
 
 # make exits with 2 if a recipe fails, whatever the recipe's status; only with -q does it pass on a 1 (GNU make 4). So -q is on
 # for this goal alone, and + runs its recipe nevertheless. With other goals beside it, or with -n, make exits as usual.

@@ -120,8 +120,9 @@ def _statistics(
 
 def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[str]:
     fresh = []
-    for path in map(spelling.one, paths):
-        if path not in seen:
+    for written in paths:
+        # Logs repeat each other: nearly every path was seen as it is written here.
+        if written not in seen and (path := spelling.one(written)) not in seen:
             seen.add(path)
             fresh.append(path)
     return fresh

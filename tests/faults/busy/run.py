@@ -1,7 +1,7 @@
-"""Play histories of busy tables: `python -m tests.faults.busy.run --histories 2000`.
+"""Play histories of busy tables: `make busy HISTORIES=2000`.
 
-`--mutation lots` is without the comparison before each lot; `--files 3000` works for hours at a table with a commit
-every second of a virtual clock. Exits with 1 if a file that a table needs was deleted, or work did not end.
+`--mutation lots` is without the comparison before each lot; `make busy FILES=10800` works for ten hours of a virtual
+clock at a table with a commit every second. Exits with 1 if a file that a table needs was deleted, or work did not end.
 """
 
 import argparse

@@ -21,7 +21,7 @@ def test_histories_notice_that_lots_are_not_compared(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["purge", *KINDS])
 def test_work_on_or_beside_a_table_with_a_commit_every_second_ends(kind: str) -> None:
-    """For minutes here; `python -m tests.faults.busy.run --files 3000` for hours."""
+    """For minutes here; `make busy FILES=10800` for ten hours."""
     found = play_hours(kind, 60)
     assert (found.status in DONE, found.missing) == (True, set())
     assert found.deleted == (59 if kind == "purge" else 60)

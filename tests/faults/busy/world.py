@@ -174,6 +174,7 @@ def play_hours(kind: str, files: int, *, most_seconds: float = 36_000) -> Outcom
     clock = TableClock()
     world: Any = ExpiringTables() if kind == "expiry" else SweptTables()
     lake = world.lake
+    lake.successive = True
     table = StoryTable.create(lake)
     candidates = _candidates(kind, world, table, files)
     busy, before, done = BusyTable(table, random.Random(1), ()), lake.uris(), 0

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import fastavro
 
+from delegation.iceberg.history import version_of
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import loaded_table
 from delegation.polaris.errors import (
@@ -84,6 +85,8 @@ class Warehouse:
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
     now_ms: int = 1_700_000_000_000
     made: int = 0
+    successive: bool = False
+    """Whether metadata files have successive versions in their names, so that few of a log are read, or gaps."""
 
     def put(self, uri: str, data: bytes = b"x") -> str:
         where = parse(uri)
@@ -253,6 +256,9 @@ class StoryTable:
 
     def _write(self, document: Mapping[str, Any]) -> None:
         number = self.lake.next()
+        if self.lake.successive:
+            before = version_of(self.lake.pointers.get(self.name, ""))
+            number = 0 if before is None else before.number + 1
         uri = f"{self.folder}/metadata/{number:05d}-x.metadata.json"
         self.lake.pointers[self.name] = self.lake.put(uri, json.dumps(document).encode())
 
