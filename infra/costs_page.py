@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, Final
 
-from delegation.cli.costs.commands import BUNDLED, document_of, prices_of
-from delegation.cli.costs.monthly import (
+from delegation.cli.deployment.costs import (
+    BUNDLED,
     HOURS,
     INVOCATIONS,
     METRICS,
@@ -12,7 +12,9 @@ from delegation.cli.costs.monthly import (
     MonthlyPrices,
     NetworkChoice,
     Workload,
+    document_of,
     monthly,
+    prices_of,
     total,
 )
 from infra.environment.context import ROOT

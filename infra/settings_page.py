@@ -5,7 +5,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from delegation.cli.config import service
+from delegation.cli.deployment import config as service
 from delegation.wiring.types import TYPES
 from infra.environment.context import ROOT
 from infra.settings import Settings
@@ -17,7 +17,7 @@ _INTRODUCTION: Final = """# Settings
 Every setting of a deployment, property of the service and variable of its processes. `delegation config show` prints
 the same list with your values and where each comes from. The rules of a value are in `infra/settings.py`; `cdk synth`
 checks all of them. This page is made by `make regenerate` from
-`functions/delegation/cli/config/service.json` and the models of the settings.
+`functions/delegation/cli/deployment/service.json` and the models of the settings.
 
 **A file for each stage.** Settings that all deployments share are in `cdk.json`. Those of one stage are in a file of
 their own, a JSON object of the same names, which `cdk deploy -c delegation:file=stages/test.json` reads; what it does

@@ -4,7 +4,7 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
-from delegation.cli.config.tables import find_task_table
+from delegation.cli.connection import find_task_table
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore

@@ -24,10 +24,10 @@ BEFORE: Final = "e6b93ef7"
 """The last commit before task types became values."""
 TOPS: Final = ("functions", "infra", "tests")
 LATER: Final = (
-    "functions/delegation/cli/audit/",
-    "functions/delegation/cli/expire/",
-    "functions/delegation/cli/health/",
-    "functions/delegation/cli/orphans/",
+    "functions/delegation/cli/catalog/",
+    "functions/delegation/cli/expire.py",
+    "functions/delegation/cli/orphans.py",
+    "functions/delegation/cli/restore.py",
     "functions/delegation/cli/policies/",
     "functions/delegation/handlers/probing/",
     "functions/delegation/operations/behaviors/",

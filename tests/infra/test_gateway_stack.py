@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import pytest
 from pydantic import ValidationError
 
-from delegation.cli.doctor.gateway import TOMBSTONES
+from delegation.cli.doctor.aws import TOMBSTONES
 from delegation.gateway.app import LARGEST_BODY
 from delegation.wiring.gateway.keys import catalog_paths
 from delegation.wiring.gateway.settings import GatewayEnvironment

@@ -45,7 +45,7 @@ class Generator:
 GENERATORS: Final = (
     Generator("infra.api_page", ("docs/openapi.yaml",)),
     Generator("tests.conformance.differences", ("docs/extensions.md",)),
-    Generator("infra.settings_page", ("docs/settings.md", "functions/delegation/cli/config/service.json")),
+    Generator("infra.settings_page", ("docs/settings.md", "functions/delegation/cli/deployment/service.json")),
     Generator("infra.error_page", ("docs/errors.md",)),
     Generator("infra.operations.metrics_page", ("docs/metrics.md",)),
     Generator("infra.costs_page", ("docs/costs.md",)),

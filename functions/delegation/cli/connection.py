@@ -1,4 +1,4 @@
-"""How a command reaches the service, its task table and the catalog: by a stack.json or by the command's settings."""
+"""The settings of the call that is running."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -10,9 +10,7 @@ import httpx
 import typer
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
-from delegation.cli.config.current import settings_of
-from delegation.cli.config.tables import find_index_table, find_task_table
-from delegation.cli.errors import CommandError, gateway_unknown
+from delegation.cli.errors import CommandError, TaskTableUnknown, gateway_unknown
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
@@ -31,6 +29,67 @@ if TYPE_CHECKING:
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
     from delegation.upkeep.health.dynamodb import DynamoDbHealthStore
     from delegation.wiring.tasks import StoredTasks
+
+
+_KEY: Final = "delegation.settings"
+PROFILE_KEY: Final = "delegation.profile"
+
+
+def settings_of(ctx: typer.Context) -> CallerSettings:
+    """Return the settings with the profile that the call names; they are read once in a call.
+
+    Raises SettingsInvalid.
+    """
+    meta = ctx.meta  # shared by the contexts of one call
+    if _KEY not in meta:
+        meta[_KEY] = CallerSettings.load(meta.get(PROFILE_KEY))
+    found: CallerSettings = meta[_KEY]
+    return found
+
+
+_INDEX_KEY: Final = [
+    {"AttributeName": "pk", "KeyType": "HASH"},
+    {"AttributeName": "sk", "KeyType": "RANGE"},
+]
+_TASK_KEY: Final = [
+    {"AttributeName": "task_id", "KeyType": "HASH"},
+    {"AttributeName": "version", "KeyType": "RANGE"},
+]
+
+
+def find_task_table(client: Any) -> str:
+    """Return the only table with the task table's key schema; raises TaskTableUnknown, StoreUnavailable."""
+    found = _tables_with(client, _TASK_KEY)
+    if len(found) != 1:
+        raise TaskTableUnknown(
+            f"{len(found)} tables have the key schema of the task table: {', '.join(found) or 'none'}"
+        )
+    return found[0]
+
+
+def find_index_table(client: Any) -> str:
+    """Return the only table of a stack that can be the reference index; raises CommandError, StoreUnavailable."""
+    found = [name for name in _tables_with(client, _INDEX_KEY) if "references" in name.lower()]
+    if len(found) != 1:
+        raise CommandError(
+            f"{len(found)} tables can be the reference index: {', '.join(found) or 'none'}",
+            "Name it with --index-table or DELEGATION_REFERENCES_TABLE: the table References of the Data stack.",
+            code="INDEX_TABLE_UNKNOWN",
+        )
+    return found[0]
+
+
+def _tables_with(client: Any, key: list[dict[str, str]]) -> list[str]:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+    from delegation.tasks.errors import StoreUnavailable  # noqa: PLC0415
+
+    try:
+        names = [name for page in client.get_paginator("list_tables").paginate() for name in page["TableNames"]]
+        return [name for name in names if client.describe_table(TableName=name)["Table"]["KeySchema"] == key]
+    except (BotoCoreError, ClientError) as error:
+        raise StoreUnavailable(f"DynamoDB cannot list its tables: {type(error).__name__}") from error
+
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 # An emulator accepts any key, so no real one is sent to it. The local stack creates its tables in this region.

@@ -56,20 +56,20 @@ class LazyCommand:
 
 BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "callbacks": LazyCommand(
-        "delegation.cli.callbacks.commands:app",
+        "delegation.cli.callbacks:app",
         "List events and callbacks that were not delivered, and send them again.",
     ),
     "certs": LazyCommand(
         "delegation.cli.certs.commands:app",
         "Make, replace and revoke the certificates of the service, its callers and its operators.",
     ),
-    "config": LazyCommand("delegation.cli.config.commands:app", "Show and check the command's own settings."),
+    "config": LazyCommand("delegation.cli.deployment.config:app", "Show and check the command's own settings."),
     "deploy-check": LazyCommand(
-        "delegation.cli.deploying.command:deploy_check_command",
+        "delegation.cli.deployment.deploying:deploy_check_command",
         "Check before a deployment that it replaces and removes nothing that holds data; changes nothing.",
     ),
     "audit": LazyCommand(
-        "delegation.cli.audit.commands:audit_command",
+        "delegation.cli.catalog.audit:audit_command",
         "Show what a catalog's tables have that could go or is wrong, in bytes and money; change nothing.",
     ),
     "doctor": LazyCommand(
@@ -85,53 +85,53 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Drop a namespace, with --cascade also its tables with their files, through the gateway.",
     ),
     "estimate": LazyCommand(
-        "delegation.cli.tasks.estimate:estimate_command",
+        "delegation.cli.deployment.costs:estimate_command",
         "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
     ),
     "expire": LazyCommand(
-        "delegation.cli.expire.commands:expire_command",
+        "delegation.cli.expire:expire_command",
         "Have the service remove old snapshots from a table, and delete the files that only they reach.",
     ),
     "health": LazyCommand(
-        "delegation.cli.health.commands:health_command",
+        "delegation.cli.catalog.health:health_command",
         "List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage.",
     ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "drain": LazyCommand(
-        "delegation.cli.pausing.commands:drain_command",
+        "delegation.cli.pausing:drain_command",
         "Begin nothing new, and wait until nothing runs, for instance before an upgrade.",
     ),
     "pause": LazyCommand(
-        "delegation.cli.pausing.commands:pause_command",
+        "delegation.cli.pausing:pause_command",
         "Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.",
     ),
     "pauses": LazyCommand(
-        "delegation.cli.pausing.commands:pauses_command",
+        "delegation.cli.pausing:pauses_command",
         "Show everything that is paused: who did it, when and why.",
     ),
     "recover": LazyCommand(
-        "delegation.cli.recovering.commands:recover_command",
+        "delegation.cli.deployment.recover:recover_command",
         "Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.",
     ),
     "resume": LazyCommand(
-        "delegation.cli.pausing.commands:resume_command",
+        "delegation.cli.pausing:resume_command",
         "End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays.",
     ),
     "orphans": LazyCommand(
-        "delegation.cli.orphans.commands:app",
+        "delegation.cli.orphans:app",
         "Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
     ),
     "policy": LazyCommand(
         "delegation.cli.policies.commands:app",
         "Create and attach Polaris' policies, and show what they ask for.",
     ),
-    "polaris": LazyCommand("delegation.cli.polaris.commands:app", "Prepare Polaris for the service."),
+    "polaris": LazyCommand("delegation.cli.catalog.polaris:app", "Prepare Polaris for the service."),
     "purge": LazyCommand(
         "delegation.cli.purge:purge_command",
         "Delete all files of a table from its metadata.json alone: with your own credentials, without the service.",
     ),
     "references": LazyCommand(
-        "delegation.cli.references.commands:app",
+        "delegation.cli.catalog.references:app",
         "List the tables that hold purges back because they cannot be read, exempt them, and list what expiries lost.",
     ),
     "submit": LazyCommand(
@@ -146,7 +146,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "List, show, restore, purge and dismiss the tables that were dropped through the gateway.",
     ),
     "ui": LazyCommand(
-        "delegation.cli.ui.command:ui_command",
+        "delegation.cli.ui:ui_command",
         "Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.",
     ),
     "worker": LazyCommand(

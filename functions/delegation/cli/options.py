@@ -49,3 +49,13 @@ def confirm_change(effect: str) -> None:
     """Ask at a terminal whether to have an effect that deletes no file; raises Abort unless the answer is yes."""
     if at_a_terminal():
         typer.confirm(f"{effect}. Continue?", abort=True, err=True)
+
+
+IndexTableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--index-table",
+        show_default=False,
+        help="The table of the reference index. Default: DELEGATION_REFERENCES_TABLE, else that of the local stack.",
+    ),
+]

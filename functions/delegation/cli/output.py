@@ -1,31 +1,79 @@
-"""How a command's result is printed: as text for people or as JSON for programs."""
+"""How a command's result is printed, as text for people or as JSON for programs, and what to do about an error."""
 
 import contextlib
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from delegation.cli.problems import next_step
-from delegation.cli.screens.layout import Rows, Whole
-from delegation.cli.screens.watching import TaskWatch, plain, size_text, status_text, summary_text
-from delegation.cli.tasks.bulk import Change
-from delegation.cli.tasks.columns import lines, table
-from delegation.cli.tasks.screens import history_table, task_list, task_screen, why_screen
-from delegation.cli.tasks.source import TaskPage
+from delegation.cli.errors import command_interrupted, task_did_not_succeed, task_not_done
+from delegation.cli.screens import Rows, TaskWatch, Whole, plain, size_text, status_text, summary_text
+from delegation.cli.tasks.screens import history_table, receipt_screen, task_list, task_screen, why_screen
+from delegation.cli.tasks.source import Change, TaskPage, lines, table
 from delegation.cli.tasks.why import Why
+from delegation.client.client import DelegationClient
+from delegation.client.errors import NotAuthenticated, RequestRefused, RequestStillRunning
 from delegation.configuration.problems import SettingsInvalid
 from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import DelegationError, counted
+
+_AGAIN: Final = "Run the command again."
+_OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_QUOTED: Final = re.compile(r"`[^`]*`")
+
+
+def next_step(error: DelegationError, options: Set[str] | None = None) -> str:
+    """Return one or two sentences; an error of another package may have its own as `next_step`.
+
+    `options` are those of the command that failed: a sentence about another option is left out.
+    """
+    own: object = getattr(error, "next_step", None)
+    if isinstance(own, str):
+        return own
+    advice = _advice(error)
+    step = advice[0] if options is None else _of_command(advice, options)
+    task_id = getattr(error, "delegation_task_id", None)
+    return step.replace(" ID`", f" {task_id}`") if task_id else step
+
+
+def _advice(error: DelegationError) -> tuple[str, ...]:
+    """Return the advice of the first of an error's codes that the table has: at a terminal, and to a caller."""
+    from delegation.edge.codes import by_code, codes_of_the_command  # noqa: PLC0415 - only failures need it
+
+    table = {**codes_of_the_command(), **by_code()}
+    known = next(table[code] for code in _codes(error) if code in table)
+    if known.command is None and known.retryable:
+        known = table[DelegationError.code]  # the action is a caller's of the API; a person runs the command again
+    return tuple(filter(None, (known.command, known.action)))
+
+
+def _codes(error: DelegationError) -> Iterator[str]:
+    """Yield the code that the service answered with if the request has to change, then the error's and its classes'."""
+    if isinstance(error, RequestRefused | RequestStillRunning) and not isinstance(error, NotAuthenticated):
+        yield from filter(None, [vars(error).get("error_code")])
+    yield error.code
+    yield from (code for kind in type(error).__mro__ if isinstance(code := vars(kind).get("code"), str))
+
+
+def _of_command(advice: Iterable[str], options: Set[str]) -> str:
+    """Return the sentences of the first advice that a command's user can follow; other commands are in backquotes."""
+    for step in advice:
+        sentences = re.split(r"(?<=\.) ", step)
+        kept = [one for one in sentences if options >= set(_OPTION.findall(_QUOTED.sub("", one)))]
+        if kept:
+            return " ".join(kept)
+    return _AGAIN
+
 
 _ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS, drop it there without purge."
 Show = Callable[[TaskRecord], None]
@@ -71,6 +119,9 @@ class JsonOutput:
 
     def created(self, table: str, *, is_new: bool) -> None:
         print_json({"table": table, "created": is_new})
+
+    def receipt(self, document: Mapping[str, Any]) -> None:
+        print_json(document)
 
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         print_json({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
@@ -178,6 +229,9 @@ class TextOutput:
     def created(self, table: str, *, is_new: bool) -> None:
         self._out.print(f"Created the table {table}." if is_new else f"The table {table} exists; it was not changed.")
 
+    def receipt(self, document: Mapping[str, Any]) -> None:
+        self._out.print(receipt_screen(document), crop=False)
+
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         last = versions[-1]
         day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
@@ -265,3 +319,28 @@ def output_of(ctx: typer.Context) -> Output:
     """Return the output that the command chose; text if it failed before."""
     chosen = ctx.find_root().obj
     return chosen if isinstance(chosen, Output) else TextOutput()
+
+
+def watch(
+    output: Output,
+    client: DelegationClient,
+    task_id: str,
+    *,
+    interval_seconds: float = 1.0,
+    timeout_seconds: float | None = None,
+) -> TaskRecord:
+    """Show a task until it is terminal.
+
+    Raises CommandError after the time-out, or CommandError (INTERRUPTED) after Ctrl-C.
+    """
+    try:
+        with output.watching() as show:
+            for view in client.follow(task_id, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds):
+                show(view)
+    except KeyboardInterrupt:
+        raise command_interrupted(task_id) from None
+    if not view.is_terminal:
+        raise task_not_done(task_id, view.status)
+    if not view.succeeded:
+        raise task_did_not_succeed(task_id, view.error_code, view.result_summary and summary_text(view.result_summary))
+    return view

@@ -12,9 +12,8 @@ import typer
 from delegation.cli.connection import Connection
 from delegation.cli.errors import bad_table_metadata
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
-from delegation.cli.output import Output, open_output
-from delegation.cli.screens.layout import Whole
-from delegation.cli.tasks.follow import watch
+from delegation.cli.output import Output, open_output, watch
+from delegation.cli.screens import Whole
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN

@@ -29,8 +29,8 @@ from rich.text import Text
 from delegation.cli import print_anywhere
 from delegation.cli.connection import Connection, Stack
 from delegation.cli.errors import task_not_done
-from delegation.cli.problems import next_step
-from delegation.cli.screens.watching import TaskWatch, duration_text, size_text
+from delegation.cli.output import next_step
+from delegation.cli.screens import TaskWatch, duration_text, size_text
 from delegation.cli.tasks.direct import versions_of
 from delegation.cli.tasks.screens import history_table
 from delegation.client.client import DelegationClient

@@ -12,7 +12,7 @@ from rich.table import Table
 from delegation.cli.connection import Connection
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.screens.watching import size_text
+from delegation.cli.screens import size_text
 from delegation.cli.submit import TableArgument, parse_table
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient

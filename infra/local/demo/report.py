@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from delegation.cli.screens.watching import duration_text
+from delegation.cli.screens import duration_text
 from delegation.references.errors import ReferencesNotKnown
 from delegation.wire.tasks import TaskRecord
 from infra.local.demo.upkeep import policy_of

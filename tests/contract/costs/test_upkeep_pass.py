@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.cli.costs.commands import BUNDLED, document_of
+from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.upkeep.health.dynamodb import _health_item
 from delegation.upkeep.health.history import history_in
 from delegation.upkeep.health.model import ReadState, SnapshotChange

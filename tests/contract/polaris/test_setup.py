@@ -7,7 +7,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation.cli.polaris.setup import WantedAccess, apply, find, gives, steps_to, wanted_grants
+from delegation.cli.catalog.polaris_setup import WantedAccess, apply, find, gives, steps_to, wanted_grants
 from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport

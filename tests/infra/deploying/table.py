@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delegation.cli.deploying.changes import Harm, dangers_of
+from delegation.cli.deployment.deploying import Harm, dangers_of
 from tests.infra.deploying.templates import FORMER, FORMER_APPLICATION, SETTINGS, imports_in, skeleton, synthesized
 from tests.paths import DOCS
 

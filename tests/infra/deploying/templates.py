@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from delegation.cli.deploying.changes import CREATE_ONLY, Template
+from delegation.cli.deployment.deploying import CREATE_ONLY, Template
 from tests.infra.conftest import REGIONAL, TEMPLATES_ALONE, WITH_GATEWAY
 
 FORMER = Path(__file__).with_name("former.json")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.cli.deploying.changes import dangers_of
+from delegation.cli.deployment.deploying import dangers_of
 from infra.operations.alarms import ROLLBACK_ALARMS
 from tests.infra.deploying.templates import imports_in, synthesized
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delegation.cli.deploying.changes import Harm, dangers_of
+from delegation.cli.deployment.deploying import Harm, dangers_of
 from tests.infra.deploying import table
 from tests.infra.deploying.table import LETTERS, deployed_id
 from tests.infra.deploying.templates import (

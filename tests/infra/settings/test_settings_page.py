@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.cli.config.service import (
+from delegation.cli.deployment.config import (
     REQUIRED,
     context_of,
     described,

@@ -4,8 +4,7 @@ import boto3
 import pytest
 from pydantic import SecretStr
 
-from delegation.cli.config.tables import find_task_table
-from delegation.cli.connection import Connection, Stack, polaris_as
+from delegation.cli.connection import Connection, Stack, find_task_table, polaris_as
 from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.configuration.problems import SettingsInvalid
 from delegation.tasks.errors import StoreUnavailable

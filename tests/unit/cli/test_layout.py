@@ -8,16 +8,13 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from delegation.cli.costs.commands import BUNDLED, document_of, prices_of, print_monthly
-from delegation.cli.costs.monthly import Workload
+from delegation.cli.catalog.blocking import BlockingRow, print_blocking
+from delegation.cli.catalog.health import StoragePrices, print_healths, rows_of
+from delegation.cli.deployment.costs import BUNDLED, Workload, document_of, prices_of, print_monthly
 from delegation.cli.doctor.checks import failed, findings_screen, passed
-from delegation.cli.health.commands import print_healths
-from delegation.cli.health.documents import StoragePrices, rows_of
-from delegation.cli.references.screens import BlockingRow, print_blocking
-from delegation.cli.screens.layout import LabelledLines, Rows, fitting
-from delegation.cli.tasks.columns import COLUMNS, table
+from delegation.cli.screens import LabelledLines, Rows, fitting
 from delegation.cli.tasks.screens import history_table, task_list, task_screen
-from delegation.cli.tasks.source import TaskPage
+from delegation.cli.tasks.source import COLUMNS, TaskPage, table
 from delegation.edge.codes import codes
 from delegation.identifiers import TableIdentifier
 from delegation.references.blocking.model import Blocking, Subject

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delegation.cli.screens.watching import plain
+from delegation.cli.screens import plain
 
 
 @pytest.mark.parametrize(

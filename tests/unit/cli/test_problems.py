@@ -2,7 +2,7 @@ import importlib
 
 import pytest
 
-from delegation.cli.problems import next_step
+from delegation.cli.output import next_step
 from delegation.client import errors as client
 from delegation.client.errors import HttpError
 from delegation.edge.codes import by_code, codes_of_the_command

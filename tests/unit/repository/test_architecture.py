@@ -64,9 +64,9 @@ QUESTIONS = [
     ("What is paused?", "tasks/pauses/lookout.py", "ReadPauses"),
     ("How is the secret in Polaris rotated?", "polaris/rotation.py", "SecretRotation"),
     ("Does the front answer?", "wiring/probing/front.py", "FrontProbe"),
-    ("What does a month cost?", "cli/costs/monthly.py", "monthly"),
-    ("What does a first deployment have to show?", "cli/doctor/deployed.py", "DeployedCheck"),
-    ("Is the gateway deployed as a whole?", "cli/doctor/gateway.py", "DeployedGateway"),
+    ("What does a month cost?", "cli/deployment/costs.py", "monthly"),
+    ("What does a first deployment have to show?", "cli/doctor/aws.py", "DeployedCheck"),
+    ("Is the gateway deployed as a whole?", "cli/doctor/aws.py", "DeployedGateway"),
 ]
 
 

@@ -14,7 +14,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output, print_json
-from delegation.cli.screens.layout import Rows
+from delegation.cli.screens import Rows
 from delegation.timestamps import isoformat, utc_now
 from polaris_common.errors import counted
 

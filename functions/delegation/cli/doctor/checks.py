@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from delegation.cli.screens.layout import LabelledLines
+from delegation.cli.screens import LabelledLines
 from polaris_common.errors import counted
 
 FORMAT: Final = 1

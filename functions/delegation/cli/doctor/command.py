@@ -9,12 +9,14 @@ import typer
 from pydantic import SecretStr
 from rich.console import Console
 
-from delegation.cli.config.tables import find_task_table
-from delegation.cli.connection import Connection, emulated_identity, polaris_as
+from delegation.cli.catalog.polaris import as_administrator, connect_management, parse_namespace, polaris_url, realm_of
+from delegation.cli.catalog.polaris_setup import service_grants, wanted_grants
+from delegation.cli.connection import Connection, emulated_identity, find_task_table, polaris_as
 from delegation.cli.doctor.catalog import (
     GRANTS,
     CatalogCheck,
     GrantCheck,
+    TombstoneCheck,
     ViewCheck,
     polaris_failure,
     unknown_catalog,
@@ -22,14 +24,9 @@ from delegation.cli.doctor.catalog import (
 )
 from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, is_healthy, not_checked, report
 from delegation.cli.doctor.service import ServiceCheck
-from delegation.cli.doctor.tombstones import TombstoneCheck
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption, StackOption
-from delegation.cli.output import open_output, print_json
-from delegation.cli.polaris.commands import as_administrator, connect_management, parse_namespace, polaris_url, realm_of
-from delegation.cli.polaris.setup import wanted_grants
-from delegation.cli.polaris.tombstones import service_grants
-from delegation.cli.problems import next_step
+from delegation.cli.output import next_step, open_output, print_json
 from delegation.configuration.problems import SettingsInvalid
 from delegation.edge.api.release import VERSION
 from delegation.polaris.errors import PolarisError
@@ -149,7 +146,7 @@ def deployed_findings(stage: str) -> Iterator[CheckResult]:
     try:
         import boto3  # noqa: PLC0415 - installed where the service is
 
-        from delegation.cli.doctor.deployed import DeployedCheck  # noqa: PLC0415
+        from delegation.cli.doctor.aws import DeployedCheck  # noqa: PLC0415
     except ModuleNotFoundError as error:
         yield not_checked("AWS", f"the module {error.name} is not installed")
         return

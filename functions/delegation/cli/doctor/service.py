@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
-from delegation.cli.screens.watching import duration_text, plain
+from delegation.cli.screens import duration_text, plain
 from delegation.cli.tasks.own import SERVICES_OWN
 from delegation.client.errors import ClientMisconfigured
 from delegation.client.protocol.requests import with_query

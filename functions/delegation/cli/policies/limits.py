@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from delegation.cli.config.service import PROPERTIES, as_text, context_of
 from delegation.cli.connection import Connection
+from delegation.cli.deployment.config import PROPERTIES, as_text, context_of
 from delegation.cli.errors import CommandError
 from delegation.operations.behaviors.foreign import foreign_locations
 from delegation.storage.locations import ForeignLocations

@@ -6,7 +6,7 @@ from typing import Final
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from delegation.cli.screens.layout import Rows, Whole
+from delegation.cli.screens import Rows, Whole
 from delegation.polaris.policies import PolicyIdentifier, StoredPolicy
 from delegation.upkeep.rules.content import PolicyInvalid, content_of
 from delegation.upkeep.rules.model import RuleStatus, RuleValue, UpkeepRule

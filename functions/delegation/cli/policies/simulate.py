@@ -5,9 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
-from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.options import IndexTableOption, JsonOption, StackOption
 from delegation.cli.policies.limits import InsteadOption, StageFileOption
-from delegation.cli.references.options import IndexTableOption
 
 _MOST_SHOWN: Final = 50
 

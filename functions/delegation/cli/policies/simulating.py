@@ -12,7 +12,7 @@ from rich.console import Console
 from delegation.cli.connection import Connection
 from delegation.cli.output import open_output, print_json
 from delegation.cli.policies.limits import known_limits
-from delegation.cli.screens.layout import Rows, Whole
+from delegation.cli.screens import Rows, Whole
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now

@@ -85,7 +85,7 @@ def list_command(
 ) -> None:
     """List tasks with their status, the newest first; piped, a line for each with its id first."""
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
-    from delegation.cli.tasks.columns import chosen  # noqa: PLC0415
+    from delegation.cli.tasks.source import chosen  # noqa: PLC0415
 
     output = opening.open_output(ctx, as_json=as_json)
     wanted_columns = chosen(columns)
@@ -233,9 +233,10 @@ def receipt_command(
 
     Members without a value are left out; --json has all.
     """
-    from delegation.cli.tasks.receipt import show_receipt  # noqa: PLC0415 - `--help` needs no client
+    from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
 
-    show_receipt(ctx, task_id, stack, as_json=as_json)
+    output = opening.open_output(ctx, as_json=as_json)
+    output.receipt(opening.Connection.of(ctx, stack).operator_client().receipt(task_id).model_dump(mode="json"))
 
 
 @app.command("cancel")
@@ -315,7 +316,7 @@ def release_command(
     It works in the task table, with your AWS credentials.
     """
     from delegation.cli.tasks import opening  # noqa: PLC0415 - `--help` needs no client
-    from delegation.cli.tasks.release import LeaseRelease  # noqa: PLC0415 - loads the task store
+    from delegation.cli.tasks.direct import LeaseRelease  # noqa: PLC0415 - loads the task store
     from delegation.tasks.life.policy import Policies  # noqa: PLC0415
     from delegation.wiring.types import default_properties  # noqa: PLC0415
 

@@ -38,7 +38,7 @@ COLUMN_NAMES: Final = (
     *("id", "status", "type", "table", "received", "changed"),
     *("attempt", "engine", "files", "bytes", "error", "correlation-id"),
 )
-"""Those of `delegation.cli.tasks.columns`, which `--help` does not need."""
+"""Those of `delegation.cli.tasks.source`, which `--help` does not need."""
 ENDED: Final = frozenset({StatusName.SUCCESS, StatusName.FAILURE})
 EVERY: Final = frozenset(StatusName)
 OPEN: Final = EVERY - ENDED

@@ -8,16 +8,22 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from delegation.cli.screens.layout import GAP, Cell, LabelledLines, Rows, Whole, longest_line, unbroken
-from delegation.cli.screens.watching import (
+from delegation.cli.screens import (
+    GAP,
     STYLES,
+    Cell,
+    LabelledLines,
+    Rows,
+    Whole,
     asker_text,
     duration_text,
+    longest_line,
     outcome_text,
     plain,
     size_text,
     status_text,
     summary_text,
+    unbroken,
 )
 from delegation.cli.tasks.source import TaskPage
 from delegation.cli.tasks.why import Why
@@ -338,3 +344,50 @@ def _moment(moment: datetime | None, time_format: str) -> str:
 
 def _full(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+_OMITTED: Final = frozenset({"format", "request"})
+"""Members that a person needs no more than their number; `--json` has them."""
+_NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
+
+_EXPLAINED: Final = {
+    "files_deleted_without_condition": " (the store takes no condition: each was looked at just before its delete)"
+}
+
+
+def receipt_screen(document: Mapping[str, Any]) -> RenderableType:
+    """Return the members of a receipt that have a value."""
+    return LabelledLines(_receipt_rows(document))
+
+
+def _receipt_rows(document: Mapping[str, Any]) -> Iterator[tuple[str, str | Text]]:
+    for name, value in document.items():
+        if name not in _OMITTED and value not in _NOTHING:
+            yield name, Text(_receipt_value(name, value), "bold" if name == "status" else "")
+    # Only a removal of orphan files lists, and where versions are kept it frees nothing.
+    if "files_listed" in document and document.get("files_deleted") and document.get("bytes_freed") is None:
+        yield "restore", f"delegation orphans restore {plain(document['task_id'])}"
+
+
+def _receipt_value(name: str, value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() if name.startswith("bytes"):
+            return f"{size_text(value)} ({value:,})"
+        case int():
+            return f"{value:,}{_EXPLAINED.get(name, '')}"
+        case list():
+            return "\n".join(_receipt_value("", one) for one in value)
+        case {"catalog": str(catalog), "namespace": [*levels], "name": str(own)}:
+            return plain(".".join([catalog, *map(str, levels), own]))
+        case {**members}:
+            return ", ".join(
+                f"{plain(str(key))} {_receipt_value(str(key), one)}"
+                for key, one in members.items()
+                if one not in _NOTHING
+            )
+        case str():
+            return plain(value)
+        case _:
+            return json.dumps(value)

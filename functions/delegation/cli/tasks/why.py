@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.cli.screens.watching import asker_text, duration_text, outcome_text, plain, size_text
+from delegation.cli.screens import asker_text, duration_text, outcome_text, plain, size_text
 from delegation.tasks.waiting import QueuePlace
 from delegation.timestamps import isoformat
 from delegation.wire.pauses import ShownPause

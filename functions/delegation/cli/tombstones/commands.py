@@ -9,8 +9,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change, confirm_deletion
-from delegation.cli.output import open_output, print_json
-from delegation.cli.tasks.follow import watch
+from delegation.cli.output import open_output, print_json, watch
 from delegation.cli.tombstones.own import TIMEOUT_SECONDS, CallersTombstones
 from delegation.cli.tombstones.screens import tombstone_list, tombstone_screen
 from delegation.client.client import DelegationClient

@@ -12,7 +12,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output, print_json
-from delegation.cli.screens.layout import Whole
+from delegation.cli.screens import Whole
 from delegation.cli.submit import TableArgument, checked_key, parse_table
 from delegation.client.protocol.repeats import SameKeyPauses
 from delegation.identifiers import TableIdentifier

@@ -15,8 +15,7 @@ from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
 from delegation.cli.output import Output, open_output, print_json
-from delegation.cli.screens.layout import Rows
-from delegation.cli.screens.watching import plain, size_text
+from delegation.cli.screens import Rows, plain, size_text
 from delegation.cli.submit import checked_key
 from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, others_of, shortened
 from delegation.cli.tombstones.drop import Dropped, TableDrop

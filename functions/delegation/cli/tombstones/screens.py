@@ -7,8 +7,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from delegation.cli.screens.layout import LabelledLines, Rows, Whole, unbroken
-from delegation.cli.screens.watching import plain
+from delegation.cli.screens import LabelledLines, Rows, Whole, plain, unbroken
 from delegation.wire.tombstones import TombstoneRecord
 
 _WIDE: Final = 140

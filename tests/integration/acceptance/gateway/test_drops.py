@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from delegation.cli.catalog.polaris import connect_management
 from delegation.cli.connection import Connection
 from delegation.cli.main import build
-from delegation.cli.polaris.commands import connect_management
 from delegation.client.client import DelegationClient
 from delegation.gateway.drop.settings import TOMBSTONE_NAMESPACE
 from delegation.polaris.management import PolarisGrant

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from delegation.cli.audit.model import MOST_NAMED, overlapping
+from delegation.cli.catalog.findings import MOST_NAMED, overlapping
+from delegation.cli.catalog.health import GIB
 from delegation.cli.connection import Connection
-from delegation.cli.costs.commands import BUNDLED, document_of
-from delegation.cli.health.documents import GIB
+from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.index import OrphanIndex
 from delegation.references.model import CatalogPass, TableEntry
@@ -110,7 +110,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch, service: Any) -> Ledger:
     made = Ledger(service)
     monkeypatch.setattr(Connection, "health_store", lambda _self, _table: made.healths)
     monkeypatch.setattr(Connection, "reference_store", lambda _self, _table: made.references)
-    monkeypatch.setattr("delegation.cli.audit.commands.plans_of", lambda _connection, _bucket: made.plans)
+    monkeypatch.setattr("delegation.cli.catalog.audit.plans_of", lambda _connection, _bucket: made.plans)
     return made
 
 

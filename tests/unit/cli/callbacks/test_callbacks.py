@@ -17,7 +17,7 @@ WHY = "CALLBACK_NOT_ACCEPTED: its receiver answered 500; it must answer 2xx"
 @pytest.fixture
 def store(monkeypatch):
     tasks = MemoryTaskStore()
-    monkeypatch.setattr("delegation.cli.callbacks.commands.store_of", lambda *_: MemoryNotificationStore(tasks))
+    monkeypatch.setattr("delegation.cli.callbacks.store_of", lambda *_: MemoryNotificationStore(tasks))
     return tasks
 
 

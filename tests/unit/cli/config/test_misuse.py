@@ -99,7 +99,7 @@ WITHOUT_SERVICE = f"""
 import sys
 for name in {BLOCKED}:
     sys.modules[name] = None  # as in an environment with the extras client and cli alone
-import delegation.cli.tasks.commands, delegation.cli.config.commands, delegation.cli.polaris.commands
+import delegation.cli.tasks.commands, delegation.cli.deployment.config, delegation.cli.catalog.polaris
 import delegation.cli.doctor.command
 print("imported")
 """

@@ -8,10 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.cli.costs import commands
-from delegation.cli.costs import monthly as counted
-from delegation.cli.costs.commands import BUNDLED, document_of, prices_of
-from delegation.cli.costs.monthly import EngineName, MonthlyPrices, NetworkChoice, Workload, monthly, total
+from delegation.cli.deployment import costs as commands
+from delegation.cli.deployment import costs as counted
+from delegation.cli.deployment.costs import (
+    BUNDLED,
+    EngineName,
+    MonthlyPrices,
+    NetworkChoice,
+    Workload,
+    document_of,
+    monthly,
+    prices_of,
+    total,
+)
 from delegation.metrics import METRICS
 from infra import settings
 from infra.costs_page import PAGE

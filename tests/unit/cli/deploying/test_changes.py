@@ -8,9 +8,8 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from delegation.cli.deploying import deployed as module
-from delegation.cli.deploying.changes import ADVICE, Harm, dangers_of, dangers_of_change_set
-from delegation.cli.deploying.deployed import DeployedStacks
+from delegation.cli.deployment import deploying as module
+from delegation.cli.deployment.deploying import ADVICE, DeployedStacks, Harm, dangers_of, dangers_of_change_set
 
 STACK = "PolarisDelegation-prod-Data"
 TABLE = {"Type": "AWS::DynamoDB::Table", "Properties": {"BillingMode": "PAY_PER_REQUEST"}, "DeletionPolicy": "Retain"}

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from botocore.validate import validate_parameters
 
 from delegation.cli.doctor import command
-from delegation.cli.doctor.deployed import LOG_GROUPS, RUNTIME, DeployedCheck
+from delegation.cli.doctor.aws import LOG_GROUPS, RUNTIME, DeployedCheck
 from infra.package.parts import PYTHON_VERSION
 from tests.paths import ROOT
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from delegation.cli.catalog.health import GIB
 from delegation.cli.connection import Connection
-from delegation.cli.costs.commands import BUNDLED, document_of
-from delegation.cli.health.documents import GIB
+from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.identifiers import TableIdentifier
 from delegation.references.store import MemoryReferenceStore
 from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth

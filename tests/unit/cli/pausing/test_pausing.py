@@ -6,7 +6,7 @@ import pytest
 
 from delegation.cli.doctor.service import paused
 from delegation.cli.errors import CommandError
-from delegation.cli.pausing.commands import drain
+from delegation.cli.pausing import drain
 from delegation.cli.tasks.why import explain
 from delegation.tasks.stores.base import Create
 from delegation.wire.pauses import PauseList, PauseRequest, ShownPause

@@ -6,10 +6,10 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from delegation.cli.catalog.polaris import connect_management
+from delegation.cli.catalog.polaris_setup import UPKEEP_PRIVILEGES, WantedAccess, apply, find, steps_to, wanted_grants
 from delegation.cli.connection import Connection, polaris_as
 from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
-from delegation.cli.polaris.commands import connect_management
-from delegation.cli.polaris.setup import UPKEEP_PRIVILEGES, WantedAccess, apply, find, steps_to, wanted_grants
 from delegation.operations.orphans.catalog_places import CatalogPlaces
 from delegation.operations.orphans.place import Place
 from delegation.polaris.policies import PolicyClient, PolicyTarget

@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
+from delegation.cli.catalog.polaris import as_administrator, connect_management
 from delegation.cli.connection import Connection
 from delegation.cli.doctor.command import catalog_findings, wanted_of
-from delegation.cli.polaris.commands import as_administrator, connect_management
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace
 from tests.unit.cli.conftest import lines

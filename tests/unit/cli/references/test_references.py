@@ -5,11 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.cli.config.tables import find_index_table
-from delegation.cli.connection import Connection
+from delegation.cli.catalog.blocking import exempt_words, name_of
+from delegation.cli.catalog.references import parse_subject
+from delegation.cli.connection import Connection, find_index_table
 from delegation.cli.errors import CommandError
-from delegation.cli.references.commands import parse_subject
-from delegation.cli.references.screens import exempt_words, name_of
 from delegation.identifiers import TableIdentifier
 from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, Subject, blocking_of
 from delegation.references.model import CatalogPass, TableEntry

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from delegation.cli.catalog import references as commands
 from delegation.cli.connection import Connection
-from delegation.cli.references import commands
 from delegation.tasks.life.model import Status
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import planned_paths, read_index

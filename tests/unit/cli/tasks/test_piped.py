@@ -2,8 +2,8 @@
 
 import pytest
 
-from delegation.cli.tasks.columns import COLUMNS
 from delegation.cli.tasks.filters import COLUMN_NAMES
+from delegation.cli.tasks.source import COLUMNS
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
 from tests.kit.tasks.builders import in_status

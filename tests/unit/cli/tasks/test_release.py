@@ -3,7 +3,7 @@
 import pytest
 
 from delegation.cli.errors import CommandError
-from delegation.cli.tasks.release import LeaseRelease
+from delegation.cli.tasks.direct import LeaseRelease
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from delegation.cli.screens.watching import TaskWatch, duration_text, outcome_text, size_text, summary_text
+from delegation.cli.screens import TaskWatch, duration_text, outcome_text, size_text, summary_text
 from delegation.wire.tasks import TaskRecord
 from tests.unit.client.service import record
 

@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from delegation.cli.ui.pages import OperatorReads, PageAnswer, answer
-from delegation.cli.ui.server import StatusServer
+from delegation.cli.ui import OperatorReads, PageAnswer, StatusServer, answer
 from tests.unit.client.service import TASK_ID, record
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

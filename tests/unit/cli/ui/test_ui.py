@@ -10,12 +10,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from delegation.cli.catalog.health import GIB
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
-from delegation.cli.health.documents import GIB
-from delegation.cli.ui.command import operator_reads, redirecting
-from delegation.cli.ui.pages import OperatorReads, PageAnswer, answer
-from delegation.cli.ui.server import StatusServer
+from delegation.cli.ui import OperatorReads, PageAnswer, StatusServer, answer, operator_reads, redirecting
 from delegation.identifiers import TableIdentifier
 from delegation.references.store import MemoryReferenceStore
 from delegation.upkeep.health.model import FreedBytes, TableHealth
@@ -24,7 +22,7 @@ from delegation.upkeep.health.store import MemoryHealthStore
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-ASSETS = files("delegation.cli.ui") / "assets"
+ASSETS = files("delegation.cli") / "assets"
 HEALTH = {"status": "up", "version": "0.1.0", "realm": "POLARIS", "dependencies": [], "paused": []}
 EVIL = '<img src=x onerror="alert(1)">'
 
@@ -266,7 +264,7 @@ def test_an_audit_that_cannot_be_made_says_what_to_do(service):
 
 def test_an_audit_joins_what_the_operator_can_read(service, monkeypatch):
     made = []
-    monkeypatch.setattr("delegation.cli.audit.commands.audit_of", lambda *given: made.append(given) or Audited())
+    monkeypatch.setattr("delegation.cli.catalog.audit.audit_of", lambda *given: made.append(given) or Audited())
     connection = object()
     assert operator_reads(connection).audit("lake") == {"findings": []}
     assert made[0][:2] == (connection, "lake")

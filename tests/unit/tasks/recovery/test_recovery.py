@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.cli.recovering.commands import recover
+from delegation.cli.deployment.recover import recover
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.orchestration.step_input import Step
 from delegation.tasks.errors import TaskError

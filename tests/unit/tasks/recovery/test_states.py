@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.cli.recovering.commands import recover
+from delegation.cli.deployment.recover import recover
 from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Caller, Status, Task

@@ -1,0 +1,218 @@
+"""`delegation audit`: what could be tidied up in a catalog, in bytes and money; it changes nothing.
+
+It joins what the service stored after the last pass (the health of tables and the reference index) with the plans of
+the last looks for orphan files. No table is loaded and nothing is listed.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from delegation.cli.catalog.findings import Audit, OrphanLook, audited
+from delegation.cli.catalog.health import StoragePrices
+from delegation.cli.connection import Connection
+from delegation.cli.deployment.costs import BUNDLED, document_of
+from delegation.cli.errors import CommandError
+from delegation.cli.options import IndexTableOption, JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
+from delegation.cli.restore import PlanBucketOption, plans_of
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
+from delegation.operations.orphans.index import load_plan
+from delegation.storage.base import ObjectStoreError, PlanStore
+from delegation.timestamps import isoformat
+from delegation.wire.requests import TableRequest
+from delegation.wire.tasks import TaskRecord
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.errors import WorksetError
+
+_AT_ONCE: Final = 16
+
+
+def state_unusable(path: Path, reason: str) -> CommandError:
+    """Return the error: the file from which an audit resumes cannot be read or written."""
+    return CommandError(
+        f"{path}: {reason}", "Name another file with --state, or move this one away.", code="STATE_UNUSABLE"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LookTask:
+    """A look that ended: its table, its plan, and whether its plan was executed to the end."""
+
+    table_uuid: str
+    plan: PlanSegment
+    was_executed: bool
+
+
+def last_looks(tasks: Iterable[TaskRecord], catalog: str) -> dict[str, LookTask]:
+    """Return the last look at each table of a catalog by its uuid; `tasks` may be of any order and type."""
+    newest: dict[str, tuple[datetime, LookTask]] = {}
+    for task in tasks:
+        if not task.succeeded or not task.plan_segments or task.last_status_change_ts is None:
+            continue
+        try:
+            request = TableRequest.of_stored(task.task_payload)
+        except (ValueError, KeyError, TypeError):
+            continue  # of a newer release
+        if request.identifier.catalog != catalog or request.table is None:
+            continue
+        uuid, segment = request.table.table_uuid.lower(), task.plan_segments[-1]
+        found = LookTask(uuid, PlanSegment(segment.id, segment.sha256), task.first_delete_ts is not None)
+        before = newest.get(uuid)
+        if before is None or before[0] < task.last_status_change_ts:
+            newest[uuid] = task.last_status_change_ts, found
+    return {uuid: found for uuid, (_, found) in newest.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFigures:
+    """When a plan's location was listed, and how many files of how many bytes it has."""
+
+    at: datetime
+    files: int
+    size: int
+
+
+class KnownPlans:
+    """The figures of plans, kept in a file so that an audit that was interrupted reads none of them twice.
+
+    A plan never changes, so what the file has stays true.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._known = {} if path is None else dict(_read(path))
+
+    def get(self, plan_id: str) -> PlanFigures | None:
+        """Return what is known of a plan."""
+        return self._known.get(plan_id)
+
+    def put(self, plan_id: str, found: PlanFigures) -> None:
+        """Keep the figures of a plan; raises CommandError (STATE_UNUSABLE)."""
+        self._known[plan_id] = found
+        if self._path is None:
+            return
+        line = {"plan": plan_id, "at": isoformat(found.at), "files": found.files, "bytes": found.size}
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise state_unusable(self._path, f"cannot be written: {error.strerror}") from error
+
+
+def _read(path: Path) -> Iterator[tuple[str, PlanFigures]]:
+    try:
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+    except OSError as error:
+        raise state_unusable(path, f"cannot be read: {error.strerror}") from error
+    # The last line of an audit that was interrupted may not be whole: it has no line break, and is read again.
+    for line in lines[:-1]:
+        try:
+            one = json.loads(line)
+            yield str(one["plan"]), PlanFigures(datetime.fromisoformat(one["at"]), int(one["files"]), int(one["bytes"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise state_unusable(path, "is not the state of an audit") from error
+
+
+def looks_of(
+    tasks: Mapping[str, LookTask], plans: PlanStore, known: KnownPlans
+) -> tuple[dict[str, OrphanLook], list[str]]:
+    """Return the looks by table uuid, and the ids of plans that cannot be read; raises CommandError."""
+
+    def figures(task: LookTask) -> PlanFigures | None:
+        found = known.get(task.plan.id)
+        if found is not None:
+            return found
+        try:
+            index = load_plan(plans, task.plan)
+        except (ObjectStoreError, WorksetError):
+            return None  # its retention ended, or the operator may not read it
+        amount = index.planned_amount
+        return PlanFigures(datetime.fromtimestamp(index.listed_at, UTC), amount.files, amount.bytes)
+
+    looks: dict[str, OrphanLook] = {}
+    unread: list[str] = []
+    left = iter(tasks.values())
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="audit") as pool:
+        while some := list(islice(left, 10 * _AT_ONCE)):
+            for task, found in zip(some, pool.map(figures, some), strict=True):
+                if found is None:
+                    unread.append(task.plan.id)
+                    continue
+                if known.get(task.plan.id) is None:
+                    known.put(task.plan.id, found)
+                files, size = (0, 0) if task.was_executed else (found.files, found.size)
+                looks[task.table_uuid] = OrphanLook(task.plan.id, found.at, files, size)
+    return looks, unread
+
+
+MOST_SHOWN: Final = 20
+StateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="FILE",
+        show_default=False,
+        help="Keep what was read of plans in this file, from which a repetition resumes.",
+    ),
+]
+
+
+def audit_command(
+    ctx: typer.Context,
+    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
+    *,
+    most: Annotated[
+        int, typer.Option("--limit", min=1, help="Print so many tables; --json and --csv print all.")
+    ] = MOST_SHOWN,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line for each finding of a table.")] = False,
+    state: StateOption = None,
+    index_table: IndexTableOption = None,
+    plan_bucket: PlanBucketOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a catalog's tables have that could go or is wrong, in bytes and money; change nothing.
+
+    Orphan files by the last looks for them, expirable snapshots, small and
+    oversized data files, tables that cannot be read, and tables that overlap.
+    """
+    output = open_output(ctx, as_json=as_json)
+    if as_csv and as_json:
+        raise typer.BadParameter("--json and --csv exclude each other", param_hint="--csv")
+    with output.status(f"Reading what is known of {catalog} …"):
+        audit = audit_of(Connection.of(ctx, stack), catalog, KnownPlans(state), index_table, plan_bucket)
+    if as_json:
+        print_json(audit.document())
+    elif as_csv:
+        sys.stdout.write(audit.csv())
+    else:
+        audit.show(Console(highlight=False), most)
+
+
+def audit_of(
+    connection: Connection,
+    catalog: str,
+    known: KnownPlans,
+    index_table: str | None = None,
+    plan_bucket: str | None = None,
+) -> Audit:
+    """Return the audit of a catalog; raise the errors of the service, of its stores, and CommandError."""
+    references, healths = connection.reference_store(index_table), connection.health_store(index_table)
+    client = connection.operator_client()
+    tasks = [task for kind in (TASK_TYPE, PLAN_TASK_TYPE) for task in client.list(type=kind)]
+    wanted = last_looks(tasks, catalog)
+    looks, unread = looks_of(wanted, plans_of(connection, plan_bucket), known) if wanted else ({}, [])
+    located = [(str(one.subject), one.area) for one in references.located(catalog)]
+    tables = audited(healths.healths(catalog), references.entries(catalog), located, looks)
+    as_of = references.pass_of(catalog).complete_as_of
+    return Audit(catalog, as_of, tables, unread, StoragePrices.model_validate(document_of(BUNDLED)))

@@ -1,0 +1,365 @@
+"""What an audit finds in each table of a catalog, joined from what the service stored. Pure."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from rich.console import Console
+
+from delegation.cli.catalog.health import GIB, StoragePrices
+from delegation.cli.screens import Rows, Whole, plain, size_text
+from delegation.identifiers import TableIdentifier
+from delegation.references.areas import EVERYWHERE
+from delegation.references.model import TableEntry
+from delegation.timestamps import isoformat
+from delegation.upkeep.health.model import TableHealth
+from polaris_common.errors import counted
+
+MOST_NAMED: Final = 5
+"""Tables that are named of those which a table overlaps."""
+
+
+class Matter(StrEnum):
+    """What an audit finds."""
+
+    UNREACHABLE = "unreachable"
+    """Orphan files by the last look at the table's location."""
+    EXPIRABLE = "expirable"
+    """Snapshots that the table's rule expires."""
+    SMALL = "small"
+    """Data files below three quarters of the table's target size."""
+    OVERSIZED = "oversized"
+    """Data files above 1.8 times the table's target size."""
+    UNREADABLE = "unreadable"
+    """The table cannot be read to its end."""
+    OVERLAPPING = "overlapping"
+    """Another table may have files where this one has some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How many things are found, and how many bytes they are at least and at most; None where that is not known."""
+
+    count: int
+    least: int | None = None
+    most: int | None = None
+
+    @classmethod
+    def exact(cls, count: int, size: int | None) -> "Extent":
+        """Return an extent of as many bytes."""
+        return cls(count, size, size)
+
+    def __add__(self, other: "Extent") -> "Extent":
+        """Return both together; what is not known of one is not known of both."""
+        return Extent(self.count + other.count, _sum(self.least, other.least, or_one=True), _sum(self.most, other.most))
+
+
+def _sum(one: int | None, other: int | None, *, or_one: bool = False) -> int | None:
+    if one is None or other is None:
+        return (one if other is None else other) if or_one else None
+    return one + other
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanLook:
+    """The last look for a table's orphan files: when it was listed, and what of the plan is left; `size` in bytes."""
+
+    plan_id: str
+    at: datetime
+    files: int
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedTable:
+    """A table with all that is known of it; `overlaps` are other tables, at most MOST_NAMED, None for all of them."""
+
+    identifier: TableIdentifier
+    health: TableHealth | None = None
+    look: OrphanLook | None = None
+    problem: str | None = None
+    overlaps: tuple[str, ...] | None = ()
+    found: Mapping[Matter, Extent] = field(default_factory=dict)
+
+
+def audited(
+    healths: Iterable[TableHealth],
+    entries: Iterable[TableEntry],
+    located: Iterable[tuple[str, str]],
+    looks: Mapping[str, OrphanLook],
+) -> list[AuditedTable]:
+    """Return the tables of a catalog, those of the reference index and those whose health is known.
+
+    `located` are the names and areas of tables of other formats, `looks` the last ones by table uuid.
+    """
+    by_name = {one.identifier: one for one in healths}
+    known = {one.identifier: one for one in entries if not one.absent}
+    named = [(str(one.identifier), one.areas) for one in known.values()]
+    overlaps = overlapping([*named, *((name, (area,)) for name, area in located)])
+    tables = []
+    for identifier in sorted({*by_name, *known}, key=str):
+        health, entry = by_name.get(identifier), known.get(identifier)
+        uuid = entry.table_uuid if entry is not None else "" if health is None else health.table_uuid
+        problem = (entry.problem if entry is not None else None) or (health.problem if health is not None else None)
+        look, others = looks.get(uuid.lower()), overlaps.get(str(identifier), ())
+        found = _found(health, look, problem, is_overlapping=others is None or bool(others))
+        tables.append(AuditedTable(identifier, health, look, problem, others, found))
+    return tables
+
+
+def _found(
+    health: TableHealth | None, look: OrphanLook | None, problem: str | None, *, is_overlapping: bool
+) -> dict[Matter, Extent]:
+    size = None if health is None else health.bytes
+    found = {}
+    if look is not None and look.files:
+        found[Matter.UNREACHABLE] = Extent.exact(look.files, look.size)
+    if health is not None and health.expirable:
+        found[Matter.EXPIRABLE] = Extent(health.expirable, health.freed.lower, health.freed.upper)
+    if health is not None and health.small_files:
+        found[Matter.SMALL] = Extent.exact(health.small_files, health.small_bytes)
+    if health is not None and health.oversized_files:
+        found[Matter.OVERSIZED] = Extent.exact(health.oversized_files, health.oversized_bytes)
+    if problem is not None:
+        found[Matter.UNREADABLE] = Extent.exact(1, size)
+    if is_overlapping:
+        found[Matter.OVERLAPPING] = Extent.exact(1, size)
+    return found
+
+
+def overlapping(tables: Sequence[tuple[str, Sequence[str]]]) -> dict[str, tuple[str, ...] | None]:
+    """Return for each table that has an area at, above or below another one's some of the others' names.
+
+    None for a table that may have files everywhere. The time grows with the number of areas and their depth, whatever
+    overlaps.
+    """
+    owners: dict[str, list[str]] = {}
+    found: dict[str, tuple[str, ...] | None] = {}
+    for name, areas in tables:
+        for area in areas:
+            if area == EVERYWHERE:
+                found[name] = None
+            else:
+                some = owners.setdefault(area, [])
+                some += [name] if name not in some[-1:] else []
+    near: dict[str, list[str]] = {}
+    stack: list[str] = []
+    for area in sorted(owners):
+        while stack and not area.startswith(stack[-1]):
+            stack.pop()
+        near[area] = owners[area][: MOST_NAMED + 1]
+        for above in stack:
+            _add(near[above], owners[area])
+            _add(near[area], owners[above])
+        stack.append(area)
+    for name, areas in tables:
+        if name not in found:
+            others = dict.fromkeys(one for area in areas for one in near.get(area, ()) if one != name)
+            if others:
+                found[name] = tuple(others)[:MOST_NAMED]
+    return found
+
+
+def _add(some: list[str], more: Sequence[str]) -> None:
+    for one in more[: MOST_NAMED + 1]:
+        if len(some) > MOST_NAMED:
+            return
+        if one not in some:
+            some.append(one)
+
+
+def totals(tables: Iterable[AuditedTable]) -> dict[Matter, tuple[int, Extent]]:
+    """Return for each matter how many tables it is found in, and how much it is altogether."""
+    found: dict[Matter, tuple[int, Extent]] = {}
+    for table in tables:
+        for matter, extent in table.found.items():
+            number, sum_ = found.get(matter, (0, None))
+            found[matter] = (number + 1, extent if sum_ is None else sum_ + extent)
+    return {matter: found[matter] for matter in Matter if matter in found}
+
+
+_UNITS: Final[Mapping[Matter, str]] = {
+    Matter.UNREACHABLE: "file",
+    Matter.EXPIRABLE: "snapshot",
+    Matter.SMALL: "data file",
+    Matter.OVERSIZED: "data file",
+    Matter.UNREADABLE: "table",
+    Matter.OVERLAPPING: "table",
+}
+_SAVING: Final = (Matter.UNREACHABLE, Matter.EXPIRABLE)
+"""What frees bytes if it is removed."""
+_COLUMNS: Final = (
+    *("catalog", "namespace", "table", "finding", "count", "unit", "bytes_at_least", "bytes_at_most"),
+    *("month_at_least", "month_at_most", "note"),
+)
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The audit of a catalog: its tables, as of when the reference index is, and plans that cannot be read."""
+
+    catalog: str
+    as_of: datetime | None
+    tables: Sequence[AuditedTable]
+    unread: Sequence[str]
+    prices: StoragePrices
+
+    def month(self, size: int | None) -> float | None:
+        """Return what bytes cost a month."""
+        return None if size is None else size * self.prices.s3_gb_month / GIB
+
+    def in_order(self) -> list[AuditedTable]:
+        """Return the tables with findings, those where most bytes can be freed first."""
+
+        def key(one: AuditedTable) -> tuple[int, int, str]:
+            freed = sum(extent.most or extent.least or 0 for m, extent in one.found.items() if m in _SAVING)
+            return -freed, -sum(extent.count for extent in one.found.values()), str(one.identifier)
+
+        return sorted((one for one in self.tables if one.found), key=key)
+
+    @property
+    def never_looked(self) -> int:
+        """How many tables no removal ever listed, as far as plans are kept."""
+        return sum(one.look is None for one in self.tables)
+
+    def document(self) -> dict[str, Any]:
+        """Return the audit as JSON has it."""
+        place = {"region": self.prices.region, "as_of": self.prices.as_of, "currency": self.prices.currency}
+        return {
+            "catalog": self.catalog,
+            "references_as_of": None if self.as_of is None else isoformat(self.as_of),
+            "prices": place,
+            "tables": len(self.tables),
+            "never_looked_for_orphans": self.never_looked,
+            "plans_unreadable": list(self.unread),
+            "totals": {
+                str(matter): {"tables": number, **self._extent(extent)}
+                for matter, (number, extent) in totals(self.tables).items()
+            },
+            "findings": [self._table(one) for one in self.in_order()],
+        }
+
+    def _extent(self, extent: Extent) -> dict[str, Any]:
+        least, most = self.month(extent.least), self.month(extent.most)
+        return {
+            "count": extent.count,
+            "bytes": {"at_least": extent.least, "at_most": extent.most},
+            "month": {
+                "at_least": None if least is None else round(least, 4),
+                "at_most": None if most is None else round(most, 4),
+            },
+        }
+
+    def _table(self, one: AuditedTable) -> dict[str, Any]:
+        look = one.look
+        return {
+            "namespace": list(one.identifier.namespace),
+            "name": one.identifier.name,
+            "bytes": None if one.health is None else one.health.bytes,
+            "looked_for_orphans": None if look is None else {"at": isoformat(look.at), "plan": look.plan_id},
+            "problem": one.problem,
+            "overlaps": None if one.overlaps is None else list(one.overlaps),
+            **{str(matter): self._extent(extent) for matter, extent in one.found.items()},
+        }
+
+    def csv(self) -> str:
+        """Return a line for each finding of each table, with a header."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for one in self.in_order():
+            for matter, extent in one.found.items():
+                least, most = self.month(extent.least), self.month(extent.most)
+                row = (
+                    *(self.catalog, ".".join(one.identifier.namespace), one.identifier.name, str(matter)),
+                    *(extent.count, _UNITS[matter], extent.least, extent.most),
+                    *("" if each is None else round(each, 4) for each in (least, most)),
+                    _note(one, matter),
+                )
+                writer.writerow(["" if cell is None else _cell(cell) for cell in row])
+        return out.getvalue()
+
+    def show(self, console: Console, most: int) -> None:
+        """Print the summary and the first tables."""
+        summary = Rows("finding", "tables", "count", "size", "a month", right=("tables", "count", "size", "a month"))
+        for matter, (number, extent) in totals(self.tables).items():
+            number_of = f"{number:,}", f"{extent.count:,}"
+            summary.add(str(matter), *number_of, _between(extent, size_text), self._money(extent))
+        shown = self.in_order()
+        if shown:
+            console.print(summary, crop=False)
+            console.print()
+        for one in shown[:most]:
+            self._show_table(console, one)
+        if len(shown) > most:
+            console.print(f"{len(shown) - most:,} more; --limit, --json and --csv list them.")
+        self._show_notes(console, found=bool(shown))
+
+    def _show_table(self, console: Console, one: AuditedTable) -> None:
+        name = plain(".".join((*one.identifier.namespace, one.identifier.name)))
+        console.print(Whole(name if one.health is None else f"{name}  {size_text(one.health.bytes)}"), crop=False)
+        for matter, extent in one.found.items():
+            words = [f"{matter}: {counted(extent.count, _UNITS[matter])}"] if matter not in _BY_NOTE else [str(matter)]
+            if extent.most or extent.least:
+                words.append(f"{_between(extent, size_text)}, {self._money(extent)} {self.prices.currency} a month")
+            note = plain(_note(one, matter))
+            console.print(Whole("; ".join([*words, *([note] if note else [])]), indent=2), crop=False)
+
+    def _show_notes(self, console: Console, *, found: bool) -> None:
+        text = f"{counted(len(self.tables), 'table')} of {plain(self.catalog)}"
+        text += ", nothing found" if not found else ""
+        known = self.as_of is not None
+        text += (
+            f"; references as of {_minute(self.as_of)}" if known else "; the reference index has no complete pass yet"
+        )
+        notes = [f"{text}. Prices of {self.prices.region}, {self.prices.as_of}, {self.prices.currency}."]
+        if self.never_looked:
+            notes.append(
+                f"In {counted(self.never_looked, 'table')} nobody has looked for orphan files: "
+                "`delegation orphans scan TABLE` does, and deletes nothing."
+            )
+        if self.unread:
+            notes.append(f"{counted(len(self.unread), 'plan')} could not be read, so its files are not counted.")
+        for note in notes:
+            console.print(Whole(note), crop=False)
+
+    def _money(self, extent: Extent) -> str:
+        return _between(extent, lambda size: f"{self.month(size) or 0.0:,.2f}")
+
+
+_BY_NOTE: Final = frozenset({Matter.UNREADABLE, Matter.OVERLAPPING})
+"""Findings of the whole table, which are not counted in it."""
+
+
+def _note(one: AuditedTable, matter: Matter) -> str:
+    match matter:
+        case Matter.UNREACHABLE if one.look is not None:
+            return f"by the plan {one.look.plan_id}, listed {_minute(one.look.at)}"
+        case Matter.UNREADABLE:
+            return one.problem or ""
+        case Matter.OVERLAPPING:
+            return "files may be anywhere" if one.overlaps is None else f"with {', '.join(one.overlaps)}"
+    return ""
+
+
+def _minute(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _between(extent: Extent, text: Any) -> str:
+    if extent.least is None:
+        return "–"
+    if extent.most is None:
+        return f"{text(extent.least)} or more"
+    least, most = str(text(extent.least)), str(text(extent.most))
+    return most if least == most else f"{least}–{most}"
+
+
+def _cell(value: object) -> object:
+    """Return a cell that no spreadsheet takes for a formula: names are chosen by those who make tables."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -1,0 +1,395 @@
+"""`delegation health`: the tables of a catalog that need maintenance most, and what each costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from delegation.cli.catalog.references import document_of as lost_document
+from delegation.cli.catalog.references import kept_now, summary_of
+from delegation.cli.connection import Connection
+from delegation.cli.deployment.costs import BUNDLED, document_of
+from delegation.cli.errors import CommandError
+from delegation.cli.options import IndexTableOption, JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
+from delegation.cli.screens import LabelledLines, Rows, Whole, plain, size_text
+from delegation.identifiers import TableIdentifier, split_name
+from delegation.items import SetAside
+from delegation.references.lost import LostRefs
+from delegation.timestamps import isoformat, utc_now
+from delegation.upkeep.health.model import LastRun, TableHealth
+from delegation.upkeep.health.past import PastRun
+from delegation.upkeep.health.store import HealthStore
+from delegation.worksets.forecast import Prices
+from polaris_common.errors import counted, printable
+
+GIB: Final = 1024**3
+"""S3 bills GB-months of 2³⁰ bytes (Amazon S3 pricing)."""
+_LEAST_OF_A_TABLE: Final = 3
+"""Parts of a table's name: catalog, namespace, table."""
+
+
+class StoragePrices(Prices):
+    """`prices.json` with the price of a GB-month of S3 Standard."""
+
+    s3_gb_month: float
+
+
+@dataclass(frozen=True, slots=True)
+class HealthRow:
+    """A table's health with what its live files cost a month, and at least and at most what an expiry would save."""
+
+    health: TableHealth
+    cost: float
+    saves_least: float
+    saves_most: float | None
+
+    @classmethod
+    def of(cls, health: TableHealth, prices: StoragePrices) -> "HealthRow":
+        """Return the row of a health."""
+        price, freed = prices.s3_gb_month / GIB, health.freed
+        most = None if freed.upper is None else freed.upper * price
+        return cls(health, health.bytes * price, freed.lower * price, most)
+
+    @property
+    def badness(self) -> tuple[float, int, int, int]:
+        """What orders tables: the money that maintenance saves, then what it would tidy up."""
+        health = self.health
+        saves = self.saves_least if self.saves_most is None else self.saves_most
+        return saves, health.small_files, health.delete_files + health.deletion_vectors, health.expirable or 0
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        health = self.health
+        return {
+            "table": str(health.identifier),
+            "namespace": list(health.identifier.namespace),
+            "name": health.identifier.name,
+            "as_of": isoformat(health.as_of),
+            "metadata_location": health.metadata_location,
+            "snapshots": health.snapshots,
+            "refs": health.refs,
+            "expirable_snapshots": health.expirable,
+            "files": health.files,
+            "bytes": health.bytes,
+            "small_files": health.small_files,
+            "small_bytes": health.small_bytes,
+            "oversized_files": health.oversized_files,
+            "oversized_bytes": health.oversized_bytes,
+            "delete_files": health.delete_files,
+            "deletion_vectors": health.deletion_vectors,
+            "manifests": health.manifests,
+            "manifest_bytes": health.manifest_bytes,
+            "metadata_bytes": health.metadata_bytes,
+            "freed_bytes": {"at_least": health.freed.lower, "at_most": health.freed.upper},
+            "cost_month": round(self.cost, 4),
+            "saved_month": {
+                "at_least": round(self.saves_least, 4),
+                "at_most": None if self.saves_most is None else round(self.saves_most, 4),
+            },
+            "problem": health.problem,
+            "protected": health.protection,
+            "set_aside": [_aside_document(key, one) for key, one in sorted(health.asides.items())],
+            "runs": [_run_document(one) for one in health.runs.values()],
+        }
+
+
+def _aside_document(key: str, aside: SetAside) -> dict[str, Any]:
+    return {
+        "work": key,
+        "error": aside.error,
+        "since": isoformat(aside.since),
+        "failures": aside.failures,
+        "next_try": isoformat(aside.next_try),
+    }
+
+
+def _run_document(run: LastRun) -> dict[str, Any]:
+    return {
+        "task_type": run.task_type,
+        "kind": run.task_type,
+        "task_id": run.task_id,
+        "policy": run.policy,
+        "began": isoformat(run.began),
+        "ended": None if run.ended is None else isoformat(run.ended),
+        "outcome": run.outcome,
+        "failures": run.failures,
+        **({"waiting_plan": run.waiting} if run.waiting else {}),
+    }
+
+
+def rows_of(healths: Sequence[TableHealth], prices: StoragePrices) -> list[HealthRow]:
+    """Return the rows, the worst table first."""
+    rows = [HealthRow.of(one, prices) for one in healths]
+    return sorted(rows, key=lambda one: (*(-each for each in one.badness), str(one.health.identifier)))
+
+
+def storage_prices() -> StoragePrices:
+    """Return the prices that the release has."""
+    return StoragePrices.model_validate(document_of(BUNDLED))
+
+
+def named(name: str) -> str | TableIdentifier:
+    """Return the catalog or the table of a name; raise CommandError with the code NAME_INVALID if it is neither."""
+    parts = split_name(name)
+    if len(parts) < _LEAST_OF_A_TABLE:
+        return parts[0] if len(parts) == 1 else name
+    try:
+        return TableIdentifier(parts[0], tuple(parts[1:-1]), parts[-1])
+    except ValueError as error:
+        raise CommandError(
+            f"{printable(name)} names no table: {error}",
+            "Write CATALOG or CATALOG.NAMESPACE.TABLE.",
+            code="NAME_INVALID",
+        ) from None
+
+
+def health_of(store: HealthStore, identifier: TableIdentifier) -> TableHealth:
+    """Return what is stored of a table; raise CommandError if nothing is, and the store's errors."""
+    found = store.health(identifier)
+    if found is None:
+        raise CommandError(
+            f"nothing is known of the health of {identifier}",
+            "Check the name; a table is read after the first pass of the reference index that sees it.",
+            code="HEALTH_UNKNOWN",
+        )
+    return found
+
+
+def history_document(health: TableHealth) -> dict[str, Any]:
+    """Return the upkeep of one table as JSON has it: the runs that have not ended, and those that have."""
+    return {
+        "under_way": [
+            {
+                "task_type": one.task_type,
+                "kind": one.task_type,
+                "task_id": one.task_id,
+                "policy": one.policy,
+                "began": isoformat(one.began),
+            }
+            for one in health.runs.values()
+            if one.ended is None
+        ],
+        "waiting_plans": [one.waiting for one in health.runs.values() if one.waiting],
+        "past": [_past_document(one) for one in health.past],
+    }
+
+
+def _past_document(run: PastRun) -> dict[str, Any]:
+    return {
+        "task_type": run.task_type,
+        "kind": run.task_type,
+        "task_id": run.task_id or None,
+        "policy": run.policy,
+        "began": isoformat(run.began),
+        "ended": isoformat(run.ended),
+        "outcome": run.outcome,
+        "snapshots_removed": run.snapshots,
+        "files_deleted": run.files,
+        "bytes_deleted": run.bytes,
+    }
+
+
+def _place(prices: StoragePrices) -> dict[str, Any]:
+    return {"prices_region": prices.region, "prices_as_of": prices.as_of, "currency": prices.currency}
+
+
+def catalog_document(
+    catalog: str, rows: Sequence[HealthRow], lost: Sequence[LostRefs], prices: StoragePrices
+) -> dict[str, Any]:
+    """Return the health of a catalog's tables, in the order of `rows`, with the refs that are kept for a person."""
+    tables = [one.document() for one in rows]
+    return {"catalog": catalog, **_place(prices), "tables": tables, "lost_refs": [lost_document(one) for one in lost]}
+
+
+def table_document(health: TableHealth, prices: StoragePrices) -> dict[str, Any]:
+    """Return the health of one table with its upkeep: the runs that have not ended, and those that have."""
+    return {**_place(prices), **HealthRow.of(health, prices).document(), **history_document(health)}
+
+
+def upkeep_of(connection: Connection, name: str) -> Mapping[str, Any]:
+    """Return what `delegation health NAME --json` prints; raise CommandError and the errors of the stores."""
+    wanted, prices = named(name), storage_prices()
+    store = connection.health_store(None)
+    if isinstance(wanted, TableIdentifier):
+        return table_document(health_of(store, wanted), prices)
+    lost = kept_now(connection.reference_store(None).lost_refs(wanted), utc_now())
+    return catalog_document(wanted, rows_of(list(store.healths(wanted)), prices), lost, prices)
+
+
+def _minute(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%MZ")
+
+
+def print_health(health: TableHealth, costs: str) -> None:
+    """Print one table's health, what its files cost, and the runs of maintenance, the newest first."""
+    console = Console(highlight=False)
+    expirable = "no rule" if health.expirable is None else f"{health.expirable:,} expirable"
+    lines = [
+        ("Table", plain(str(health.identifier))),
+        ("As of", isoformat(health.as_of)),
+        ("Files", f"{health.files:,}, {size_text(health.bytes)}; {health.small_files:,} small"),
+        (
+            "Deletes",
+            f"{counted(health.delete_files, 'delete file')}, {counted(health.deletion_vectors, 'deletion vector')}",
+        ),
+        ("Snapshots", f"{health.snapshots:,}, {expirable}"),
+        ("Costs", costs),
+    ]
+    if health.problem is not None:
+        lines.append(("Problem", plain(health.problem)))
+    protection = health.protection
+    if protection is not None:
+        lines.append(("Protected", f"{protection}: no policy expires its snapshots"))
+    for key, aside in sorted(health.asides.items()):
+        lines.append(("Set aside", f"{plain(key)}, next try {aside.next_try:%Y-%m-%d %H:%M}Z: {plain(aside.error)}"))
+    # A table has one task of each kind.
+    tasks = {one.task_type: one.task_id for one in reversed(health.past) if one.task_id}
+    tasks |= {one.task_type: one.task_id for one in health.runs.values() if one.task_id}
+    lines.extend((f"Task of {task_type}", task_id) for task_type, task_id in sorted(tasks.items()))
+    console.print(LabelledLines(lines), crop=False)
+    for plan in (one.waiting for one in health.runs.values() if one.waiting):
+        console.print(Whole(f"A plan waits for approval: delegation orphans approve {plain(plan)}"), crop=False)
+    under_way = [one for one in health.runs.values() if one.ended is None]
+    if not under_way and not health.past:
+        console.print("\nNo policy has had anything done to this table yet.", soft_wrap=True)
+        return
+    numbers = ("snapshots", "files", "bytes")
+    table = Rows("began", "what", "outcome", *numbers, "policy", right=numbers)
+    for run in under_way:
+        table.add(_minute(run.began), run.task_type, "under way", "", "", "", plain(run.policy))
+    for one in health.past:
+        table.add(
+            _minute(one.began),
+            one.task_type,
+            one.outcome,
+            "–" if one.snapshots is None else f"{one.snapshots:,}",
+            f"{one.files:,}",
+            size_text(one.bytes),
+            plain(one.policy),
+        )
+    console.print()
+    console.print(table, crop=False)
+
+
+MOST_SHOWN: Final = 20
+
+
+def health_command(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="CATALOG|TABLE", show_default=False, help="A catalog, or CATALOG.NAMESPACE.TABLE."),
+    ],
+    *,
+    most: Annotated[int, typer.Option("--limit", min=1, help="Print so many tables; --json prints all.")] = MOST_SHOWN,
+    index_table: IndexTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage.
+
+    Of one table also the runs of maintenance that ended are shown: when, because of which policy, and what they did.
+    """
+    open_output(ctx, as_json=as_json)
+    connection = Connection.of(ctx, stack)
+    store, prices, wanted = connection.health_store(index_table), storage_prices(), named(name)
+    if isinstance(wanted, TableIdentifier):
+        _one_table(health_of(store, wanted), prices, as_json=as_json)
+        return
+    lost = kept_now(connection.reference_store(index_table).lost_refs(wanted), utc_now())
+    rows = rows_of(list(store.healths(wanted)), prices)
+    if as_json:
+        print_json(catalog_document(wanted, rows, lost, prices))
+    else:
+        print_healths(wanted, rows, prices, most)
+        for one in lost[:most]:
+            Console(highlight=False).print(Whole(summary_of(one)), crop=False)
+
+
+def _one_table(health: TableHealth, prices: StoragePrices, *, as_json: bool) -> None:
+    if as_json:
+        print_json(table_document(health, prices))
+        return
+    row = HealthRow.of(health, prices)
+    saved = "" if health.expirable is None else f"; an expiry saves {_between(row)}"
+    print_health(health, f"{row.cost:,.2f} {prices.currency} a month{saved}")
+
+
+def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices, most: int) -> None:
+    """Print the worst tables, and what could not be read."""
+    console = Console(highlight=False)
+    if not rows:
+        text = (
+            f"Nothing is known of the tables of {plain(catalog)} yet: their health is read after the first pass of the "
+            "reference index, which a purge in the catalog starts."
+        )
+        console.print(Whole(text), crop=False)
+        return
+    numbers = ("files", "small", "oversized", "deletes", "snapshots", "expirable", "GB", "a month", "expiry saves")
+    table = Rows("table", *numbers, right=numbers)
+    for row in rows[:most]:
+        health = row.health
+        table.add(
+            plain(".".join((*health.identifier.namespace, health.identifier.name))),
+            f"{health.files:,}",
+            _with_size(health.small_files, health.small_bytes),
+            _with_size(health.oversized_files, health.oversized_bytes),
+            f"{health.delete_files + health.deletion_vectors:,}",
+            f"{health.snapshots:,}",
+            "no rule" if health.expirable is None else f"{health.expirable:,}",
+            f"{health.bytes / GIB:,.1f}",
+            f"{row.cost:,.2f}",
+            _between(row),
+        )
+    console.print(table, crop=False)
+    if len(rows) > most:
+        console.print(f"{len(rows) - most:,} more; --limit and --json list them.")
+    found = [row.health for row in rows]
+    for texts in zip(*(_states(one) for one in found), strict=True) if found else ():
+        for text in [one for one in texts if one][:most]:
+            console.print(Whole(text), crop=False)
+    total = sum(row.cost for row in rows)
+    text = (
+        f"\n{counted(len(rows), 'table')}, {total:,.2f} {prices.currency} a month for the files of their current "
+        f"snapshots in S3 Standard; prices of {prices.region}, {prices.as_of}. As of {_ages(found)}."
+    )
+    console.print(Whole(text), crop=False)
+
+
+def _ages(found: Sequence[TableHealth]) -> str:
+    """Return when the tables were read, from the oldest to the newest."""
+    oldest, newest = (f"{pick(one.as_of for one in found).astimezone():%Y-%m-%d %H:%M:%S %Z}" for pick in (min, max))
+    return newest if oldest == newest else f"{newest}, of the table read longest ago {oldest}"
+
+
+def _states(health: TableHealth) -> tuple[str, ...]:
+    """Return what holds a table back, in the order in which such lines are printed; "" for what does not."""
+    name, protection = plain(str(health.identifier)), health.protection
+    plans = [one.waiting for one in health.runs.values() if one.waiting]
+    reasons = "; ".join(plain(one.error) for _, one in sorted(health.asides.items()))
+    return (
+        f"{name} could not be read: {plain(health.problem)}" if health.problem is not None else "",
+        f"{name} is set aside: {reasons}" if reasons else "",
+        f"{name} is protected ({protection}): no policy expires its snapshots" if protection else "",
+        "\n".join(f"{name} waits for approval: delegation orphans approve {plain(plan)}" for plan in plans),
+    )
+
+
+def _with_size(files: int | None, size: int | None) -> str:
+    """Return a number of files with their bytes; not all is known of a table that a former release read."""
+    if files is None:
+        return "–"
+    return f"{files:,} ({size_text(size)})" if files and size is not None else f"{files:,}"
+
+
+def _between(row: HealthRow) -> str:
+    if row.health.expirable is None:
+        return "–"
+    if row.saves_most is None:
+        return f"{row.saves_least:,.2f} or more"
+    least, most = f"{row.saves_least:,.2f}", f"{row.saves_most:,.2f}"
+    return most if least == most else f"{least}–{most}"

@@ -1,0 +1,285 @@
+"""`delegation polaris …`: what an operator does in Polaris for the service."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import SecretStr
+from rich.console import Console
+from rich.text import Text
+
+from delegation.cli.catalog.polaris_setup import (
+    SetupKind,
+    SetupStep,
+    TombstoneSetup,
+    WantedAccess,
+    WantedTombstones,
+    apply,
+    apply_to_views,
+    find,
+    service_grants,
+    steps_to,
+    steps_to_drop_views,
+    wanted_grants,
+)
+from delegation.cli.certs.files import write_secret
+from delegation.cli.connection import Connection, polaris_as, polaris_tokens
+from delegation.cli.errors import CommandError
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption, StackOption
+from delegation.cli.output import open_output, print_json
+from delegation.configuration.problems import FieldProblem, SettingsInvalid
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.management import PolarisManagement, management_url
+from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials
+from delegation.polaris.transport import Transport
+
+app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Prepare Polaris for the service.")
+
+NamespaceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace",
+        metavar="LEVEL.LEVEL",
+        show_default=False,
+        help="A namespace whose tables are purged; may be repeated. Default: those of the whole catalog.",
+    ),
+]
+PrincipalOption = Annotated[str, typer.Option("--principal", help="The name of the service's principal.")]
+TombstonesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tombstones",
+        metavar="LEVEL.LEVEL",
+        show_default=False,
+        help="Also prepare drops through the gateway: the namespace into which it renames tables, and its grants.",
+    ),
+]
+CallersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--callers",
+        metavar="PRINCIPAL_ROLE",
+        show_default=False,
+        help="With --tombstones: a principal role whose members may drop tables; may be repeated.",
+    ),
+]
+ManagementOption = Annotated[
+    str | None,
+    typer.Option(
+        "--management-url",
+        show_default=False,
+        help="The management API of Polaris. Default: /api/management/v1 beside the polaris_url.",
+    ),
+]
+
+
+@app.callback()
+def polaris() -> None:
+    """Prepare Polaris for the service."""
+
+
+@app.command("setup")
+def setup_command(
+    ctx: typer.Context,
+    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog of the tables.")],
+    *,
+    namespace: NamespaceOption = None,
+    only_namespaces: Annotated[
+        bool,
+        typer.Option(
+            "--only-namespaces",
+            help="Grant nothing on the whole catalog; for deployments with delegation.purge.references=namespace.",
+        ),
+    ] = False,
+    principal: PrincipalOption = "delegation",
+    principal_role: Annotated[str, typer.Option("--principal-role", help="The principal's role.")] = "delegation",
+    catalog_role: Annotated[str, typer.Option("--catalog-role", help="The catalog's role.")] = "delegation",
+    tombstones: TombstonesOption = None,
+    callers: CallersOption = None,
+    callers_role: Annotated[
+        str, typer.Option("--callers-role", help="The catalog's role for those who may drop tables.")
+    ] = "delegation_callers",
+    drop_views: Annotated[
+        bool,
+        typer.Option("--drop-views", help="Also let views be dropped: Polaris then keeps their metadata files."),
+    ] = False,
+    secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--secret-file",
+            show_default=False,
+            help="Write client id and secret to this new file, readable by you alone, instead of printing them.",
+        ),
+    ] = None,
+    new_secret: Annotated[
+        bool, typer.Option("--new-secret", help="Give a principal that exists a new secret; the former one ends.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed; change nothing.")] = False,
+    management_api: ManagementOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create the service's principal, its roles and its grants in Polaris, as far as they are missing.
+
+    With --tombstones also what drops through the gateway need: the namespace,
+    TABLE_CREATE there for --callers, and more grants for the service.
+
+    Safe to repeat: what exists is kept, and nothing is taken away. The secret
+    of a new principal is printed once, or written to --secret-file.
+    """
+    open_output(ctx, as_json=as_json)
+    _check_options(namespace, only_namespaces, tombstones, callers)
+    if secret_file is not None and secret_file.exists():
+        raise CommandError(
+            f"{secret_file} exists; nothing was changed",
+            "Name another file, or remove it first.",
+            code="FILE_NOT_WRITTEN",
+        )
+    purged = list(map(parse_namespace, namespace or ()))
+    grants = wanted_grants(purged, whole_index=not only_namespaces)
+    connection = Connection.of(ctx, stack)
+    api = connect_management(connection, management_api)
+    if not api.has_catalog(catalog):
+        raise CommandError(
+            f"Polaris has no catalog {catalog}",
+            "Check the name; catalogs are made in Polaris itself.",
+            code="UNKNOWN_CATALOG",
+        )
+    why = api.why_unsupported(catalog)
+    if why is not None:
+        raise CommandError(
+            f"{catalog}: {why}", "Choose an INTERNAL catalog whose storage is S3.", code="CATALOG_UNSUPPORTED"
+        )
+    extra = None
+    if tombstones is not None:
+        place = parse_namespace(tombstones, "--tombstones")
+        wanted_there = WantedTombstones(catalog, place, tuple(callers or ()), callers_role)
+        extra = TombstoneSetup(api, as_administrator(connection), wanted_there)
+        grants = tuple(dict.fromkeys((*grants, *service_grants(place, purged))))
+    wanted = WantedAccess(catalog, principal, principal_role, catalog_role, grants)
+    steps = steps_to(wanted, find(api, wanted), new_secret=new_secret)
+    if drop_views:
+        steps += steps_to_drop_views(api, catalog)
+    if extra is not None:
+        steps = [*extra.before, *steps, *extra.after]
+    report = _SetupReport(secret_file, as_json=as_json, dry_run=dry_run)
+    try:
+        for step in steps:
+            report.done(step, None if dry_run else _apply(api, wanted, extra, step))
+    finally:
+        report.end(len(steps))  # a secret that exists by now cannot be read again
+
+
+def _check_options(
+    namespace: list[str] | None, only_namespaces: bool, tombstones: str | None, callers: list[str] | None
+) -> None:
+    """Raise BadParameter for options that do not go together."""
+    if only_namespaces and not namespace:
+        raise typer.BadParameter("needs at least one --namespace", param_hint="--only-namespaces")
+    if tombstones is None and callers:
+        raise typer.BadParameter("needs --tombstones, the namespace into which callers rename", param_hint="--callers")
+    if tombstones is not None and only_namespaces:
+        reason = "a tombstone's purge looks for a table at the same location in the whole catalog; leave it out"
+        raise typer.BadParameter(reason, param_hint="--only-namespaces")
+
+
+def _apply(
+    api: PolarisManagement, wanted: WantedAccess, extra: TombstoneSetup | None, step: SetupStep
+) -> ClientCredentials | None:
+    if extra is not None and step in (*extra.before, *extra.after):
+        extra.apply(step)
+        return None
+    if step.kind is SetupKind.VIEWS:
+        apply_to_views(api, wanted.catalog)
+        return None
+    return apply(api, wanted, step)
+
+
+class _SetupReport:
+    """Prints each step when it is done, and a secret at once; as JSON one document at the end."""
+
+    def __init__(self, secret_file: Path | None, *, as_json: bool, dry_run: bool) -> None:
+        self._file = secret_file
+        self._as_json = as_json
+        self._dry_run = dry_run
+        self._console = Console(highlight=False)
+        self._steps: list[SetupStep] = []
+        self._shown: dict[str, Any] = {}
+
+    def done(self, step: SetupStep, made: ClientCredentials | None) -> None:
+        self._steps.append(step)
+        if not self._as_json:
+            mark = Text("would ", "yellow") if self._dry_run else Text("✓ ", "green")
+            self._console.print(Text.assemble(mark, step.text), soft_wrap=True)
+        if made is not None:
+            self._keep(made)
+
+    def _keep(self, made: ClientCredentials) -> None:
+        # The format of the secret in AWS Secrets Manager (docs/deployment.md).
+        document = {"client_id": made.client_id, "client_secret": made.client_secret.get_secret_value()}
+        if self._file is not None:
+            write_secret(self._file, json.dumps(document).encode() + b"\n")
+            self._shown = {"client_id": made.client_id, "secret_file": str(self._file)}
+        else:
+            self._shown = document
+        if not self._as_json:
+            for name, value in self._shown.items():
+                self._console.print(f"  {name}: {value}", soft_wrap=True)
+            if self._file is None:
+                self._console.print("  This secret is not shown again.", style="yellow")
+
+    def end(self, planned: int) -> None:
+        if self._as_json:
+            steps = [{"step": step.kind.value, "text": step.text} for step in self._steps]
+            print_json({"dry_run": self._dry_run, "steps": steps, "complete": len(steps) == planned, **self._shown})
+        elif not planned:
+            self._console.print("Nothing to do: principal, roles and grants are as they should be.")
+
+
+def connect_management(connection: Connection, url: str | None = None) -> PolarisManagement:
+    """Return a client of Polaris' management API with the administrator's credential; raises SettingsInvalid."""
+    catalog_url, realm = polaris_url(connection), realm_of(connection)
+    transport = Transport(connection.http())
+    tokens = polaris_tokens(
+        catalog_url,
+        _admin_credential(connection),
+        scope=DEFAULT_SCOPE,
+        realm=realm,
+        transport=transport,
+        setting="DELEGATION_POLARIS_ADMIN_CREDENTIAL",
+    )
+    return PolarisManagement(url or management_url(catalog_url), tokens, realm=realm, transport=transport)
+
+
+def as_administrator(connection: Connection) -> PolarisClient:
+    """Return a client of the catalog with the administrator's credential; raises SettingsInvalid."""
+    credential, realm = _admin_credential(connection), realm_of(connection)
+    return polaris_as(polaris_url(connection), credential, scope=DEFAULT_SCOPE, realm=realm, http=connection.http())
+
+
+def _admin_credential(connection: Connection) -> SecretStr:
+    credential = connection.admin_credential()
+    if credential is None:
+        problem = FieldProblem("polaris_admin_credential (DELEGATION_POLARIS_ADMIN_CREDENTIAL)", "is not set")
+        raise SettingsInvalid("the connection to Polaris", [problem], "Set it to id:secret of an administrator.")
+    return credential
+
+
+def polaris_url(connection: Connection) -> str:
+    """Return the catalog's address, that of the local stack without a setting; raises CommandError (NOT_CONNECTED)."""
+    return connection.named_polaris() or connection.stack().polaris_url
+
+
+def realm_of(connection: Connection) -> str | None:
+    """Return the realm, that of the local stack without a setting."""
+    return connection.settings.get("realm") if connection.named_polaris() else connection.stack().realm
+
+
+def parse_namespace(text: str, option: str = "--namespace") -> tuple[str, ...]:
+    """Parse `level.level`, the value of an option; raises BadParameter."""
+    levels = tuple(text.replace("`", "").split("."))
+    if not all(levels):
+        raise typer.BadParameter(f"{text!r} is not LEVEL.LEVEL", param_hint=option)
+    return levels

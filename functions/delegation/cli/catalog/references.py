@@ -1,0 +1,317 @@
+"""`delegation references …`: the tables that hold purges back because they cannot be read, exemptions, and lost refs.
+
+The commands read and write the table of the reference index with the operator's own AWS credentials: who may not write
+it exempts nothing.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from delegation.cli.catalog.blocking import (
+    BlockingRow,
+    exemption_document,
+    found_in,
+    name_of,
+    print_blocking,
+    print_exempted,
+)
+from delegation.cli.connection import Connection
+from delegation.cli.errors import CommandError, TaskTableUnknown
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import IndexTableOption, JsonOption, StackOption, TasksTableOption, YesOption, at_a_terminal
+from delegation.cli.output import open_output, print_json
+from delegation.cli.screens import Whole, plain
+from delegation.identifiers import split_name
+from delegation.references.blocking.model import LONGEST_REASON, Exemption, Subject, blocking_of
+from delegation.references.lost import LostRefs, restore_statement
+from delegation.references.store import ReferenceStore
+from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import TaskHooks
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import isoformat, utc_now
+from delegation.wiring.types import TYPES
+from polaris_common.errors import counted
+
+CatalogArgument = Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")]
+
+
+def lost_command(
+    ctx: typer.Context,
+    catalog: CatalogArgument,
+    *,
+    index_table: IndexTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the branches and tags that expiries lost, how to restore each, and until when their files are kept."""
+    open_output(ctx, as_json=as_json)
+    found = kept_now(Connection.of(ctx, stack).reference_store(index_table).lost_refs(catalog), utc_now())
+    if as_json:
+        print_json({"catalog": catalog, "lost": [document_of(one) for one in found]})
+    else:
+        print_lost(catalog, found)
+
+
+def dismiss_command(
+    ctx: typer.Context,
+    catalog: CatalogArgument,
+    key: Annotated[
+        str, typer.Argument(metavar="ID", show_default=False, help="As `delegation references lost` has it.")
+    ],
+    *,
+    yes: YesOption = False,
+    index_table: IndexTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep files no longer for lost branches and tags, because they are restored or nobody needs them."""
+    open_output(ctx, as_json=as_json)
+    store = Connection.of(ctx, stack).reference_store(index_table)
+    lost = next((one for one in store.lost_refs(catalog) if one.key == key), None)
+    if lost is None:
+        raise CommandError(
+            f"nothing is kept in {plain(catalog)} for lost refs with the id {plain(key)}",
+            f"`delegation references lost {plain(catalog)}` lists what is kept, with ids.",
+            code="NOTHING_LOST",
+        )
+    if not yes and at_a_terminal():
+        what = f"{_refs(lost)} of {plain(_table(lost))}"
+        text = f"The next expiry, and removals of orphan files, may delete what only {what} read. Continue?"
+        typer.confirm(text, abort=True, err=True)
+    store.remove_lost_refs(lost)
+    if as_json:
+        print_json({"dismissed": document_of(lost)})
+    else:
+        Console(highlight=False).print(f"Nothing is kept any more for {_refs(lost)} of {plain(_table(lost))}.")
+
+
+def kept_now(found: Sequence[LostRefs], now: datetime) -> list[LostRefs]:
+    """Return what is still kept, what ends first first."""
+    return sorted((one for one in found if now < one.until), key=lambda one: (one.until, one.key))
+
+
+def document_of(lost: LostRefs) -> dict[str, Any]:
+    """Return lost refs as JSON has them."""
+    return {
+        "id": lost.key,
+        "table": _table(lost),
+        "table_uuid": lost.table_uuid,
+        "refs": {name: str(snapshot_id) for name, snapshot_id in lost.refs.items()},
+        "refs_count": lost.count,
+        "metadata_file": lost.metadata_file,
+        "copy": lost.copy,
+        "task_id": lost.task_id,
+        "lost_at": isoformat(lost.at),
+        "kept_until": isoformat(lost.until),
+        "restore": restore_statement(lost.identifier, lost.metadata_file),
+    }
+
+
+def print_lost(catalog: str, found: Sequence[LostRefs]) -> None:
+    """Print what is kept, each with the statement that restores it and the command that dismisses it."""
+    console = Console(highlight=False)
+    if not found:
+        console.print(f"No expiry lost a branch or tag in {plain(catalog)} whose files are kept.")
+        return
+    for one in found:
+        console.print(Whole(Text(plain(_table(one)), style="bold")), crop=False)
+        _line(
+            console, f"{_refs(one)} lost {_day(one.at)} by task {one.task_id}; files are kept until {_day(one.until)}"
+        )
+        _line(console, f"restore, in Spark: {plain(restore_statement(one.identifier, one.metadata_file))}")
+        _line(console, f"if that file is gone, put its copy back: {plain(one.copy)} of the plan bucket")
+        _line(console, f"restored or not needed: {dismiss_words(one)}")
+
+
+def dismiss_words(lost: LostRefs) -> str:
+    """Return the command that dismisses lost refs."""
+    return f"delegation references dismiss {plain(lost.identifier.catalog)} {lost.key}"
+
+
+def summary_of(lost: LostRefs) -> str:
+    """Return one sentence about lost refs, for a list of tables."""
+    return (
+        f"{plain(_table(lost))}: an expiry lost {_refs(lost)}; files are kept until {_day(lost.until)}: "
+        f"`delegation references lost {plain(lost.identifier.catalog)}` states how to restore or dismiss them"
+    )
+
+
+def _refs(lost: LostRefs) -> str:
+    shown = ", ".join(plain(name) for name in list(lost.refs)[:3])
+    return f"{counted(lost.count, 'ref')} ({shown}{', …' if lost.count > min(len(lost.refs), 3) else ''})"
+
+
+def _table(lost: LostRefs) -> str:
+    return name_of(Subject.of(lost.identifier))
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(Whole(Text(text), indent=2), crop=False)
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d}"
+
+
+app = typer.Typer(
+    cls=WordGroup,
+    no_args_is_help=True,
+    help="List the tables that hold purges back because they cannot be read, exempt them, and list what expiries lost.",
+)
+app.command("lost")(lost_command)
+app.command("dismiss")(dismiss_command)
+
+
+def nothing_blocks(subject: Subject) -> CommandError:
+    """Return the error: what is to be exempted can be read, as far as the index knows."""
+    name = name_of(subject)
+    return CommandError(
+        f"the index does not know {name} as something that cannot be read",
+        f"`delegation references blocking {name_of(Subject(subject.catalog))}` lists what holds purges back; "
+        "name a namespace or a catalog that cannot be listed with --list.",
+        code="NOTHING_BLOCKS",
+    )
+
+
+def never_read(subject: Subject) -> CommandError:
+    """Return the error: nothing is known of a table, so nothing would protect its files."""
+    return CommandError(
+        f"{name_of(subject)} was never read, so nothing is known of the files that it needs",
+        "Repair its metadata, grant the service's principal the right to load it, or drop it from the catalog without "
+        "purge; the next pass over the catalog sees that.",
+        code="NEVER_READ",
+    )
+
+
+@app.command("blocking")
+def blocking_command(
+    ctx: typer.Context,
+    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
+    *,
+    index_table: IndexTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List what cannot be read in a catalog, since when and why, which purges that holds back, and who exempted it.
+
+    It states also why passes over the catalog are not completed.
+    """
+    open_output(ctx, as_json=as_json)
+    store = Connection.of(ctx, stack).reference_store(index_table)
+    found, state = shown(store, catalog), store.pass_of(catalog)
+    waiting = len(store.held(catalog))
+    if as_json:
+        print_json(found_in([one.document() for one in found], catalog, waiting, state))
+    else:
+        print_blocking(catalog, found, waiting, utc_now(), state)
+
+
+def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
+    """Return what cannot be read, what holds back every purge and lasts longest first."""
+    now = utc_now()
+    exemptions = {one.subject: one for one in store.exemptions(catalog)}
+    found = []
+    for blocking in blocking_of(store, catalog):
+        exemption = exemptions.get(blocking.subject)
+        holds = exemption if exemption is not None and exemption.covers(blocking, now) else None
+        found.append(BlockingRow(blocking, holds))
+    return sorted(
+        found,
+        key=lambda one: (one.exemption is not None, one.blocking.narrow, one.blocking.since or now, str(one.blocking)),
+    )
+
+
+@app.command("exempt")
+def exempt_command(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="CATALOG.NS.TABLE", show_default=False, help="The table; a part with a dot is between backquotes."
+        ),
+    ],
+    *,
+    why: Annotated[
+        str,
+        typer.Option(
+            "--why", show_default=False, help="Why purges and expiries may run beside it; it is in their receipts."
+        ),
+    ],
+    of_list: Annotated[
+        bool, typer.Option("--list", help="The name is that of a namespace, or of a catalog, that cannot be listed.")
+    ] = False,
+    yes: YesOption = False,
+    index_table: IndexTableOption = None,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let purges and expiries run although a table cannot be read; what is known of it still protects its files.
+
+    It is of the files that cannot be read now, and outlives commits while all else can. Where these are not known one
+    by one it ends at the table's next commit. It ends when the table can be read, and after 30 days.
+    """
+    open_output(ctx, as_json=as_json)
+    subject = parse_subject(name, of_list=of_list)
+    if not why.strip() or len(why) > LONGEST_REASON:
+        raise typer.BadParameter(f"give a reason of at most {LONGEST_REASON} characters", param_hint="--why")
+    connection = Connection.of(ctx, stack)
+    store = connection.reference_store(index_table)
+    blocking = next((one for one in blocking_of(store, subject.catalog) if one.subject == subject), None)
+    if blocking is None:
+        raise nothing_blocks(subject)
+    if blocking.was_never_read:
+        raise never_read(subject)
+    if not yes:
+        confirm(subject)
+    exemption = Exemption.of(blocking, why=why, by=connection.operator(tasks_table), now=utc_now())
+    store.put_exemption(exemption)
+    released = released_by(connection, store, subject.catalog, tasks_table)
+    if as_json:
+        print_json({"exemption": exemption_document(exemption), "purges_released": released})
+    else:
+        print_exempted(exemption, released)
+
+
+def parse_subject(text: str, *, of_list: bool) -> Subject:
+    """Parse the name of a table, or with `of_list` of a namespace or catalog; raises BadParameter."""
+    parts = split_name(text)
+    if of_list and parts:
+        return Subject(parts[0], tuple(parts[1:]))
+    if len(parts) < 3:
+        hint = "CATALOG or CATALOG.NAMESPACE" if of_list else "CATALOG.NAMESPACE.TABLE"
+        raise typer.BadParameter(f"{text!r} is not {hint}", param_hint="CATALOG.NS.TABLE")
+    return Subject(parts[0], tuple(parts[1:-1]), parts[-1])
+
+
+def confirm(subject: Subject) -> None:
+    """Ask at a terminal whether files may go that only this table is known to share; raises Abort."""
+    if at_a_terminal():
+        name = name_of(subject)
+        text = f"Purges and expiries delete files that {name} needs, unless what can be read names them. Continue?"
+        typer.confirm(text, abort=True, err=True)
+
+
+def released_by(connection: Connection, store: ReferenceStore, catalog: str, tasks_table: str | None) -> int | None:
+    """Let the purges run that waited for it; return how many, None if the task table is not known."""
+    try:
+        tasks = TaskService(
+            connection.task_store(tasks_table),
+            Policies(RetryPolicy(), {}),
+            NoDispatchQueue(),
+            clock=utc_now,
+            hooks=TaskHooks(types=TYPES),
+        )
+    except TaskTableUnknown:
+        return None
+    from delegation.operations.purge.behavior.indexed.holding import (  # noqa: PLC0415 - needs the extra `service`
+        release,
+    )
+
+    return release(store, tasks.writes, [catalog], utc_now())

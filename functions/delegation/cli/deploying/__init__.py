@@ -1,1 +1,0 @@
-"""`delegation deploy-check`: what a deployment would destroy, or could not do, before it begins."""

@@ -1,0 +1,311 @@
+"""`delegation config`: the command's own settings, and those of a deployment as service.json describes them."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from delegation.cli.connection import Connection, settings_of
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption
+from delegation.cli.output import open_output, print_json
+from delegation.cli.screens import LabelledLines, Rows, Whole
+from delegation.client.settings import ClientSettings
+from delegation.configuration.problems import FieldProblem, SettingsInvalid
+from delegation.configuration.settings import SETTINGS, CallerSettings, Setting
+from delegation.configuration.validation import problems_of
+from polaris_common.errors import counted
+
+PREFIX: Final = "delegation:"
+PROPERTIES: Final = "delegation:properties"
+DEFAULT: Final = "default"
+REQUIRED: Final = "required"
+"""What service.json has instead of the default of a setting that has none."""
+_PLACE: Final = re.compile(r"TYPE|NAME")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSetting:
+    """A setting: its name, its default as text (None without one), one sentence, and an older name that is taken."""
+
+    name: str
+    default: str | None
+    meaning: str
+    former: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name, and the older one if there is one."""
+        return (self.name,) if self.former is None else (self.name, self.former)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A setting with its value and where that comes from; `value` is None if nothing sets it."""
+
+    setting: ServiceSetting
+    name: str
+    value: str | None
+    source: str | None
+
+
+@cache
+def described() -> Mapping[str, tuple[ServiceSetting, ...]]:
+    """Return the settings by group: `deployment`, `properties`, `variables`."""
+    text = files("delegation.cli.deployment").joinpath("service.json").read_text(encoding="utf-8")
+    groups: dict[str, dict[str, dict[str, str | None]]] = json.loads(text)
+    return {
+        group: tuple(
+            ServiceSetting(f"{prefix}{name}", each.get("default"), each["meaning"], former and f"{prefix}{former}")
+            for name, each in settings.items()
+            for former in [each.get("former")]
+            if each["meaning"] is not None
+        )
+        for group, settings in groups.items()
+        for prefix in [PREFIX if group == "deployment" else ""]
+    }
+
+
+def context_of(path: Path) -> dict[str, Any]:
+    """Return the context of a cdk.json, or the settings of a stage file; raises SettingsInvalid."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        problem = FieldProblem(str(path), f"cannot be read: {error.strerror}")
+        raise SettingsInvalid(str(path), [problem], "Name a file that exists.") from None
+    except ValueError:
+        problem = FieldProblem(str(path), "is not JSON")
+        raise SettingsInvalid(str(path), [problem], "Correct the file.") from None
+    found = document.get("context", document) if isinstance(document, dict) else None
+    if not isinstance(found, dict):
+        raise SettingsInvalid(str(path), [FieldProblem(str(path), "is not an object")], "Correct the file.")
+    return {name: value for name, value in found.items() if name.startswith(PREFIX)}
+
+
+def shown_deployment(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
+    """Return each setting of the deployment with its value; later `layers`, by the name of their file, precede."""
+    found: list[Shown] = []
+    for setting in described()["deployment"]:
+        given = [
+            (file, context[name])
+            for file, context in layers.items()
+            for name in setting.names
+            if context.get(name) not in (None, "")
+        ]
+        source, value = given[-1] if given else (None, None)
+        if setting.name == PROPERTIES and value is not None:
+            found.append(
+                Shown(setting, setting.name, f"{counted(len(value), 'property', 'properties')}, below", source)
+            )
+        elif value is not None:
+            found.append(Shown(setting, setting.name, as_text(value), source))
+        else:
+            found.append(_unset(setting))
+    return found
+
+
+def shown_properties(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
+    """Return each property of the service with its value; of a name for types or names, one for each that is set."""
+    sources = [(name, context[PROPERTIES]) for name, context in layers.items() if context.get(PROPERTIES)]
+    source, given = sources[-1] if sources else (None, {})
+    found: list[Shown] = []
+    for setting in described()["properties"]:
+        names = [name for name in given if any(pattern_of(each).fullmatch(name) for each in setting.names)]
+        found += [Shown(setting, name, as_text(given[name]), source) for name in names]
+        if not names:
+            found.append(_unset(setting))
+    return found
+
+
+def shown_variables(environ: Mapping[str, str]) -> list[Shown]:
+    """Return each variable of the service's processes that no setting is, with its value in this environment."""
+    return [
+        Shown(each, each.name, environ.get(each.name) or None, "environment" if environ.get(each.name) else None)
+        for each in described()["variables"]
+    ]
+
+
+def _unset(setting: ServiceSetting) -> Shown:
+    has_default = setting.default not in (None, REQUIRED)
+    return Shown(setting, setting.name, setting.default if has_default else None, DEFAULT if has_default else None)
+
+
+def pattern_of(name: str) -> re.Pattern[str]:
+    """Return the pattern of a property's name, in which TYPE and NAME stand for any."""
+    return re.compile(_PLACE.sub(r"[\\w.-]+", re.escape(name)))
+
+
+def as_text(value: Any) -> str:
+    """Return a setting's value as it can be given on the command line."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Show and check the command's own settings.")
+_HIDDEN: Final = "(set)"
+_WIDE: Final = 110
+_TITLES: Final = {
+    "deployment": "The deployment (context of cdk.json; page Settings):",
+    "properties": "The service's properties (`delegation:properties`):",
+    "variables": "Variables of the service's processes, which the deployment sets; a worker of your own needs them:",
+}
+
+
+@app.command("show")
+def show_command(
+    ctx: typer.Context,
+    *,
+    cdk: Annotated[
+        Path, typer.Option("--cdk", metavar="FILE", help="The cdk.json whose deployment is shown, if it exists.")
+    ] = Path("cdk.json"),
+    stage_file: Annotated[
+        Path | None,
+        typer.Option("--stage-file", metavar="FILE", show_default=False, help="The file of the stage, as for cdk."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every setting with its value, where it comes from and its default: the command's own, those of a
+    deployment, the service's properties, and the variables of its processes. Secrets are not shown.
+    """
+    open_output(ctx, as_json=as_json)
+    settings = settings_of(ctx)
+    paths = [*([cdk] if cdk.is_file() else []), *([stage_file] if stage_file else [])]
+    layers = {str(path): context_of(path) for path in paths}
+    groups = {
+        "deployment": shown_deployment(layers),
+        "properties": shown_properties(layers),
+        "variables": shown_variables(os.environ),
+    }
+    if as_json:
+        shown = {setting.name: _document(setting, settings) for setting in SETTINGS if setting.name in settings.values}
+        described = {group: [_described(each) for each in found] for group, found in groups.items()}
+        print_json({**_place(settings), "settings": shown, **described})
+        return
+    console = Console(highlight=False)
+    _print_own(console, settings)
+    for group, found in groups.items():
+        console.print(f"\n{_TITLES[group]}", soft_wrap=True)
+        console.print(_table(found), crop=False)
+
+
+def _print_own(console: Console, settings: CallerSettings) -> None:
+    """Print the command's own settings."""
+    console.print(Whole(_place_text(settings)), crop=False)
+    if console.width < _WIDE:
+        console.print(LabelledLines(_own_rows(settings)), crop=False)
+        console.print("Its variable is a setting's name in upper case after DELEGATION_.", style="dim")
+        return
+    table = Rows("setting", "value", "from")
+    for setting in SETTINGS:
+        found = settings.values.get(setting.name)
+        if found is None:
+            table.add(Text(setting.name, style="dim"), Text("not set", style="dim"), Text(setting.variable, "dim"))
+        else:
+            table.add(setting.name, _HIDDEN if setting.secret else Text(found.text), Text(found.source))
+    console.print(table, crop=False)
+
+
+def _own_rows(settings: CallerSettings) -> Iterator[tuple[str, Text]]:
+    """Yield each setting with its value and where that comes from, for a narrow terminal."""
+    for setting in SETTINGS:
+        found = settings.values.get(setting.name)
+        if found is None:
+            yield setting.name, Text("not set", "dim")
+        else:
+            yield setting.name, Text.assemble(_HIDDEN if setting.secret else found.text, (f"  ({found.source})", "dim"))
+
+
+def _table(found: list[Shown]) -> Rows:
+    table = Rows("setting", "value", "from", "default", "meaning")
+    for each in found:
+        value = Text(each.value) if each.value is not None else Text("not set", style="dim")
+        cells = (each.name, each.source or "", each.setting.default or "", each.setting.meaning)
+        table.add(cells[0], value, *cells[1:])
+    return table
+
+
+def _described(shown: Shown) -> dict[str, Any]:
+    setting = shown.setting
+    described = {"default": setting.default, "meaning": setting.meaning}
+    return {"name": shown.name, "value": shown.value, "from": shown.source, **described}
+
+
+@app.command("check")
+def check_command(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
+    """Read the configuration file and every setting, and name each one that is missing or wrong.
+
+    Fails also if they lead to no service: neither edge_url is set nor is there a stack.json.
+    """
+    open_output(ctx, as_json=as_json)
+    settings = settings_of(ctx)
+    problems = find_problems(settings)
+    if problems:
+        where = f"the settings of profile {settings.profile}" if settings.profile else "the settings"
+        raise SettingsInvalid(where, problems, "Correct each; `delegation config show` has where its value comes from.")
+    connection = _connection_text(Connection(None, settings))
+    if as_json:
+        print_json({**_place(settings), "problems": [], "connection": connection})
+    else:
+        text = f"{_place_text(settings)} {connection} All that is set can be used; `delegation doctor` tries it."
+        Console(highlight=False).print(Whole(text), crop=False)
+
+
+def _connection_text(connection: Connection) -> str:
+    """Return which service the commands call; raises CommandError if none is set and there is no stack.json."""
+    if not connection.uses_stack():
+        return f"The service is at {connection.settings.get('edge_url')}."
+    if connection.named_polaris() is not None:
+        return "edge_url (DELEGATION_EDGE_URL) is not set: only Polaris can be used."
+    return f"The service is the local stack at {connection.stack().edge_url}."
+
+
+def find_problems(settings: CallerSettings) -> list[FieldProblem]:
+    """Return what is wrong with the settings; without `edge_url` those of the connection may be missing."""
+    found: list[FieldProblem] = []
+    if settings.get("edge_url") is not None:
+        try:
+            ClientSettings.model_validate(settings.variables())
+        except ValidationError as error:
+            found += problems_of(error)
+    found += [
+        FieldProblem(f"{setting.name} ({setting.variable})", f"the file {value.text} does not exist")
+        for setting in SETTINGS
+        if setting.is_path and (value := settings.values.get(setting.name)) and not Path(value.text).is_file()
+    ]
+    for name in ("polaris_credential", "polaris_service_credential", "polaris_admin_credential"):
+        text = settings.get(name)
+        if text is not None and not all(text.partition(":")):
+            found.append(FieldProblem(f"{name} (DELEGATION_{name.upper()})", "is not of the form id:secret"))
+    found += [
+        FieldProblem(
+            f"profiles.{profile}", f"has a secret, and others may read the file: chmod 600 {settings.file.path}"
+        )
+        for profile in settings.exposed_secrets()
+    ]
+    return found
+
+
+def _document(setting: Setting, settings: CallerSettings) -> dict[str, Any]:
+    found = settings.values[setting.name]
+    return {"value": None if setting.secret else found.text, "secret": setting.secret, "from": found.source}
+
+
+def _place(settings: CallerSettings) -> dict[str, Any]:
+    exists = settings.file.path.is_file()
+    profiles = list(settings.file.profiles)
+    return {"file": str(settings.file.path) if exists else None, "profile": settings.profile, "profiles": profiles}
+
+
+def _place_text(settings: CallerSettings) -> str:
+    if not settings.file.path.is_file():
+        return f"There is no file {settings.file.path}; the settings are those of the environment."
+    return f"{settings.file.path}, profile {settings.profile or 'none'}."

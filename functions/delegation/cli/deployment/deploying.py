@@ -1,0 +1,362 @@
+"""`delegation deploy-check`: compare what is deployed with what is synthesized, and refuse what would do harm.
+
+AWS CloudFormation User Guide, "Update behaviors of stack resources"; CloudFormation API Reference, ResourceChange.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+import boto3
+import typer
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+from rich.text import Text
+
+from delegation.cli.errors import CommandError
+from delegation.cli.options import JsonOption
+from delegation.cli.output import open_output, print_json
+from polaris_common.errors import counted
+
+Template = Mapping[str, Any]
+
+CREATE_ONLY: Final[Mapping[str, frozenset[str]]] = {
+    "AWS::DynamoDB::Table": frozenset({"TableName"}),
+    "AWS::S3::Bucket": frozenset({"BucketName"}),
+    "AWS::KMS::Key": frozenset(),
+    "AWS::SecretsManager::Secret": frozenset({"Name"}),
+    "AWS::SQS::Queue": frozenset({"QueueName", "FifoQueue"}),
+    "AWS::EC2::VPC": frozenset({"CidrBlock", "Ipv4IpamPoolId"}),
+    "AWS::EC2::Subnet": frozenset({"AvailabilityZone", "CidrBlock", "VpcId"}),
+}
+"""What holds data or addresses, and the properties whose change replaces it (AWS Template Reference Guide)."""
+_NETWORK: Final = frozenset({"AWS::EC2::VPC", "AWS::EC2::Subnet"})
+_FORMER_APPLICATIONS: Final = "DELEGATION_EMR_FORMER_APPLICATION_IDS"
+_TABLE: Final = "AWS::DynamoDB::Table"
+_APPLICATION: Final = "AWS::EMRServerless::Application"
+_RETAINED: Final = frozenset({"Retain", "RetainExceptOnCreate"})
+
+
+class Harm(StrEnum):
+    """Why a change is refused."""
+
+    REPLACED = "REPLACED"
+    REMOVED = "REMOVED"
+    NETWORK_REPLACED = "NETWORK_REPLACED"
+    EXPORT_IN_USE = "EXPORT_IN_USE"
+    APPLICATION_MUST_STOP = "APPLICATION_MUST_STOP"
+    APPLICATION_LEFT = "APPLICATION_LEFT"
+    INDEXES_AT_ONCE = "INDEXES_AT_ONCE"
+
+
+ADVICE: Final[Mapping[Harm, str]] = {
+    Harm.REPLACED: "Undo the setting that changes it: a new, empty resource would take its place.",
+    Harm.REMOVED: "Undo the setting that removes it. What is kept belongs to no stack by then, and a later deployment "
+    "begins with an empty one.",
+    Harm.NETWORK_REPLACED: "Undo the setting, or keep the ranges with `delegation:vpc-layout`: subnets that are used "
+    "cannot be replaced by others of overlapping ranges.",
+    Harm.EXPORT_IN_USE: "Deploy the stacks that import it first, alone: `cdk deploy --exclusively STACK`; delete one "
+    "that the settings no longer have.",
+    Harm.APPLICATION_MUST_STOP: "Deploy while no Spark job runs: `delegation drain`, then `aws emr-serverless "
+    "stop-application --application-id ID`, deploy, `delegation resume`.",
+    Harm.INDEXES_AT_ONCE: "Deploy the stack with one index more at a time: `-c delegation:task-indexes=N` for the task "
+    "table, beginning with one more than it has; then without the setting.",
+    Harm.APPLICATION_LEFT: "Add its id to `delegation:emr-former-application-ids`: the functions then watch its jobs "
+    "to their end. It is kept and costs nothing while idle; delete it when none is left.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Danger:
+    """A change that must not be deployed: the stack, the resource or export, and what would happen to it."""
+
+    harm: Harm
+    stack: str
+    name: str
+    reason: str
+
+    @property
+    def advice(self) -> str:
+        """What to do instead."""
+        return ADVICE[self.harm]
+
+
+Imports = Callable[[str], Sequence[str]]
+"""Returns the stacks that import an export."""
+Identities = Callable[[str, str], str | None]
+"""Returns the id of a deployed resource by its stack and its logical id, None if it has none."""
+
+
+def dangers_of(
+    former: Mapping[str, Template],
+    new: Mapping[str, Template],
+    imports: Imports,
+    identities: Identities = lambda _stack, _name: None,
+) -> list[Danger]:
+    """Return what must not be deployed of the new templates, by stack name, where the former ones are deployed.
+
+    A stack that the new templates lack stays as it is, for the CDK deletes none; what it imports stays in use.
+    """
+    found: list[Danger] = []
+    for stack, before in former.items():
+        after = new.get(stack)
+        if after is not None:
+            found += [*_of_resources(stack, before, after), *_of_exports(stack, before, after, imports)]
+            found += _of_applications(stack, before, after, identities)
+    return found
+
+
+def _of_resources(stack: str, before: Template, after: Template) -> Iterator[Danger]:
+    others = after.get("Resources", {})
+    for name, resource in before.get("Resources", {}).items():
+        kind = resource["Type"]
+        if kind not in CREATE_ONLY and kind != _APPLICATION:
+            continue
+        other = others.get(name)
+        if other is None or other["Type"] != kind:
+            if kind not in _NETWORK and kind != _APPLICATION:
+                kept = "kept without a stack" if resource.get("DeletionPolicy") in _RETAINED else "deleted"
+                yield Danger(Harm.REMOVED, stack, name, f"the {kind} would be {kept}")
+            continue
+        changed = _changed(resource, other)
+        if kind == _APPLICATION:
+            if changed - {"Tags"}:
+                text = f"{', '.join(sorted(changed))} can be changed only while the application is stopped"
+                yield Danger(Harm.APPLICATION_MUST_STOP, stack, name, text)
+        elif replacing := sorted(changed & CREATE_ONLY[kind]):
+            harm = Harm.NETWORK_REPLACED if kind in _NETWORK else Harm.REPLACED
+            yield Danger(harm, stack, name, f"the {kind} would be replaced, for its {', '.join(replacing)} changes")
+        elif kind == _TABLE and len(indexes := sorted(_indexes(resource) ^ _indexes(other))) > 1:
+            text = f"DynamoDB makes or removes one index at a time, and the update has {', '.join(indexes)}"
+            yield Danger(Harm.INDEXES_AT_ONCE, stack, name, text)
+
+
+def _of_applications(stack: str, before: Template, after: Template, identities: Identities) -> Iterator[Danger]:
+    """Yield the applications that the new functions would not know, though their jobs may run."""
+    others, known = after.get("Resources", {}), _former_applications(after)
+    for name, resource in before.get("Resources", {}).items():
+        if resource["Type"] == _APPLICATION and name not in others:
+            identity = identities(stack, name)
+            if identity not in known:
+                text = f"the application {identity or 'of this name'} is replaced by another, and its jobs may run"
+                yield Danger(Harm.APPLICATION_LEFT, stack, name, text)
+
+
+def _former_applications(template: Template) -> frozenset[str]:
+    """Return the former applications that every function with an application knows."""
+    found: list[frozenset[str]] = []
+    for resource in template.get("Resources", {}).values():
+        if resource["Type"] == "AWS::Lambda::Function":
+            variables = resource.get("Properties", {}).get("Environment", {}).get("Variables", {})
+            if "DELEGATION_EMR_APPLICATION_ID" in variables:
+                found.append(frozenset(variables.get(_FORMER_APPLICATIONS, "").split(",")))
+    return frozenset.intersection(*found) if found else frozenset()
+
+
+def _indexes(table: Mapping[str, Any]) -> set[str]:
+    return {one["IndexName"] for one in table.get("Properties", {}).get("GlobalSecondaryIndexes", ())}
+
+
+def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    before, after = one.get("Properties", {}), other.get("Properties", {})
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def _of_exports(stack: str, before: Template, after: Template, imports: Imports) -> Iterator[Danger]:
+    kept = dict(_exports(after))
+    for name, value in _exports(before):
+        if kept.get(name) == value:
+            continue
+        users = imports(name)
+        if users:
+            what = "change its value" if name in kept else "be removed"
+            yield Danger(Harm.EXPORT_IN_USE, stack, name, f"the export would {what}, and {', '.join(users)} imports it")
+
+
+def _exports(template: Template) -> Iterator[tuple[str, str]]:
+    for output in template.get("Outputs", {}).values():
+        name = output.get("Export", {}).get("Name")
+        if isinstance(name, str):
+            yield name, json.dumps(output["Value"], sort_keys=True)
+
+
+def dangers_of_change_set(stack: str, changes: Sequence[Mapping[str, Any]]) -> list[Danger]:
+    """Return what must not be executed of a change set's Changes: CloudFormation knows every replacement."""
+    found = []
+    for change in changes:
+        resource = change.get("ResourceChange", {})
+        kind = resource.get("ResourceType")
+        if kind not in CREATE_ONLY:
+            continue
+        name, action, replaced = resource["LogicalResourceId"], resource["Action"], resource.get("Replacement")
+        if action == "Remove" and kind not in _NETWORK:
+            found.append(Danger(Harm.REMOVED, stack, name, f"the {kind} would be removed"))
+        elif action == "Modify" and replaced in {"True", "Conditional"}:
+            harm = Harm.NETWORK_REPLACED if kind in _NETWORK else Harm.REPLACED
+            word = "would" if replaced == "True" else "may"
+            found.append(Danger(harm, stack, name, f"the {kind} {word} be replaced"))
+    return found
+
+
+_ABSENT = "ValidationError"
+_ADVICE = "Set AWS_REGION and your credentials as for the AWS CLI."
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedStacks:
+    """Reads stacks through boto3's CloudFormation client; each method raises CommandError (BAD_CONNECTION)."""
+
+    client: Any
+
+    @classmethod
+    def connect(cls) -> Self:
+        """Return the stacks of the AWS environment's account and region."""
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
+        try:
+            return cls(boto3.client("cloudformation"))
+        except BotoCoreError as error:
+            raise CommandError(f"AWS: {error}", _ADVICE, code="BAD_CONNECTION") from error
+
+    def template(self, stack: str) -> Template | None:
+        """Return the template with which a stack was deployed, None if there is no such stack."""
+        found = self._read("get_template", StackName=stack, TemplateStage="Original")
+        if found is None:
+            return None
+        body = found["TemplateBody"]
+        template: Template = json.loads(body) if isinstance(body, str) else body
+        return template
+
+    def identity(self, stack: str, name: str) -> str | None:
+        """Return the physical id of a stack's resource, None if there is no such resource."""
+        found = self._read("describe_stack_resource", StackName=stack, LogicalResourceId=name)
+        return None if found is None else found["StackResourceDetail"].get("PhysicalResourceId")
+
+    def imports(self, export: str) -> Sequence[str]:
+        """Return the stacks that import an export."""
+        names: list[str] = []
+        token: dict[str, str] = {}
+        while True:
+            found = self._read("list_imports", ExportName=export, **token)
+            if found is None:  # an export that nothing imports, too, is answered with a ValidationError
+                return names
+            names += found["Imports"]
+            if "NextToken" not in found:
+                return names
+            token = {"NextToken": found["NextToken"]}
+
+    def changes(self, stack: str, change_set: str) -> Sequence[Mapping[str, Any]]:
+        """Return the changes of a change set, none if the stack has none of that name."""
+        found: list[Mapping[str, Any]] = []
+        token: dict[str, str] = {}
+        while True:
+            page = self._read("describe_change_set", StackName=stack, ChangeSetName=change_set, **token)
+            if page is None:
+                return found
+            found += page["Changes"]
+            if "NextToken" not in page:
+                return found
+            token = {"NextToken": page["NextToken"]}
+
+    def _read(self, operation: str, **arguments: Any) -> Mapping[str, Any] | None:
+
+        try:
+            answer: Mapping[str, Any] = getattr(self.client, operation)(**arguments)
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code in {_ABSENT, "ChangeSetNotFound"}:
+                return None
+            raise CommandError(f"AWS CloudFormation, {operation}: {code}", _ADVICE, code="BAD_CONNECTION") from error
+        except BotoCoreError as error:
+            raise CommandError(
+                f"AWS CloudFormation, {operation}: {type(error).__name__}", _ADVICE, code="BAD_CONNECTION"
+            ) from error
+        return answer
+
+
+_MANIFEST: Final = "manifest.json"
+_STACK: Final = "aws:cloudformation:stack"
+
+
+def deploy_refused(count: int) -> CommandError:
+    """Return the error: the deployment would do harm."""
+    text = counted(count, "change")
+    return CommandError(
+        f"{text} must not be deployed", "Do what is said beside each; nothing was deployed.", code="DEPLOY_REFUSED"
+    )
+
+
+def deploy_check_command(
+    ctx: typer.Context,
+    *,
+    folder: Annotated[
+        Path, typer.Option("--app", metavar="FOLDER", help="The templates that `cdk synth` wrote.")
+    ] = Path("cdk.out"),
+    change_set: Annotated[
+        str | None,
+        typer.Option(
+            "--change-set",
+            metavar="NAME",
+            show_default=False,
+            help="Read the change sets of this name too, which `cdk deploy --method prepare-change-set` makes.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check before a deployment that it replaces and removes nothing that holds data; changes nothing.
+
+    What is deployed is compared with the synthesized templates: tables, buckets,
+    keys, secrets, queues, subnets, exports in use, Spark applications.
+    """
+
+    open_output(ctx, as_json=as_json)
+    found = check(synthesized(folder), DeployedStacks.connect(), change_set)
+    if as_json:
+        print_json({"refused": [{**asdict(one), "advice": one.advice} for one in found]})
+    else:
+        show(found)
+    if found:
+        raise deploy_refused(len(found))
+
+
+def synthesized(folder: Path) -> dict[str, Template]:
+    """Return the templates in a cloud assembly by stack name; raises CommandError (NOT_SYNTHESIZED)."""
+    try:
+        artifacts = json.loads((folder / _MANIFEST).read_bytes()).get("artifacts", {})
+        stacks = {
+            one.get("properties", {}).get("stackName", name): one["properties"]["templateFile"]
+            for name, one in artifacts.items()
+            if one["type"] == _STACK
+        }
+        return {name: json.loads((folder / file).read_bytes()) for name, file in stacks.items()}
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise CommandError(
+            f"{folder} has no synthesized templates",
+            "Run `cdk synth` first, or name its folder.",
+            code="NOT_SYNTHESIZED",
+        ) from error
+
+
+def check(new: Mapping[str, Template], deployed: DeployedStacks, change_set: str | None) -> list[Danger]:
+    """Return what must not be deployed; a stack that is not deployed yet holds nothing."""
+    former = {name: template for name in new if (template := deployed.template(name)) is not None}
+    found = dangers_of(former, new, deployed.imports, deployed.identity)
+    if change_set is not None:
+        known = {(one.stack, one.name) for one in found}
+        for name in former:
+            more = dangers_of_change_set(name, deployed.changes(name, change_set))
+            found += [one for one in more if (one.stack, one.name) not in known]
+    return found
+
+
+def show(found: list[Danger], console: Any = None) -> None:
+    """Print each change that is refused, and what to do instead."""
+    console = console or Console(highlight=False)
+    if not found:
+        console.print("Nothing that holds data is replaced or removed.")
+    for one in found:
+        console.print(Text.assemble(("✗ ", "bold red"), (f"{one.stack} {one.name}", "bold")), soft_wrap=True)
+        console.print(Text(f"  {one.reason}. {one.advice}"))

@@ -1,0 +1,464 @@
+"""The plan of a scan or a removal, read with the operator's own AWS credentials."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain, islice
+from typing import Annotated, Final
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import CommandError, task_unknown
+from delegation.cli.misuse import WordGroup
+from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
+from delegation.cli.output import JsonOutput, Output, open_output, print_json, watch
+from delegation.cli.restore import PlanBucketOption, plans_of, restore_command
+from delegation.cli.screens import LabelledLines, Whole, plain, size_text, summary_text
+from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
+from delegation.client.client import DelegationClient
+from delegation.client.errors import NotFound, NotPermitted
+from delegation.identifiers import TableIdentifier
+from delegation.operations.orphans.behavior.limits import (
+    EQUAL_AUTHORITIES,
+    EQUAL_SCHEMES,
+    FILE_AGE,
+    INVENTORY,
+    LOCATION,
+    MISMATCH,
+    PLAN,
+    QUARANTINE,
+    OrphanLimits,
+)
+from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
+from delegation.operations.orphans.behavior.options import options_of
+from delegation.operations.orphans.errors import AgeTooShort
+from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
+from delegation.storage.base import PlanStore
+from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
+from delegation.timestamps import isoformat, utc_now
+from delegation.wire.approvals import PlanApproval
+from delegation.wire.orphans import OrphanFilesRequest
+from delegation.wire.requests import TableRequest
+from delegation.wire.tasks import TaskRecord
+from delegation.worksets.errors import PlanTampered
+from delegation.worksets.index import segment_of
+from polaris_common.errors import DelegationError, counted, printable
+
+_PLAN: Final = re.compile(
+    r"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]+/[0-9a-f]+)"
+    r"(?:/receipt\.json)?"
+)
+KnownPlanArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN",
+        show_default=False,
+        help="The id of the plan of a scan or a removal, or the key or s3:// address of the removal's receipt.",
+    ),
+]
+
+
+def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> tuple[PlanStore, OrphanIndex]:
+    """Return the plans and the index of a plan; raises BadParameter and CommandError."""
+    named = _PLAN.fullmatch(text)
+    if named is None:
+        raise typer.BadParameter("must be a plan's id, or a receipt's key", param_hint="PLAN")
+    bucket = named["bucket"] or plan_bucket or connection.settings.get("plan_bucket")
+    plans = plans_of(connection, bucket)
+    return plans, _index(plans, named["plan"])
+
+
+def _plan_unknown(plan: str, reason: str) -> CommandError:
+    """Return the error: there is no such plan any more, or it is only a listing."""
+    return CommandError(
+        f"{printable(plan)}: {printable(reason)}",
+        "Have the table scanned again (`delegation orphans scan`) and name the plan that it shows.",
+        code="PLAN_NOT_FOUND",
+    )
+
+
+def _index(plans: PlanStore, plan: str) -> OrphanIndex:
+    try:
+        index = load_plan(plans, segment_of(plans, plan))
+    except PlanTampered as error:
+        raise _plan_unknown(plan, str(error)) from error
+    if index.stage == "listed":
+        raise _plan_unknown(plan, "it is a listing, which was not compared with what tables need")
+    return index
+
+
+def time_text(seconds: int) -> str:
+    """Return a time of the store, given in seconds since 1970."""
+    return isoformat(datetime.fromtimestamp(seconds, UTC))
+
+
+_WAITS: Final = {
+    "first-run": "it is the first plan of this table here",
+    "max-share": "its files are an unlikely share of what is there",
+    "max-files": "its files are many",
+    "finding": "something was found that its approval does not know",
+}
+_DAY: Final = 86_400
+LimitOption = Annotated[
+    int, typer.Option("--limit", min=1, help="How many files to list, in the order of their paths.")
+]
+
+
+def show_command(
+    ctx: typer.Context,
+    plan: KnownPlanArgument,
+    *,
+    limit: LimitOption = 20,
+    plan_bucket: PlanBucketOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the files of a plan, with your own AWS credentials: what `delegation orphans approve` would delete.
+
+    Each has the time at which it was written, by the clock of its store.
+    """
+    open_output(ctx, as_json=as_json)
+    plans, index = opened_plan(Connection.of(ctx, stack), plan, plan_bucket)
+    files = list(islice(_files(plans, index), limit))
+    if as_json:
+        print_json(_document(index, files))
+        return
+    console = Console(highlight=False)
+    console.print(Whole(f"Plan {index.plan_id} of {plain(index.identifier)}"), crop=False)
+    console.print(LabelledLines(_about(index), indent=2), crop=False)
+    for one in files:
+        line = f"{time_text(one.modified)[:19]}Z  {size_text(one.size):>10}  {plain(one.path)}"
+        console.print(Whole(line, indent=2), crop=False)
+    if index.files_planned > len(files):
+        more = counted(index.files_planned - len(files), "more file")
+        console.print(Whole(f"{more}; --limit {index.files_planned} lists all", indent=2), crop=False)
+    if files or index.foreign_tables:
+        more = " (--including UUID adds a foreign table)" if index.foreign_tables else ""
+        console.print(Whole(f"Approve it: delegation orphans approve {index.plan_id}{more}"), crop=False)
+
+
+def _files(plans: PlanStore, index: OrphanIndex) -> Iterator[Candidate]:
+    return chain.from_iterable(candidates_of(plans, [(index.plan_id, index.chunks)]))
+
+
+def _about(index: OrphanIndex) -> list[tuple[str, str]]:
+    found, listed = index.planned_amount, index.listed_amount
+    counts = (
+        f"{counted(one.files, what)}, {size_text(one.bytes)}" for one, what in ((found, "file"), (listed, "object"))
+    )
+    orphans, objects = counts
+    rows = [
+        ("location", plain(index.roots[0])),
+        ("listed", f"{objects}, at {time_text(index.listed_at)[:19]}Z by the clock of the store"),
+        ("orphan", f"{orphans}, {index.age / _DAY:g} days old or more then"),
+    ]
+    if index.quarantine:
+        rows.append(("approval", "tags them for a lifecycle rule of the bucket"))
+    for one in index.foreign_tables:
+        why = f"; {plain(one.why)}" if one.why else ""
+        stays = f"{counted(one.files, 'file')}, {size_text(one.bytes)}, at {plain(one.place)}{why}"
+        rows.append(("foreign", f"{one.uuid}: {stays}"))
+    if index.waits:
+        rows.append(("waits", f"for approval, because {_WAITS[index.waits]} ({index.waits})"))
+    return rows
+
+
+def _document(index: OrphanIndex, files: list[Candidate]) -> dict[str, object]:
+    return {
+        "plan": index.plan_id,
+        "table": index.identifier,
+        "location": index.roots[0],
+        "listed_at": time_text(index.listed_at),
+        "older_than_seconds": index.age,
+        "files_listed": index.listed.files,
+        "bytes_listed": index.listed.bytes,
+        "files_planned": index.files_planned,
+        "bytes_planned": index.bytes_planned,
+        "quarantine": index.quarantine,
+        "waits": index.waits,
+        "foreign_tables": [one.model_dump(exclude={"parts"}) for one in index.foreign_tables],
+        "files": [{"path": one.path, "bytes": one.size, "modified": time_text(one.modified)} for one in files],
+    }
+
+
+app = typer.Typer(
+    cls=WordGroup,
+    no_args_is_help=True,
+    help="Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
+)
+AgeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--older-than",
+        metavar="AGE",
+        show_default=False,
+        help="How old a file is at least, by the clock of its store: 7d, 72h; 24 hours or more. Default: 3 days.",
+    ),
+]
+SchemesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--equal-schemes",
+        metavar="LISTS",
+        show_default=False,
+        help="Schemes that name one store, such as cos,oss=store; s3, s3a and s3n always do.",
+    ),
+]
+AuthoritiesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--equal-authorities",
+        metavar="LISTS",
+        show_default=False,
+        help="Buckets that are one, such as alias=bucket.",
+    ),
+]
+MismatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix-mismatch-mode",
+        metavar="MODE",
+        show_default=False,
+        help="What happens to files with the path of a needed one in another scheme or bucket: error, ignore or "
+        "delete. Default: error.",
+    ),
+]
+QuarantineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--quarantine",
+        metavar="MODE",
+        show_default=False,
+        help="tag: an approval of the plan tags the files for a lifecycle rule of the bucket instead of deleting them; "
+        "none: it deletes them. Default: the operator's setting.",
+    ),
+]
+InventoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--inventory",
+        metavar="URI",
+        show_default=False,
+        help="Read this S3 Inventory report instead of listing the location: s3://…/manifest.json, below a place that "
+        "the operator allows.",
+    ),
+]
+LocationOption = Annotated[
+    str | None,
+    typer.Option(
+        "--location",
+        metavar="URI",
+        show_default=False,
+        help="Look in this place instead of the table's location, below one that the operator allows.",
+    ),
+]
+PlanArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN", show_default=False, help="The plan's id, which the summary of the task that made it has."
+    ),
+]
+
+
+@app.command("scan")
+def scan_command(
+    ctx: typer.Context,
+    table: TableArgument,
+    *,
+    older_than: AgeOption = None,
+    equal_schemes: SchemesOption = None,
+    equal_authorities: AuthoritiesOption = None,
+    prefix_mismatch_mode: MismatchOption = None,
+    inventory: InventoryOption = None,
+    location: LocationOption = None,
+    quarantine: QuarantineOption = None,
+    key: KeyOption = None,
+    wait: WaitOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the service list a table's location and plan which files no table needs; nothing is deleted.
+
+    The task's summary has the number and size of the orphan files, and the
+    id of the plan, which `delegation orphans approve` executes. Exit status:
+    1 if the task was not accepted or, with --wait, if it failed.
+    """
+    output = open_output(ctx, as_json=as_json)
+    identifier = parse_table(table)
+    properties = _properties(
+        {
+            FILE_AGE: older_than,
+            EQUAL_SCHEMES: equal_schemes,
+            EQUAL_AUTHORITIES: equal_authorities,
+            MISMATCH: prefix_mismatch_mode,
+            INVENTORY: inventory,
+            LOCATION: location,
+            QUARANTINE: quarantine,
+            DRY_RUN: "true",
+        }
+    )
+    _send(output, Connection.of(ctx, stack), identifier, properties, key, wait=wait)
+
+
+IncludingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--including",
+        metavar="UUID",
+        show_default=False,
+        help="Delete the files of this foreign table too, which the plan reports (FOREIGN_TABLE); may be repeated.",
+    ),
+]
+
+
+@app.command("approve")
+def approve_command(
+    ctx: typer.Context,
+    plan: PlanArgument,
+    *,
+    including: IncludingOption = None,
+    key: KeyOption = None,
+    wait: WaitOption = False,
+    yes: YesOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Approve a plan with the operator's identity, and have its files deleted that are still as they were listed.
+
+    The plan is of `delegation orphans scan`, or of a removal that waits for
+    approval. The approval is recorded first and holds for 14 days; then the
+    plan is executed as the identity that submits tasks. That of a policy is
+    left to the policy's next run, unless --wait is given. Exit status: 1 if
+    the plan was not approved, the task not accepted or, with --wait, failed.
+    """
+    output = open_output(ctx, as_json=as_json)
+    properties = _properties({PLAN: plan})
+    wanted = _approval(plan, including or ())
+    connection = Connection.of(ctx, stack)
+    task_id = plan.partition("/")[0]
+    operator = connection.operator_client()
+    try:
+        task = operator.get(task_id)
+    except NotFound:
+        raise task_unknown(task_id) from None
+    if task.task_type not in (TASK_TYPE, PLAN_TASK_TYPE):
+        raise CommandError(
+            f"the plan {printable(plan)} is of a task {printable(task.task_type)}, and not of orphan files",
+            "Name the plan that `delegation orphans scan` printed, or that the task's summary has.",
+            code="PLAN_NOT_FOUND",
+        )
+    identifier = TableRequest.of_stored(task.task_payload).identifier
+    if not yes:
+        found = printable(summary_text(task.result_summary or "the task has no summary").partition(";")[0], 300)
+        more = f", and the files of {counted(len(wanted.including), 'foreign table')}" if wanted.including else ""
+        confirm_change(
+            f"{identifier}: {found}.\nThis deletes them{more}, or tags them if the plan is a quarantine. Where their "
+            "bucket keeps no versions, nothing brings deleted ones back"
+        )
+    seen = [one for one in (*task.plan_segments, task.waiting_plan) if one is not None and one.id == plan]
+    approved = operator.approve(task_id, plan, sha256=seen[0].sha256 if seen else None, including=wanted.including)
+    if POLICY in task.properties and not wait:
+        _approved(output, approved, "the next run of its policy deletes them")
+        return
+    try:
+        _send(output, connection, identifier, properties, key, wait=wait)
+    except NotPermitted as error:
+        if error.error_code != "PERMISSION_MISSING":
+            raise
+        _approved(output, approved, "the next request for the table, or the next run of its policy, deletes them")
+
+
+app.command("show")(show_command)
+app.command("restore")(restore_command)
+
+
+def _approval(plan: str, including: Sequence[str]) -> PlanApproval:
+    """Return what is approved; raises BadParameter for what is no uuid."""
+    try:
+        return PlanApproval(plan=plan, including=tuple(including))
+    except ValidationError as error:
+        raise typer.BadParameter(error.errors()[0]["msg"], param_hint="--including") from None
+
+
+def _approved(output: Output, task: TaskRecord, then: str) -> None:
+    """Print an approval whose plan this command does not execute."""
+    if isinstance(output, JsonOutput):
+        output.task(task)
+        return
+    assert task.approval is not None  # noqa: S101 - the service returned it
+    until = task.approval.until
+    output.say(f"Approved until {until.astimezone():%Y-%m-%d %H:%M %Z}: {plain(task.approval.plan)}; {then}.")
+
+
+def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the properties of the request; raises BadParameter for a value that the service would refuse."""
+    properties = {name: value for name, value in given.items() if value is not None}
+    # Only the service knows what the operator allows.
+    allowing = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
+    anything = replace(allowing, inventories=("s3://",), locations=("s3://",))
+    try:
+        options_of(properties, anything)
+    except InvalidOption as error:
+        raise _misuse(error, error.name) from None
+    except AgeTooShort as error:
+        raise _misuse(error, FILE_AGE) from None
+    return properties
+
+
+def _misuse(error: DelegationError, name: str) -> typer.BadParameter:
+    """Return the misuse of the option of this command that sets a property of the request."""
+    reason = str(error).removeprefix(f"{PLACE}.{name}: ")
+    return typer.BadParameter(reason, param_hint={FILE_AGE: "--older-than", PLAN: "PLAN"}.get(name, f"--{name}"))
+
+
+def _send(
+    output: Output,
+    connection: Connection,
+    identifier: TableIdentifier,
+    properties: Mapping[str, str],
+    key: str | None,
+    *,
+    wait: bool,
+) -> None:
+    used_key = checked_key(key)
+    request = OrphanFilesRequest(
+        realm=connection.client_settings().realm,
+        identifier=identifier,
+        properties=properties,
+        correlation_id=used_key,
+        # Repeating the command with the same --key requires the same payload each time, which then has no time.
+        requested_at=utc_now() if key is None else None,
+    ).request()
+    client = connection.client()
+    accepted = client.submit(request, key=used_key)
+    # The table stays, so there is no entry in the catalog to speak of.
+    output.accepted(accepted, key=used_key, dry_run=True)
+    if wait:
+        _advise(output, client, watch(output, client, accepted.delegation_task_id))
+
+
+def _advise(output: Output, client: DelegationClient, ended: TaskRecord) -> None:
+    """Say what comes next, to people and outside of the frame of the task: each line is copied."""
+    if isinstance(output, JsonOutput):
+        return
+    plan = ended.plan_segments[-1].id if ended.plan_segments else None
+    waits = ended.waiting_plan is not None
+    if ended.files_deleted:
+        output.say(f"The receipt: delegation tasks receipt {ended.task_id}")
+        if _is_restorable(client, ended.task_id):
+            output.say(f"Bring them back: delegation orphans restore {ended.task_id}")
+    if plan is not None and ended.files_planned and (waits or not ended.files_deleted):
+        output.say(f"Look at them: delegation orphans show {plan}")
+        output.say(f"Delete them: delegation orphans approve {plan} --wait")
+
+
+def _is_restorable(client: DelegationClient, task_id: str) -> bool:
+    """Return whether a removal freed nothing, because the bucket keeps versions."""
+    try:
+        return client.receipt(task_id).model_dump().get("bytes_freed", 0) is None
+    except NotFound:
+        return False

@@ -1,0 +1,190 @@
+"""`delegation pause`, `resume`, `pauses` and `drain`: in the service, or with `--direct` in the task table."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal
+
+import typer
+from rich.console import Console
+
+from delegation.cli.errors import CommandError
+from delegation.cli.options import DirectOption, JsonOption, StackOption, TasksTableOption
+from delegation.cli.output import open_output, print_json
+from delegation.cli.screens import Rows, plain
+from delegation.cli.tasks.filters import StatusName, make_filter
+from delegation.cli.tasks.opening import PauseSource, open_pauses, open_tasks
+from delegation.cli.tasks.source import TaskSource
+from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
+from delegation.wire.tasks import TaskRecord
+from polaris_common.errors import counted
+
+_POLL_SECONDS: Final = 5.0
+_SETTLES_SECONDS: Final = 25.0
+"""A process reads what is paused every 20 s: until then it may still begin an attempt."""
+_MOST_SHOWN: Final = 1_000
+RealmOption = Annotated[
+    bool, typer.Option("--realm", help="Only the tasks that work for the deployment's realm, not its own maintenance.")
+]
+TableOption = Annotated[
+    str | None,
+    typer.Option("--table", metavar="CATALOG.NS.TABLE", show_default=False, help="Only the tasks of this table."),
+]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", show_default=False, help="Why, for those who find the tasks paused.")
+]
+
+
+def pause_command(
+    ctx: typer.Context,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="All work, that of the service itself included.")] = False,
+    realm: RealmOption = False,
+    table: TableOption = None,
+    reason: ReasonOption = "",
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.
+
+    Nothing fails, and `delegation resume` lets it continue where it stopped.
+    A pause outlasts deployments and restarts; an alarm states that it is on.
+    """
+    open_output(ctx, as_json=as_json)
+    if everything + realm + (table is not None) != 1:
+        raise typer.BadParameter("name what is paused: one of --all, --realm and --table", param_hint="--all")
+    if not reason.strip():
+        raise typer.BadParameter("must say why", param_hint="--reason")
+    wanted = PauseRequest(scope=_scope(realm=realm, table=table), table=table, reason=reason)
+    show(open_pauses(ctx, stack, direct=direct, table=tasks_table).pause(wanted), as_json=as_json)
+
+
+def resume_command(
+    ctx: typer.Context,
+    *,
+    realm: RealmOption = False,
+    table: TableOption = None,
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays."""
+    open_output(ctx, as_json=as_json)
+    wanted = ResumeRequest(scope=_scope(realm=realm, table=table), table=table)
+    show(open_pauses(ctx, stack, direct=direct, table=tasks_table).resume(wanted), as_json=as_json)
+
+
+def pauses_command(
+    ctx: typer.Context,
+    *,
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show everything that is paused: who did it, when and why."""
+    open_output(ctx, as_json=as_json)
+    show(open_pauses(ctx, stack, direct=direct, table=tasks_table).pauses(), as_json=as_json)
+
+
+def drain_command(
+    ctx: typer.Context,
+    *,
+    reason: ReasonOption = "",
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.0, help="Stop waiting after this many seconds, with exit status 1.")
+    ] = 3_600.0,
+    direct: DirectOption = False,
+    tasks_table: TasksTableOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin nothing new, and wait until nothing runs, for instance before an upgrade.
+
+    Requests are still accepted and wait. End it with `delegation resume`.
+    """
+    open_output(ctx, as_json=as_json)
+    pauses = open_pauses(ctx, stack, direct=direct, table=tasks_table)
+    tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
+    found = drain(pauses, tasks, reason=reason, timeout_seconds=timeout, report=None if as_json else report_running)
+    show(found, as_json=as_json)
+
+
+def drain(
+    pauses: PauseSource,
+    tasks: TaskSource,
+    *,
+    reason: str,
+    timeout_seconds: float,
+    report: Callable[[list[TaskRecord]], object] | None,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Any] = time.sleep,
+) -> PauseList:
+    """Keep new attempts from beginning and return when none runs; raises CommandError after the time-out.
+
+    Nothing may run for as long as a process may not have read yet that the service drains.
+    """
+    found = pauses.pause(PauseRequest(reason=reason, mode="drain"))
+    began, quiet_since = now(), None
+    while True:
+        held = running(tasks)
+        if held:
+            quiet_since = None
+        elif quiet_since is None:
+            quiet_since = now()
+        if not held and now() - max(quiet_since or began, began) >= _SETTLES_SECONDS:
+            return found
+        if now() - began >= timeout_seconds:
+            raise CommandError(
+                f"{counted(len(held), 'task')} still {'runs' if len(held) == 1 else 'run'}; nothing new begins",
+                "Wait with `delegation drain` again, hand them over with `delegation pause`, or `delegation resume`.",
+                code="TASKS_STILL_RUN",
+            )
+        if report is not None:
+            report(held)
+        sleep(_POLL_SECONDS)
+
+
+def running(tasks: TaskSource) -> list[TaskRecord]:
+    """Return the tasks that a process holds."""
+    held = [StatusName.ACQUIRING_RESOURCES, StatusName.RUNNING]
+    wanted = make_filter(status=held, task_type=None, table=None, since=None, correlation_id=None)
+    return list(tasks.found(wanted, limit=_MOST_SHOWN).tasks)
+
+
+def report_running(held: list[TaskRecord]) -> None:
+    """Print to stderr what a drain waits for."""
+    names = ", ".join(plain(one.table or one.task_type) for one in held[:5])
+    more = f" and {len(held) - 5:,} more" if len(held) > 5 else ""
+    text = (
+        f"{counted(len(held), 'task')} still running: {names}{more}"
+        if held
+        else "nothing runs; waiting until every process knows"
+    )
+    Console(stderr=True, highlight=False, markup=False).print(text, style="dim")
+
+
+def show(found: PauseList, *, as_json: bool) -> None:
+    """Print what is paused."""
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    console = Console(highlight=False)
+    if not found.pauses:
+        console.print("Nothing is paused.")
+        return
+    table = Rows("paused", "mode", "since", "by", "reason")
+    for one in found.pauses:
+        other = one.by.subject if one.by.subject not in {None, "", one.by.client_id} else None
+        by = f"{one.by.client_id} ({other})" if other else one.by.client_id
+        since = f"{one.since.astimezone():%Y-%m-%d %H:%M:%S}"
+        table.add(*(plain(text) for text in (one.what, one.mode, since, by, one.reason)))
+    console.print(table, crop=False)
+
+
+def _scope(*, realm: bool, table: str | None) -> Literal["all", "realm", "table"]:
+    if realm and table is not None:
+        raise typer.BadParameter("give either --realm or --table", param_hint="--realm")
+    return "table" if table is not None else "realm" if realm else "all"

@@ -1,0 +1,345 @@
+"""`delegation orphans restore`: bring back what a removal deleted in a bucket with versions.
+
+It works with the operator's own AWS credentials: those that the catalog vends may not remove delete markers.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+
+from delegation.cli.connection import Connection
+from delegation.cli.errors import INTERRUPTED, PARTLY_DONE, CommandError
+from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
+from delegation.cli.output import JsonOutput, Output, open_output, print_json
+from delegation.cli.screens import LabelledLines, Whole, plain, size_text
+from delegation.client.errors import NotFound
+from delegation.errors import GuardRefused
+from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, has_records
+from delegation.storage.base import ObjectNotFound, ObjectStoreDenied, PlanStore
+from delegation.storage.listing.tags import TAG_RIGHTS
+from delegation.storage.listing.versions import RIGHTS, VersionedStore
+from delegation.storage.locations import Root, split
+from polaris_common.errors import counted, printable
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from delegation.operations.orphans.quarantine.tagging import UntagRun
+
+
+_TASK: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PLAN: Final = re.compile(rf"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>{_TASK.pattern}/[0-9]+/[0-9a-f]+)(?:/receipt\.json)?")
+_MEANINGS: Final[Mapping[FileState, str]] = {
+    FileState.PRESENT: "there already",
+    FileState.REWRITTEN: "written again since; the new object stays",
+    FileState.DELETED_AGAIN: "deleted again since by somebody else; left alone",
+    FileState.GONE: "gone: the version below the delete marker expired or was removed",
+}
+_OF_TAGS: Final[Mapping[FileState, str]] = {
+    **_MEANINGS,
+    FileState.PRESENT: "without the tag already",
+    FileState.GONE: "gone: the bucket's rule deleted it, or somebody else",
+}
+ReceiptArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECEIPT",
+        show_default=False,
+        help="The id of the removal's plan or of its task, or the receipt's key or s3:// address; or a location, as "
+        "s3://lake/orders/, of whose files every quarantine's tag is taken.",
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")]
+PlanBucketOption = Annotated[
+    str | None,
+    typer.Option(
+        "--plan-bucket",
+        metavar="BUCKET",
+        show_default=False,
+        help="The bucket of plans and receipts. Default: DELEGATION_PLAN_BUCKET, else that of the local stack.",
+    ),
+]
+S3EndpointOption = Annotated[
+    str | None,
+    typer.Option("--s3-endpoint", metavar="URL", show_default=False, help="The URL of the table's S3 store."),
+]
+
+
+def receipt_unknown(what: str, reason: str) -> CommandError:
+    """Return the error: there is no such receipt, or it is of another operation."""
+    return CommandError(
+        f"{printable(what)}: {reason}",
+        "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --kind "
+        "ORPHAN_FILES` shows them.",
+        code="RECEIPT_NOT_FOUND",
+    )
+
+
+def plan_bucket_unknown(reason: str) -> CommandError:
+    """Return the error: the bucket of plans is not known."""
+    return CommandError(
+        reason, "Name the bucket with --plan-bucket or DELEGATION_PLAN_BUCKET.", code="PLAN_BUCKET_UNKNOWN"
+    )
+
+
+def nothing_to_restore(reason: str) -> CommandError:
+    """Return the error: the removal wrote no delete markers that it knows, so nothing can be brought back."""
+    return CommandError(
+        f"nothing can be restored: {reason}",
+        "Restore the bucket from a backup, if there is one; the page Orphan files states what a removal records.",
+        code="NOT_RESTORABLE",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PastRemoval:
+    """What a receipt states about a removal: its plans, the location, and how many files it deleted or found absent.
+
+    One that is a quarantine tagged its files instead. With `by_location` it is all quarantines of a location.
+    """
+
+    plan_ids: tuple[str, ...]
+    location: str
+    files_deleted: int
+    files_absent: int
+    is_versioned: bool
+    is_quarantine: bool = False
+    by_location: bool = False
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], what: str) -> "PastRemoval":
+        """Read a receipt; raises CommandError (RECEIPT_NOT_FOUND) for one that is not of a removal of orphan files."""
+        if "files_listed" not in document or not isinstance(document.get("plan"), list):
+            raise receipt_unknown(what, "the receipt is not of a removal of orphan files")
+        return cls(
+            tuple(str(one) for one in document["plan"]),
+            str(document["location"]),
+            int(document["files_deleted"]),
+            int(document["files_absent"]),
+            document["bytes_freed"] is None,
+            document.get("quarantine") is not None,
+        )
+
+
+def restore_command(
+    ctx: typer.Context,
+    receipt: ReceiptArgument,
+    *,
+    dry_run: DryRunOption = False,
+    plan_bucket: PlanBucketOption = None,
+    s3_endpoint: S3EndpointOption = None,
+    yes: YesOption = False,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring back the files that a removal deleted in a bucket with versions, with your own AWS credentials.
+
+    Only delete markers that this removal wrote are removed, and only where
+    they hide the very object that was deleted. Of a removal that tagged files
+    instead (quarantine), the tag is taken away; named by a location, that of
+    all of them there, of whatever table. Repeat the command to resume.
+    Exit status: 0 all files are back, 4 some are not, 130 interrupted, 1 any
+    other error.
+    """
+    output = open_output(ctx, as_json=as_json)
+    connection = Connection.of(ctx, stack)
+    bucket = _bucket_of(receipt, plan_bucket, connection)
+    plans, removal = _opened(connection, receipt, bucket)
+    if removal.is_quarantine:
+        _untag(output, connection.s3(bucket, s3_endpoint), plans, removal, dry_run=dry_run, yes=yes)
+    if not removal.is_versioned:
+        raise nothing_to_restore(f"{removal.location} is in a bucket that keeps no versions, so its files are gone")
+    if not has_records(plans, removal.plan_ids):
+        raise nothing_to_restore(
+            "the removal recorded no delete markers: it was made by an earlier release, or the bucket's versioning "
+            "was suspended"
+        )
+    if not (yes or dry_run):
+        confirm_change(
+            f"This brings back up to {counted(removal.files_deleted, 'file')} at {removal.location} that no table needs"
+        )
+    store = _versions(connection.s3(bucket, s3_endpoint))
+    run = RestoreRun(store, plans, removal.plan_ids, removal.location, dry_run=dry_run)
+    found = _restored(output, run, removal, "to remove delete markers", RIGHTS)
+    _show(output, removal, found, dry_run=dry_run)
+    raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
+
+
+def _untag(
+    output: Output, client: "S3Client", plans: PlanStore, removal: PastRemoval, *, dry_run: bool, yes: bool
+) -> NoReturn:
+    """Take the tag from the files of a quarantine, show it, and raise Exit."""
+    from delegation.operations.orphans.quarantine.tagging import UntagRun  # noqa: PLC0415 - few removals have tags
+    from delegation.storage.listing.tags_s3 import S3Tags  # noqa: PLC0415 - loads boto3
+
+    if not (yes or dry_run):
+        confirm_change(f"This takes the tag of the quarantine from files at {removal.location} that no table needs")
+    run = UntagRun(
+        S3Tags(lambda: client),
+        plans,
+        removal.plan_ids,
+        removal.location,
+        dry_run=dry_run,
+        by_location=removal.by_location,
+    )
+    found = _restored(output, run, removal, "to take away tags", TAG_RIGHTS)
+    _show(output, removal, found, dry_run=dry_run)
+    raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
+
+
+def _bucket_of(receipt: str, plan_bucket: str | None, connection: Connection) -> str | None:
+    """Return the bucket of plans that the command or the settings name; raises BadParameter for no receipt."""
+    found = _PLAN.fullmatch(receipt)
+    if found is None and not _TASK.fullmatch(receipt) and _location_of(receipt) is None:
+        raise typer.BadParameter(
+            "must be a plan's or a task's id, a receipt's key, or a location", param_hint="RECEIPT"
+        )
+    return (found["bucket"] if found else None) or plan_bucket or connection.settings.get("plan_bucket")
+
+
+def _location_of(text: str) -> str | None:
+    """Return the location that a text names in place of a receipt, as a URI that ends in a slash."""
+    try:
+        return Root.of(text).uri if "://" in text and not _PLAN.fullmatch(text) else None
+    except GuardRefused:
+        return None
+
+
+def _tagged_here(plans: PlanStore, location: str) -> PastRemoval:
+    """Return all quarantines of a location; raises CommandError (NOT_RESTORABLE) if there are none."""
+    from delegation.operations.orphans.quarantine.released import tagged_at  # noqa: PLC0415 - few restores need it
+
+    found = tuple(one.id for one in tagged_at(plans, location).values())
+    if not found:
+        raise nothing_to_restore(f"no removal tagged files at {printable(location)}; name a receipt for deleted ones")
+    return PastRemoval(found, location, 0, 0, is_versioned=False, is_quarantine=True, by_location=True)
+
+
+def _versions(client: "S3Client") -> VersionedStore:
+    from delegation.storage.listing.versions_s3 import S3Versions  # noqa: PLC0415 - loads boto3
+
+    return S3Versions(client)
+
+
+def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
+    """Return the plans in a bucket, by default the settings' or the local stack's; raises CommandError."""
+    from delegation.storage.s3_plans import S3PlanStore  # noqa: PLC0415 - loads boto3
+
+    bucket = bucket or connection.settings.get("plan_bucket")
+    client = connection.s3(bucket)
+    return S3PlanStore(client, bucket or _bucket_of_stack(client))
+
+
+def _opened(connection: Connection, receipt: str, bucket: str | None) -> tuple[PlanStore, PastRemoval]:
+    """Return the plans and the receipt; raises CommandError and the errors of the store."""
+    plans = plans_of(connection, bucket)
+    found, location = _PLAN.fullmatch(receipt), _location_of(receipt)
+    if location is not None:
+        return plans, _tagged_here(plans, location)
+    if found is None:
+        try:
+            document: Any = connection.client().receipt(receipt).model_dump(mode="json")
+        except NotFound as error:
+            raise receipt_unknown(receipt, str(error)) from None
+        return plans, PastRemoval.of(document, receipt)
+    try:
+        document = json.loads(plans.get(f"{found['plan']}/receipt.json"))
+    except ObjectNotFound:
+        raise receipt_unknown(receipt, f"there is no receipt {plans.where(found['plan'])}/receipt.json") from None
+    except ValueError:
+        raise receipt_unknown(receipt, "the receipt cannot be read") from None
+    return plans, PastRemoval.of(document, receipt)
+
+
+def _bucket_of_stack(client: "S3Client") -> str:
+    """Return the only bucket of a local stack that can have the plans; raises CommandError (PLAN_BUCKET_UNKNOWN)."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - loads boto3
+
+    try:
+        names = [one["Name"] for one in client.list_buckets()["Buckets"] if "plans" in one["Name"]]
+    except (BotoCoreError, ClientError) as error:
+        raise plan_bucket_unknown(f"the buckets of the stack cannot be listed: {type(error).__name__}") from error
+    if len(names) != 1:
+        raise plan_bucket_unknown(f"{len(names)} buckets can have the plans: {', '.join(names) or 'none'}")
+    return names[0]
+
+
+def _restored(
+    output: Output, run: "RestoreRun | UntagRun", removal: PastRemoval, act: str, rights: Sequence[str]
+) -> Restoration:
+    what = "Looking at" if run.dry_run else "Restoring"
+    many = "its files" if removal.is_quarantine else counted(removal.files_deleted, "file")
+    try:
+        with output.status(f"{what} {many} …"):
+            return run.run()
+    except ObjectStoreDenied as error:
+        raise CommandError(
+            f"{act} in {printable(split(removal.location)[0])} takes {' and '.join(rights)}, which "
+            f"credentials that the catalog vends lack, and so do those of this command: {error}",
+            "Repeat the command with an operator's role for the bucket (AWS_PROFILE); it continues where this one "
+            "stopped.",
+            code="OPERATOR_ROLE_REQUIRED",
+        ) from error
+    except KeyboardInterrupt:
+        raise CommandError(
+            "interrupted; what is restored stays",
+            "Repeat the command: it continues where it stopped.",
+            code="INTERRUPTED",
+            exit_status=INTERRUPTED,
+        ) from None
+
+
+def _show(output: Output, removal: PastRemoval, found: Restoration, *, dry_run: bool) -> None:
+    unrecorded = 0 if removal.is_quarantine else max(0, removal.files_deleted - found.files)
+    if isinstance(output, JsonOutput):
+        print_json(
+            {
+                "location": removal.location,
+                "plan": list(removal.plan_ids),
+                "dry_run": dry_run,
+                "quarantine": removal.is_quarantine,
+                "complete": found.is_complete,
+                **{str(state): {"files": one.files, "bytes": one.bytes} for state, one in found.amounts.items()},
+                "files_without_record": unrecorded,
+                "left": [{"path": path, "state": str(state)} for path, state in found.left],
+            }
+        )
+        return
+    console = Console(highlight=False)
+    back = found.amounts[FileState.RESTORED]
+    word = "Would restore" if dry_run else "Restored"
+    if removal.is_quarantine:
+        word = "Would take the tag from" if dry_run else "Took the tag from"
+    summary = f"{word} {counted(back.files, 'file')}, {size_text(back.bytes)}, at {plain(removal.location)}"
+    console.print(Whole(summary), crop=False)
+    meanings = _OF_TAGS if removal.is_quarantine else _MEANINGS
+    rows = [
+        (f"{one.files:,}", f"{meanings[state]} ({size_text(one.bytes)})")
+        for state, one in found.amounts.items()
+        if state is not FileState.RESTORED and one.files
+    ]
+    if unrecorded:
+        why = "not recorded: they were absent already, or an attempt that died deleted them"
+        rows.append((f"{unrecorded:,}", why))
+    if rows:
+        console.print(LabelledLines(rows, indent=2), crop=False)
+    _print_left(console, found.left)
+    if back.files and not dry_run:
+        advice = (
+            "No table needs these files, so the next removal finds them again: commit them to a table, or set the "
+            "table's property delegation.protected to true."
+        )
+        console.print(Whole(advice), crop=False)
+    if not found.resumes:
+        note = "Your credentials may not write beside the plan, so a repetition looks at every file again."
+        console.print(Whole(note), crop=False)
+
+
+def _print_left(console: Console, left: Sequence[tuple[str, FileState]]) -> None:
+    for path, state in left[:10]:
+        console.print(Whole(f"{plain(path)}  {state.replace('_', ' ')}", indent=4), crop=False)

@@ -1,1 +1,0 @@
-"""How the commands lay out what they print."""
