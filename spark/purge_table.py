@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
-from delegation.operations.purge.spark import purge_in_session
+from delegation.removal.purge.spark import purge_in_session
 from delegation.tasks.errors import LeaseLost
 from delegation.wiring.spark.job import job_behavior, job_resources
 

@@ -20,13 +20,13 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
 from delegation.polaris.model import LoadedTable
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.model import CatalogPass, PassNeeded, TableEntry
 from delegation.references.reading import read_references
 from delegation.references.refresh import Refresher
 from delegation.references.store import MemoryReferenceStore
+from delegation.removal.purge.indexed import OtherTables
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Status
 from tests.bench.loads.units import CountedDynamoDb

@@ -29,9 +29,9 @@ def _success_too_early() -> None:
 
 def _blind_to_clones() -> None:
     """Take no neighbour for one that shares files."""
-    from delegation.operations.purge.planning import neighbours
+    from delegation.removal.purge import kept
 
-    neighbours._overlaps = lambda _roots, _neighbour: False
+    kept._overlaps = lambda _roots, _neighbour: False
 
 
 PLANTS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(

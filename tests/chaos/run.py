@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from botocore.exceptions import ClientError
 
 from delegation.cli.connection import Stack
-from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.removal.purge.names import PurgeDetails
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Status, Task
 from delegation.worksets.attempt import receipt_key

@@ -10,14 +10,14 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.commits import Commits, removal
-from delegation.operations.expiry.history import history
-from delegation.operations.expiry.retention import Expired
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import CommitConflict, NoSuchTable, PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
+from delegation.removal.expiry.context import Commits, removal
+from delegation.removal.expiry.history import history
+from delegation.removal.expiry.retention import Expired
 from delegation.timestamps import utc_now
 from tests.contract.polaris.world import TLS, PolarisView, stand_in
 from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier

@@ -31,7 +31,7 @@ LATER: Final = (
     "functions/delegation/cli/policies/",
     "functions/delegation/handlers/probing/",
     "functions/delegation/operations/behaviors/",
-    "functions/delegation/operations/expiry/",
+    "functions/delegation/removal/expiry/",
     "functions/delegation/operations/orphans/",
     "functions/polaris_persistence/iceberg/updates/",
     "functions/delegation/storage/listing/",

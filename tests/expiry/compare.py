@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from delegation.iceberg.errors import CorruptMetadata
-from delegation.operations.expiry.errors import InvalidRetention, SnapshotReferenced
-from delegation.operations.expiry.retention import Decision, Retention, decide
+from delegation.removal.expiry.errors import InvalidRetention, SnapshotReferenced
+from delegation.removal.expiry.retention import Decision, Retention, decide
 from polaris_common.errors import DelegationError
 
 Json = dict[str, Any]

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 from delegation.edge.submission import SubmissionAnswer
-from delegation.operations.expiry.behavior.names import TASK_TYPE
-from delegation.operations.expiry.behavior.run import PermissionsOf, no_policies
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.behavior import PermissionsOf, no_policies
+from delegation.removal.expiry.names import TASK_TYPE
 from delegation.storage.memory import Killed
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.commits import LakeCommits

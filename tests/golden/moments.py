@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from delegation.operations.purge.behavior.names import TASK_TYPES
-from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.dispatch import Dispatcher, SqsDispatchQueue
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns, JobConfiguration
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.polaris.errors import PolarisUnavailable
+from delegation.removal.purge.names import TASK_TYPES
+from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse
 from delegation.storage.memory import Killed
 from delegation.tasks.work.behaviors import Behaviors

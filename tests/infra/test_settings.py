@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 from pydantic import ValidationError
 
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.steps import HAND_OVER_BEFORE
+from delegation.removal.purge.options import PurgeSettings
 from delegation.wiring.purge import purge_behavior
 from delegation.worksets.engines.choice import INLINE_MAX_FILES
 from delegation.worksets.engines.size import Size

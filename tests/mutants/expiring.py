@@ -4,15 +4,15 @@ from typing import Final
 
 from tests.mutants.mutant import Mutant
 
-RETENTION: Final = "functions/delegation/operations/expiry/retention.py"
-BEHAVIOR: Final = "functions/delegation/operations/expiry/behavior/"
+RETENTION: Final = "functions/delegation/removal/expiry/retention.py"
+REMOVAL: Final = "functions/delegation/removal/expiry/"
 RECORDED: Final = "tests/unit/operations/expiry/test_recorded.py"
 RULE: Final = "tests/unit/operations/expiry/test_retention.py"
 OPTIONS: Final = "tests/unit/operations/expiry/test_options.py"
 GUARDS: Final = "tests/unit/operations/expiry/test_guards.py"
-LOOKS: Final = "functions/delegation/operations/expiry/running/looks.py"
-DELETE_STEPS: Final = "functions/delegation/operations/expiry/running/delete_steps.py"
-COMMITTING: Final = "functions/delegation/operations/expiry/committing.py"
+LOOKS: Final = "functions/delegation/removal/expiry/commit.py"
+DELETE_STEPS: Final = "functions/delegation/removal/expiry/deletes.py"
+COMMITTING: Final = "functions/delegation/removal/expiry/commit.py"
 REFS: Final = "tests/unit/operations/expiry/attacks/test_refs.py"
 FILES: Final = "tests/unit/operations/expiry/attacks/test_files.py"
 TABLES: Final = "tests/unit/operations/expiry/attacks/test_tables.py"
@@ -105,14 +105,14 @@ EXPIRING: Final = (
     ),
     Mutant(
         "a time in the future is accepted",
-        f"{BEHAVIOR}options.py",
+        f"{REMOVAL}requests.py",
         "if not 0 <= found <= asked_ms:",
         "if not 0 <= found:",
         (OPTIONS,),
     ),
     Mutant(
         "encrypted manifest lists are not refused",
-        "functions/delegation/operations/expiry/guards.py",
+        "functions/delegation/removal/expiry/errors.py",
         "    if encrypted is not None:\n",
         "    if False:\n",
         (GUARDS,),
@@ -126,7 +126,7 @@ EXPIRING: Final = (
     ),
     Mutant(
         "an expiry that failed after its commit gives way to another one",
-        f"{BEHAVIOR}relation.py",
+        f"{REMOVAL}requests.py",
         "        if current is None or current.of_the_work() == wanted.of_the_work() or not resumes(task, wanted):\n",
         "        if True:\n",
         (f"{REQUESTS}::test_an_expiry_that_failed_after_its_commit_is_finished_before_another_one",),
@@ -161,7 +161,7 @@ EXPIRING: Final = (
     ),
     Mutant(
         "what a reader opens instead of what a path names does not stay",
-        "functions/delegation/operations/expiry/planning/reach.py",
+        "functions/delegation/removal/expiry/planning.py",
         "for path in read_as(row[0]):",
         "for path in ():",
         (FILES,),
@@ -182,7 +182,7 @@ EXPIRING: Final = (
     ),
     Mutant(
         "a reduced plan has what was deleted before it",
-        "functions/delegation/operations/expiry/reduction.py",
+        "functions/delegation/removal/expiry/reduction.py",
         "if one.kind is not Phase.KEPT and one.name not in done]",
         "if one.kind is not Phase.KEPT]",
         (f"{ORDERS}::test_a_plan_that_is_reduced_after_some_of_its_files_are_deleted_has_only_the_others",),

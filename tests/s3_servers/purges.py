@@ -19,14 +19,11 @@ from typing import Any
 
 from delegation.iceberg.metadata import decode_metadata
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import (
-    PurgeContext,
-    PurgeResult,
-)
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy

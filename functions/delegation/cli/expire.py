@@ -14,7 +14,10 @@ from delegation.cli.output import JsonOutput, Output, open_output, print_json, w
 from delegation.cli.screens import Rows
 from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
 from delegation.iceberg.metadata import parse_metadata
-from delegation.operations.expiry.behavior.limits import (
+from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.errors import check_table
+from delegation.removal.expiry.history import MAIN, KnownSnapshot, TableHistory, history
+from delegation.removal.expiry.requests import (
     CLEAN,
     MAX_REF_AGE,
     MAX_SNAPSHOT_AGE,
@@ -23,12 +26,9 @@ from delegation.operations.expiry.behavior.limits import (
     PLAN,
     RETAIN_LAST,
     SNAPSHOT_IDS,
+    choices_of,
 )
-from delegation.operations.expiry.behavior.options import choices_of
-from delegation.operations.expiry.guards import check_table
-from delegation.operations.expiry.history import MAIN, KnownSnapshot, TableHistory, history
-from delegation.operations.expiry.retention import Decision, KeptSnapshot, decide, unknown_ids
-from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.retention import Decision, KeptSnapshot, decide, unknown_ids
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat, parse_duration, utc_now
 from delegation.wire.expiries import ExpiryRequest

@@ -16,11 +16,11 @@ from delegation.cli.policies.limits import CdkOption, StageFileOption, given_for
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.keeping import paths
-from delegation.operations.purge.context import PurgeResult
-from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
-from delegation.operations.purge.errors import FilesShared, PathsOutsideTable
-from delegation.operations.purge.not_covered import NotCoveredRun, place_of
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.context import PurgeResult
+from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
+from delegation.removal.purge.errors import FilesShared, PathsOutsideTable
+from delegation.removal.purge.not_covered import NotCoveredRun, place_of
+from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.credentials import S3Settings
 from delegation.worksets.engines.choice import EngineChoice
 from delegation.worksets.errors import FilesNotDeleted, PlanTampered

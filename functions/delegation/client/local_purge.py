@@ -17,15 +17,15 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
 from delegation.keeping.model import TableSource
 from delegation.keeping.options import OverlapScan
-from delegation.operations.purge.behavior.limits import OPTIONS
-from delegation.operations.purge.behavior.options import options_of
-from delegation.operations.purge.behavior.outcome import success
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.direct import DirectHead, DirectResources
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.errors import TableMetadataMissing
+from delegation.removal.purge.behavior import success
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.direct import DirectHead, DirectResources
+from delegation.removal.purge.limits import OPTIONS
+from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import options_of
+from delegation.removal.purge.run import purge_table
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.wire.responses import ExecutionResult, KeptFiles, TaskSuccessResponse

@@ -13,11 +13,6 @@ from delegation.keeping.catalog import Catalog
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.metrics import PURGES_HELD, MetricLines
 from delegation.operations.behaviors.foreign import foreign_locations
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.names import PLAN_TASK_TYPE
-from delegation.operations.purge.behavior.references import ReferenceSettings
-from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import GenericTable, LoadedTable
@@ -26,6 +21,10 @@ from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.passes.rate import MOST_AT_ONCE
 from delegation.references.visiting.listing import GenericTables
+from delegation.removal.purge.behavior import PurgeBehavior
+from delegation.removal.purge.limits import Limits, ReferenceSettings
+from delegation.removal.purge.names import PLAN_TASK_TYPE
+from delegation.removal.purge.options import PurgeSettings
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
@@ -153,7 +152,7 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
 def forecast(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of a purge's plan or of a dry run as JSON has it, None without a plan."""
     from delegation.operations.behaviors.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
-    from delegation.operations.purge.behavior.details import PurgeDetails  # noqa: PLC0415
+    from delegation.removal.purge.names import PurgeDetails  # noqa: PLC0415
 
     is_dry_run = task.task_type == PLAN_TASK_TYPE
     found = forecast_of(task, PurgeDetails, plan_store(), purge_settings(), is_dry_run=is_dry_run)

@@ -37,9 +37,9 @@ from delegation.client.client import DelegationClient
 from delegation.client.executor import DelegatedTaskExecutor
 from delegation.client.protocol.requests import Payload
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.limits import NOW, OLDER_THAN
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.policies import PolicyClient
+from delegation.removal.expiry.requests import NOW, OLDER_THAN
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.wire.expiries import ExpiryRequest

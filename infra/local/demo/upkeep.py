@@ -8,8 +8,8 @@ from typing import Final
 from delegation.cli.errors import CommandError
 from delegation.client.client import DelegationClient
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
+from delegation.removal.expiry.names import TASK_TYPE
 from delegation.upkeep.rules.types import PolicyType
 from delegation.wire.tasks import TaskRecord
 

@@ -44,10 +44,10 @@ class Ours:
 
 def _ours(given: Given) -> Ours:
     from delegation.identifiers import TableIdentifier
-    from delegation.operations.expiry.context import ExpiryContext, ExpirySettings
-    from delegation.operations.expiry.retention import Retention
-    from delegation.operations.purge.direct import DirectResources, MetadataFile
     from delegation.polaris.model import LoadedTable
+    from delegation.removal.expiry.context import ExpiryContext, ExpirySettings
+    from delegation.removal.expiry.retention import Retention
+    from delegation.removal.purge.direct import DirectResources, MetadataFile
     from delegation.storage.credentials import S3Settings
     from delegation.storage.locations import parse
     from delegation.worksets.attempt import MemoryAttempt, PlanSegment
@@ -125,7 +125,7 @@ def _measured(run: Ours, expire: Callable[[], Any]) -> Figures:
 
 def ours(given: Given) -> Figures:
     """Expire with the inline engine, bound to one core; the plan is written to the same store."""
-    from delegation.operations.expiry.phases import expire_snapshots
+    from delegation.removal.expiry.run import expire_snapshots
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     run = _ours(given)
@@ -136,7 +136,7 @@ def ours_on_spark(given: Given) -> Figures:
     """Expire with the Spark engine; `cpu` and `peak_mb` are of the driver's Python alone."""
     from pyspark.sql import SparkSession
 
-    from delegation.operations.expiry.engines.spark import expire_with_spark
+    from delegation.removal.expiry.spark import expire_with_spark
 
     builder = SparkSession.builder
     for name, value in spark_settings(given.memory).items():

@@ -27,7 +27,7 @@ def ours(given: Given) -> Figures:
     from delegation.operations.orphans.approval import ApprovalLimits
     from delegation.operations.orphans.context import OrphanContext, OrphanOptions, OrphanSettings
     from delegation.operations.orphans.phases import remove_orphan_files
-    from delegation.operations.purge.direct import DirectResources, MetadataFile
+    from delegation.removal.purge.direct import DirectResources, MetadataFile
     from delegation.storage.credentials import S3Settings
     from delegation.storage.s3 import S3ObjectStore
     from delegation.worksets.attempt import MemoryAttempt

@@ -49,7 +49,7 @@ def inline(given: Given) -> Figures:
 def ours(given: Given) -> Figures:
     """Purge with the Spark engine, then measure the memory of the driver and its JVM."""
     spark = _context(given)
-    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.removal.purge.spark import purge_with_spark
     from delegation.worksets.attempt import MemoryAttempt
     from tests.bench.loads.apart import Measured, spent
 
@@ -162,8 +162,8 @@ def pyiceberg(given: Given) -> Figures:
 
 
 def _ours(given: Given) -> Any:
-    from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
-    from delegation.operations.purge.options import PurgeOptions
+    from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
+    from delegation.removal.purge.options import PurgeOptions
     from delegation.storage.credentials import S3Settings
 
     settings = S3Settings(endpoint=given.url, region="us-east-1", path_style=True)

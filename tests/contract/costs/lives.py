@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from delegation.notifications.delivery import DeliveryOutcome
 from delegation.notifications.queue import Message
-from delegation.operations.purge.behavior.names import TASK_TYPES
-from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.admission import Admission
 from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
+from delegation.removal.purge.names import TASK_TYPES
+from delegation.removal.purge.run import purge_table
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.owed import Notification

@@ -14,10 +14,6 @@ from pydantic import SecretStr
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import OneTable
 from delegation.keeping.model import no_neighbours
-from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.names import TASK_TYPE
-from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.operations.expiry.context import ExpirySettings
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import PolicyClient
@@ -26,6 +22,9 @@ from delegation.polaris.transport import Transport
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.recurring import ensure_submitted
 from delegation.references.store import MemoryReferenceStore
+from delegation.removal.expiry.behavior import ExpiryBehavior
+from delegation.removal.expiry.context import ExpirySettings
+from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
 from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.memory import MemoryPlanStore

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from delegation.operations.expiry.errors import SnapshotReferenced
+from delegation.removal.expiry.errors import SnapshotReferenced
 from polaris_common.errors import DelegationError
 from tests.actions.lake import SparkLake, where
 from tests.actions.records import Json, Totals

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
-from delegation.operations.expiry.index import load_plan
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.retention import Retention
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
+from delegation.removal.expiry.index import load_plan
+from delegation.removal.expiry.retention import Retention
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import MemoryAttempt, PlanSegment
 from delegation.worksets.chunks import Phase

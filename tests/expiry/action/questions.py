@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from delegation.iceberg.metadata import decode_metadata
-from delegation.operations.expiry.retention import Retention
+from delegation.removal.expiry.retention import Retention
 from tests.actions.records import Json
 from tests.fixtures import corpus
 from tests.fixtures.corpus import plain

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.operations.expiry.engines.inline import SortedRows
-from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.planning.keep import KeepSet
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.settings import PurgeSettings
+from delegation.removal.expiry.reduction import SortedRows
+from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.run import purge_table
 from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import FAST
 from tests.kit.stories.expiries import ExpiringTables

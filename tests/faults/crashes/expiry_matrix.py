@@ -15,7 +15,7 @@ from itertools import count
 from typing import ClassVar
 from unittest import mock
 
-from delegation.operations.expiry.context import ExpiryResult
+from delegation.removal.expiry.context import ExpiryResult
 from delegation.worksets.engines import spark as spark_jobs
 from tests.faults.crashes.kills import POLL_SECONDS, KilledRuns, main
 from tests.faults.crashes.switch import Switch
@@ -44,7 +44,7 @@ class Executors(KilledRuns[Story]):
 
     def expire(self, story: Story, switch: Switch | None = None, **before: Callable[[], object]) -> ExpiryResult:
         """Run one attempt; `before` has what happens before a load or commit, as `call_5=…` for the fifth."""
-        from delegation.operations.expiry.engines.spark import expire_with_spark
+        from delegation.removal.expiry.spark import expire_with_spark
 
         numbers = count()
         ctx = story.world.context(story.table, faults=switch or Switch())

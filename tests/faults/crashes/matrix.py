@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from delegation.operations.purge.inline import purge_table
+from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults, Killed
 from polaris_common.errors import DelegationError
 from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals, world

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from unittest import mock
 
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext
+from delegation.removal.purge.context import PurgeContext
 from delegation.storage.memory import Faults, MemoryObjectStore
 from delegation.worksets.index import INDEX
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, rows

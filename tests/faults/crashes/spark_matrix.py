@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any
 from unittest import mock
 
-from delegation.operations.purge import spark as spark_engine
-from delegation.operations.purge.context import PurgeContext
+from delegation.removal.purge import spark as spark_engine
+from delegation.removal.purge.context import PurgeContext
 from delegation.storage.memory import Killed
 from delegation.worksets.engines import spark as spark_jobs
 from delegation.worksets.errors import EngineFailed

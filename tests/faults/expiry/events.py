@@ -5,10 +5,10 @@ from contextlib import suppress
 from dataclasses import replace as keeping
 from typing import Final
 
-from delegation.operations.expiry.guards import check_table
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.planning.reach import metadata_of
-from delegation.operations.expiry.retention import Retention
+from delegation.removal.expiry.errors import check_table
+from delegation.removal.expiry.planning import metadata_of
+from delegation.removal.expiry.retention import Retention
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, Killed
 from polaris_common.errors import DelegationError
 from tests.faults.expiry.tale import ASKED, FOREVER, Tale

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from delegation.operations.expiry.phases import expire_snapshots
+from delegation.removal.expiry.run import expire_snapshots
 from tests.faults.expiry.events import EVENTS, Event, commit_arrives
 from tests.faults.expiry.tale import Answer, Calls, Expire, Tale
 

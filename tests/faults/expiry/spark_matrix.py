@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest import mock
 
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.worksets.engines import spark as spark_jobs
 from tests.faults.crashes.kills import POLL_SECONDS
 from tests.faults.crashes.switch import StoreServer
@@ -30,7 +30,7 @@ _APART = 37
 @contextmanager
 def on_spark() -> Iterator[Expire]:
     """Yield what runs an attempt with the executors of a real session."""
-    from delegation.operations.expiry.engines.spark import expire_with_spark
+    from delegation.removal.expiry.spark import expire_with_spark
 
     with spark_session("local[2]") as session, StoreServer() as server:
         session.sparkContext.setLogLevel("OFF")  # Spark logs pages for each killed worker

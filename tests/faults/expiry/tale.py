@@ -12,17 +12,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
-from delegation.operations.expiry.errors import RefLost, RefsUnknown
-from delegation.operations.expiry.guards import check_table
-from delegation.operations.expiry.index import ExpiryIndex, load_plan
-from delegation.operations.expiry.permission import Permission, Withdrawn
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.planning.reach import metadata_of
-from delegation.operations.expiry.retention import Retention
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
+from delegation.removal.expiry.errors import RefLost, RefsUnknown, check_table
+from delegation.removal.expiry.index import ExpiryIndex, load_plan
+from delegation.removal.expiry.planning import metadata_of
+from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.base import BatchResult
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore

@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
-from delegation.operations.expiry.reduction import NeededFiles
-from delegation.operations.expiry.running import delete_steps
-from delegation.operations.expiry.running.delete_steps import DeleteSteps
-from delegation.operations.expiry.running.looks import TableLooks
+from delegation.removal.expiry import deletes
+from delegation.removal.expiry.commit import TableLooks
+from delegation.removal.expiry.deletes import DeleteSteps
+from delegation.removal.expiry.reduction import NeededFiles
 from tests.effort import THOROUGH
 from tests.faults.expiry.events import EVENTS, Event, add_files, bring_file_back, clone, detach_policy, tag_old
 from tests.faults.expiry.matrix import Play, Tally, calls_of, pairs, perform, singles, unanswered
@@ -55,7 +55,7 @@ def _takes_nothing_out(_steps: DeleteSteps, _needed: object) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "instead", "event"),
     [
-        (delete_steps, "check_no_ref_lost", lambda *_: None, tag_old),
+        (deletes, "check_no_ref_lost", lambda *_: None, tag_old),
         (NeededFiles, "add_others", lambda *_: None, clone),
         (NeededFiles, "add_others", lambda *_: None, add_files),
         (DeleteSteps, "_subtract", _takes_nothing_out, bring_file_back),

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 
 from delegation.errors import RunHandedOver
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import (
-    PurgeContext,
-    PurgeResult,
-)
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.settings import PurgeSettings
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.rate import RatePolicy

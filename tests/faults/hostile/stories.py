@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.s3 import S3ObjectStore
 from delegation.worksets.attempt import PlanHead
 from polaris_common.errors import DelegationError

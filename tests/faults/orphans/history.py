@@ -16,16 +16,16 @@ from dataclasses import dataclass
 
 from delegation.errors import GuardRefused
 from delegation.keeping.table_properties import ORPHAN_AGE
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.retention import Retention
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.context import Claim
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.references.errors import ReferencesNotKnown
+from delegation.removal.expiry.retention import Retention
+from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import FOREIGN_TABLE
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.attempt import PlanHead

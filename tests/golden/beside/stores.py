@@ -20,9 +20,9 @@ from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore
 from delegation.gateway.drop.tombstones import MovedTable
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.direct import DirectHead
 from delegation.references.dynamodb import DynamoDbReferenceStore
 from delegation.references.model import CatalogPass, TableEntry
+from delegation.removal.purge.direct import DirectHead
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
 from delegation.tasks.stores.persistence.pauses import PersistencePauseStore

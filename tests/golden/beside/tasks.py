@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from delegation.notifications.queue import SqsNotificationQueue, announce
-from delegation.operations.purge.behavior.names import TASK_TYPE
 from delegation.orchestration.admission import Admission
 from delegation.orchestration.dispatch import SqsDispatchQueue
+from delegation.removal.purge.names import TASK_TYPE
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task

@@ -23,10 +23,10 @@ from delegation.idempotency.mutations.service import How
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.notifications.delivery import DeliveryOutcome, Notifier, send_due
 from delegation.notifications.queue import SqsNotificationQueue, parse
-from delegation.operations.purge.direct import DirectHead
 from delegation.orchestration.admission import Inbox
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.references.model import PassNeeded
+from delegation.removal.purge.direct import DirectHead
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status

@@ -18,11 +18,11 @@ from delegation.gateway.drop.submission import purge_of, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
 from delegation.gateway.drop.upkeep import settle_all
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.names import DROP_TASK_TYPE
-from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.step_input import Step
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.names import DROP_TASK_TYPE
+from delegation.removal.purge.run import purge_table
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task

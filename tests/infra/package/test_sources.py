@@ -114,7 +114,7 @@ def test_persistence_is_in_no_asset_made_of_the_sources(outdir: Path) -> None:
     [
         *(function.module for function in FUNCTIONS.values()),
         "delegation.wiring.spark.job",
-        "delegation.operations.purge.spark",
+        "delegation.removal.purge.spark",
     ],
 )
 def test_nothing_that_runs_in_the_cloud_imports_persistence(module: str, imports: ImportGraph) -> None:

@@ -20,8 +20,8 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.operations.behaviors.foreign import foreign_locations
 from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.purge.behavior import references
-from delegation.operations.purge.behavior.limits import Limits
+from delegation.removal.purge import limits
+from delegation.removal.purge.limits import Limits
 from delegation.tasks.life.admission import limits as admission
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.upkeep.execution.settings import UpkeepSettings
@@ -64,7 +64,7 @@ def read(properties: dict[str, str]) -> tuple[object, ...]:
         UpkeepLimits,
         UpkeepSettings,
         KeySettings,
-        references.ReferenceSettings,
+        limits.ReferenceSettings,
         Limits,
         OrphanLimits,
     )
@@ -99,7 +99,7 @@ def accepted(name: str, value: str) -> bool:
 def test_every_property_that_the_service_knows_has_a_sentence() -> None:
     known = [
         *(each.name for form in TYPES.forms for each in form.options.settings()),
-        *(f"delegation.purge.{each}" for each in references.REFERENCE_SETTINGS),
+        *(f"delegation.purge.{each}" for each in limits.REFERENCE_SETTINGS),
         *(f"delegation.limits.{each}" for each in admission._EACH),
         *CDK["delegation:properties"],
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.parameters import TablePurge
+from delegation.removal.purge.requests import TablePurge
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Create
 from delegation.wire.requests import TableState

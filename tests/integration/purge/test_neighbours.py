@@ -9,9 +9,9 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
 from delegation.keeping.errors import NeighbourUnreadable
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.purge import vended_store
 from delegation.worksets.attempt import MemoryAttempt

@@ -22,13 +22,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from delegation.iceberg.metadata import decode_metadata
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import (
-    PurgeContext,
-)
-from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import parse

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from delegation.keeping.model import Neighbour
-from delegation.operations.expiry.context import ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
-from delegation.operations.expiry.index import ExpiryIndex, load_plan
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.retention import Retention
+from delegation.removal.expiry.context import ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
+from delegation.removal.expiry.index import ExpiryIndex, load_plan
+from delegation.removal.expiry.retention import Retention
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase

@@ -4,12 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.names import TASK_TYPE
-from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
-from delegation.operations.expiry.engines.inline import InlineExpiry
-from delegation.operations.expiry.phases import ExpiryRun
+from delegation.removal.expiry.behavior import ExpiryBehavior
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
+from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
+from delegation.removal.expiry.reduction import InlineExpiry
+from delegation.removal.expiry.run import ExpiryRun
 from delegation.tasks.life.model import Task
 from delegation.worksets.chunks import Phase
 from delegation.worksets.engines.choice import EngineChoice

@@ -13,14 +13,14 @@ from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Catalog
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.behavior import PurgeBehavior
+from delegation.removal.purge.limits import Limits
+from delegation.removal.purge.options import PurgeSettings
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task

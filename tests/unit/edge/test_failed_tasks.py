@@ -11,8 +11,8 @@ from delegation.edge.answers import failure_status
 from delegation.edge.problems import Problem, problem_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.errors import IdempotencyError
-from delegation.operations.purge.behavior.parameters import purge_id
 from delegation.polaris import errors as polaris
+from delegation.removal.purge.requests import purge_id
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Revise

@@ -8,7 +8,7 @@ import pytest
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import KeyConflict
-from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.removal.purge.names import PurgeDetails
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from polaris_common.errors import DelegationError

@@ -23,9 +23,9 @@ from delegation.idempotency.errors import (
     task_conflict,
 )
 from delegation.keeping.errors import gc_disabled, table_protected
-from delegation.operations.purge.errors import PurgeError
 from delegation.polaris.answers import POLICY_CODES
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
+from delegation.removal.purge.errors import PurgeError
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskNotFound
 from polaris_common.errors import DelegationError, traceback_of

@@ -11,8 +11,8 @@ from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import IdempotencyError, KeyConflict, RequestInProgress
 from delegation.operations.behaviors.requests import check_storage
 from delegation.operations.behaviors.task_types import purge_id
-from delegation.operations.purge.behavior.details import PurgeDetails
 from delegation.polaris.errors import NoSuchTable, PolarisError, PolarisUnavailable
+from delegation.removal.purge.names import PurgeDetails
 from delegation.storage.locations import ObjectLocation, UnsupportedLocation
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from delegation.metrics import NAMESPACE, TABLES_PARTLY_DELETED
-from delegation.operations.purge.inline import purge_table
 from delegation.orchestration.step_input import Step
+from delegation.removal.purge.run import purge_table
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.wiring.tasks import count_partly_deleted

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.context import PurgeContext
+from delegation.removal.purge.context import PurgeContext
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create

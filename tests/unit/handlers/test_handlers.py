@@ -12,9 +12,9 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from delegation.operations.purge.behavior.parameters import TablePurge
-from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.orchestration.step_input import execution_name
+from delegation.removal.purge.behavior import PurgeBehavior
+from delegation.removal.purge.requests import TablePurge
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease

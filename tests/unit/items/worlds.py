@@ -20,10 +20,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.keeping.lost import LostRefsKeeper
 from delegation.notifications.delivery import Delivered, Notifier, deliver_due
 from delegation.notifications.queue import announce, parse
-from delegation.operations.expiry.behavior.names import TASK_TYPE
-from delegation.operations.expiry.behavior.parameters import TableExpiry
 from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.purge.behavior.indexed.holding import release
 from delegation.orchestration.measure import unfinished
 from delegation.orchestration.sweep import sweep
 from delegation.references.blocking import dynamodb as blocking
@@ -31,6 +28,9 @@ from delegation.references.blocking.model import Blocking, Exemption, HeldPurge,
 from delegation.references.lost import LostRefs
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.references.store import MemoryReferenceStore
+from delegation.removal.expiry.names import TASK_TYPE
+from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.purge.indexed import release
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.admission import Admission
 from delegation.tasks.life.admission.limits import Caps

@@ -11,7 +11,7 @@ from delegation.keeping import looking
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.looking import LONGEST, look_at_others
 from delegation.keeping.model import Neighbour
-from delegation.operations.expiry.context import ExpiryOptions, ExpirySettings
+from delegation.removal.expiry.context import ExpiryOptions, ExpirySettings
 from delegation.storage.locations import Roots
 from delegation.storage.memory import MemoryObjectStore
 from delegation.worksets.attempt import MemoryAttempt

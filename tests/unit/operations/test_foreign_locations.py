@@ -12,11 +12,11 @@ from delegation.iceberg.files import TableFile
 from delegation.operations.behaviors.foreign import FOREIGN_LOCATIONS, foreign_locations
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
-from delegation.operations.purge.errors import PlanNotAllowed
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
+from delegation.removal.purge.errors import PlanNotAllowed
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.expiry.behavior.names import TASK_TYPE as EXPIRY
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.inline import InlineEngine
-from delegation.operations.purge.phases import Execution
 from delegation.orchestration.step_input import Step
+from delegation.removal.expiry.names import TASK_TYPE as EXPIRY
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.run import Execution, InlineEngine
 from delegation.storage.memory import Killed
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task

@@ -10,10 +10,10 @@ import pytest
 
 from delegation.keeping.model import Neighbour
 from delegation.keeping.unread import MANIFEST_DIFFERS
-from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.orphans.phases import OrphanRun
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.options import PurgeOptions
 from delegation.storage import memory
 from delegation.storage.locations import parse
 from polaris_common.errors import DelegationError

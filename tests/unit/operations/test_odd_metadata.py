@@ -13,14 +13,14 @@ from delegation.iceberg.metadata import parse_metadata
 from delegation.iceberg.reach import Fetcher
 from delegation.identifiers import is_stand_in
 from delegation.keeping.model import Neighbour
-from delegation.operations.expiry.guards import check_table
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.retention import Retention, decide
 from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.purge.inline import purge_table
 from delegation.polaris.client import loaded_table
 from delegation.polaris.model import LoadedTable
 from delegation.references.reading import read_references
+from delegation.removal.expiry.errors import check_table
+from delegation.removal.expiry.retention import Retention, decide
+from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryObjectStore
 from delegation.upkeep.health.model import ReadState
 from delegation.upkeep.health.reading import ExpiryByRule, read_health

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.expiry.phases import expire_snapshots
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.locations import parse
 from tests.kit.lakes.lake import Lake, PurgedTables, busy_table
 from tests.kit.stories.expiries import ExpiringTables

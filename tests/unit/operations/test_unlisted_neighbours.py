@@ -9,11 +9,11 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.keeping.model import Neighbour
-from delegation.operations.expiry.context import ExpiryResult
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.purge.context import PurgeResult
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.expiry.context import ExpiryResult
+from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.purge.context import PurgeResult
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from delegation.iceberg import metadata as of_files
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.metadata import decode_metadata, parse_former_metadata, parse_metadata
-from delegation.operations.expiry.history import history
 from delegation.polaris import large_metadata
 from delegation.polaris.large_metadata import read_document, read_large
+from delegation.removal.expiry.history import history
 from delegation.upkeep.health.history import history_in
 from delegation.wire.requests import files_of
 

@@ -31,7 +31,7 @@ ENGINE = (
     "delegation.iceberg",
     "delegation.storage",
     "delegation.worksets.engines",
-    "delegation.operations.purge.phases",
+    "delegation.removal.purge.run",
 )
 FORBIDDEN = {
     "authorizer": (*ENGINE, "delegation.tasks", "delegation.polaris", "boto3"),
@@ -40,10 +40,11 @@ FORBIDDEN = {
         *ENGINE,
         "delegation.polaris",
         "delegation.operations",
+        "delegation.removal",
         "delegation.gateway.drop",
         "delegation.orchestration",
     ),
-    "rotation.rotate_secret": ("delegation.iceberg", "delegation.tasks", "delegation.edge", "delegation.operations"),
+    "rotation.rotate_secret": ("delegation.iceberg", "delegation.tasks", "delegation.edge", "delegation.removal"),
     "probing.probe_front": (*ENGINE, "delegation.tasks", "delegation.polaris", "delegation.edge", "httpx"),
     "notifier": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency", "httpx"),
     **dict.fromkeys(
@@ -54,7 +55,7 @@ FORBIDDEN = {
     "api": (
         "delegation.iceberg",
         "delegation.worksets.engines",
-        "delegation.operations.purge.phases",
+        "delegation.removal.purge.run",
         "httpx",
         "asyncio",
         "aws_lambda_powertools.event_handler",
@@ -93,4 +94,10 @@ def test_settings_load_neither_an_engine_nor_a_client() -> None:
 
 def test_help_loads_no_command() -> None:
     modules = loaded("delegation.cli.main")
-    assert below(modules, ("delegation.client", "delegation.operations", "polaris_persistence", "boto3")) == set()
+    assert (
+        below(
+            modules,
+            ("delegation.client", "delegation.operations", "delegation.removal", "polaris_persistence", "boto3"),
+        )
+        == set()
+    )

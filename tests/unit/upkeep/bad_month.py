@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.polaris.policies import PolicyTarget
+from delegation.removal.expiry.names import TASK_TYPE
 from delegation.upkeep.execution.settings import UpkeepSettings
 from tests.unit.upkeep.execution.catalogs import NOW
 from tests.unit.upkeep.execution.test_bad_tables import Archive

@@ -16,7 +16,7 @@ from typing import Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.behaviors.task_types import table_traits
-from delegation.operations.expiry.behavior.names import TASK_TYPE, UPKEEP
+from delegation.removal.expiry.names import TASK_TYPE, UPKEEP
 from delegation.tasks.life.admission.choice import Queued, Running, admitted
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.expiry.behavior.limits import OPTIONS
-from delegation.operations.expiry.retention import decide
+from delegation.removal.expiry.requests import OPTIONS
+from delegation.removal.expiry.retention import decide
 from delegation.upkeep.rules.expiry import ExpiryRule, RefRetention, expiry_of
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.resolve import resolve

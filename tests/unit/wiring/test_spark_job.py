@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.direct import DirectResources
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.direct import DirectResources
 from delegation.storage.credentials import S3Credential, S3Settings
 from delegation.storage.locations import ObjectLocation
 from delegation.tasks.errors import LeaseLost

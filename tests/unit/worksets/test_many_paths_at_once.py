@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import TYPES, TableFile
 from delegation.keeping.paths import PathGuard
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.locations import Roots, canonical, canonical_all
 from delegation.storage.memory import MemoryPlanStore
 from delegation.worksets.chunks import ChunkWriter, Phase, read_chunk

@@ -310,8 +310,6 @@ def released_by(connection: Connection, store: ReferenceStore, catalog: str, tas
         )
     except TaskTableUnknown:
         return None
-    from delegation.operations.purge.behavior.indexed.holding import (  # noqa: PLC0415 - needs the extra `service`
-        release,
-    )
+    from delegation.removal.purge.indexed import release  # noqa: PLC0415 - needs the extra `service`
 
     return release(store, tasks.writes, [catalog], utc_now())

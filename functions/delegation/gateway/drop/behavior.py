@@ -15,12 +15,12 @@ from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.keeping.catalog import loaded_neighbour
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.behavior.names import DROP_TASK_TYPE
-from delegation.operations.purge.behavior.parameters import TablePurge
-from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.inline import purge_table
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
+from delegation.removal.purge.behavior import PurgeBehavior, PurgeFunction
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.names import DROP_TASK_TYPE
+from delegation.removal.purge.requests import TablePurge
+from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task

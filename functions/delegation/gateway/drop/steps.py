@@ -21,7 +21,6 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.store import TombstoneConflict, TombstoneStore
 from delegation.gateway.drop.submission import submit, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
-from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,
@@ -30,6 +29,7 @@ from delegation.polaris.errors import (
     TableMetadataMissing,
 )
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.options import PurgeOptions
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.submission.handles import Waiting, wait
 from polaris_common.errors import DelegationError

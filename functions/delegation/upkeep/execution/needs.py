@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
-from delegation.operations.expiry.behavior.names import TASK_TYPE
-from delegation.operations.expiry.retention import expired
+from delegation.removal.expiry.names import TASK_TYPE
+from delegation.removal.expiry.retention import expired
 from delegation.upkeep.errors import TooManyManifests
 from delegation.upkeep.execution.asked import AskedExpiryRule
 from delegation.upkeep.health.freed import freed_bytes

@@ -10,11 +10,11 @@ from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item, is_answer
-from delegation.operations.expiry.behavior.names import TASK_TYPE
-from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.operations.expiry.guards import check_table
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.polaris.policies import PolicyTarget
+from delegation.removal.expiry.errors import check_table
+from delegation.removal.expiry.names import TASK_TYPE
+from delegation.removal.expiry.requests import TableExpiry
 from delegation.upkeep.execution.asked import (
     EXPIRY,
     AskedExpiryRule,

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.operations.expiry.permission import Permission, Withdrawn, stricter
-from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import PolicyTarget
+from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.expiry.retention import Permission, Retention, Withdrawn, stricter
 from delegation.upkeep.execution.asked import EXPIRY, PolicySource, rule_of
 from delegation.upkeep.rules.limits import UpkeepLimits
 

@@ -5,11 +5,9 @@ from datetime import datetime
 from typing import Final
 
 from delegation.operations.behaviors.sources import purge_under_way
-from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.names import TASK_TYPE
-from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.operations.expiry.behavior.relation import obstacle, resumes
-from delegation.operations.expiry.permission import POLICY_WITHDRAWN
+from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
+from delegation.removal.expiry.requests import TableExpiry, obstacle, resumes
+from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService

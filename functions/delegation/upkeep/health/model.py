@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.items import SetAside
-from delegation.operations.expiry.behavior.names import TASK_TYPE
+from delegation.removal.expiry.names import TASK_TYPE
 from delegation.upkeep.health.past import LONGEST_PAST, PastRun, newest_of_each_type, rows_of_past
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delegation.operations.expiry.behavior.limits import MAX_REF_AGE, MAX_SNAPSHOT_AGE, RETAIN_LAST
-from delegation.operations.expiry.retention import Retention
+from delegation.removal.expiry.requests import MAX_REF_AGE, MAX_SNAPSHOT_AGE, RETAIN_LAST
+from delegation.removal.expiry.retention import Retention
 from delegation.tasks.submission.options import DRY_RUN
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import OriginKind, RuleValue, UpkeepRule

@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Final, Self
 
 from delegation.identifiers import TableIdentifier, split_name
-from delegation.operations.expiry.behavior.limits import LEAST_AGE as EXPIRY_AGE
-from delegation.operations.expiry.behavior.limits import LEAST_SNAPSHOTS as EXPIRY_SNAPSHOTS
-from delegation.operations.expiry.behavior.limits import Floor
-from delegation.operations.expiry.behavior.names import PREFIX as EXPIRY_PREFIX
 from delegation.operations.orphans.behavior.limits import allowed_locations
+from delegation.removal.expiry.names import PREFIX as EXPIRY_PREFIX
+from delegation.removal.expiry.requests import LEAST_AGE as EXPIRY_AGE
+from delegation.removal.expiry.requests import LEAST_SNAPSHOTS as EXPIRY_SNAPSHOTS
+from delegation.removal.expiry.requests import Floor
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import parse_duration
 from delegation.upkeep.rules.types import PolicyType

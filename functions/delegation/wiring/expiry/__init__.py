@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from delegation.operations.expiry.behavior.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES
+from delegation.removal.expiry.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
@@ -23,7 +23,7 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 def forecast(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of an expiry's plan or of a dry run as JSON has it, None without a plan."""
     from delegation.operations.behaviors.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
-    from delegation.operations.expiry.behavior.details import ExpiryDetails  # noqa: PLC0415
+    from delegation.removal.expiry.names import ExpiryDetails  # noqa: PLC0415
     from delegation.wiring.expiry.run import expiry_settings  # noqa: PLC0415
     from delegation.wiring.purge import plan_store  # noqa: PLC0415
 

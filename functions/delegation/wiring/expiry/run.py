@@ -1,8 +1,8 @@
 """The behavior of expiries of snapshots."""
 
-from delegation.operations.expiry.behavior.limits import Floor
-from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.operations.expiry.context import ExpirySettings
+from delegation.removal.expiry.behavior import ExpiryBehavior
+from delegation.removal.expiry.context import ExpirySettings
+from delegation.removal.expiry.requests import Floor
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.permissions import PolicyPermissions

@@ -12,11 +12,11 @@ from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
 from delegation.gateway.forwarding import Forwarder
 from delegation.metrics import TOMBSTONES_FAILED, TOMBSTONES_STUCK, MetricLines
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.run import PurgeBehavior
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.behavior import PurgeBehavior
+from delegation.removal.purge.limits import Limits
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore
 from delegation.tasks.work.behaviors import FunctionBehavior, TaskBehavior
 from delegation.tasks.work.service import TaskService

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from delegation.attempts.task_attempt import watched
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.names import TASK_TYPES as EXPIRIES
 from delegation.operations.orphans.behavior.names import TASK_TYPES as REMOVALS
-from delegation.operations.purge.behavior.names import DROP_TASK_TYPE
-from delegation.operations.purge.behavior.run import PurgeBehavior, PurgeFunction
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
+from delegation.removal.expiry.names import TASK_TYPES as EXPIRIES
+from delegation.removal.purge.behavior import PurgeBehavior, PurgeFunction
+from delegation.removal.purge.names import DROP_TASK_TYPE
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.s3_plans import S3PlanStore
@@ -32,10 +32,10 @@ from delegation.wiring.types import TYPES
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.behavior import DropBehavior
-    from delegation.operations.expiry.behavior.run import ExpiryBehavior, ExpiryFunction
-    from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
     from delegation.operations.orphans.behavior.run import OrphansBehavior, OrphansFunction
     from delegation.operations.orphans.context import OrphanContext, OrphanResult
+    from delegation.removal.expiry.behavior import ExpiryBehavior, ExpiryFunction
+    from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 
 
 @functools.cache
@@ -136,7 +136,7 @@ def job_behavior() -> JobBehaviors:
 
 def expire(ctx: "ExpiryContext") -> "ExpiryResult":
     """Expire snapshots with the executors of this job."""
-    from delegation.operations.expiry.engines.spark import expire_in_session  # noqa: PLC0415 - it needs pyspark
+    from delegation.removal.expiry.spark import expire_in_session  # noqa: PLC0415 - it needs pyspark
 
     return expire_in_session(ctx, job_resources())
 

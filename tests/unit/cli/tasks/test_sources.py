@@ -13,7 +13,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.tasks.filters import Order, TaskFilter, in_order, parse_since
 from delegation.cli.tasks.own import SERVICES_OWN
 from delegation.cli.tasks.source import TaskSource
-from delegation.operations.purge.behavior.traits import labels_of
+from delegation.removal.purge.names import labels_of
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore

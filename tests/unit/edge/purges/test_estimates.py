@@ -8,8 +8,7 @@ import pytest
 
 from delegation.edge.outlook import estimate_of
 from delegation.operations.behaviors.forecasts import forecast_of
-from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.names import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE
+from delegation.removal.purge.names import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE, PurgeDetails
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring import types
 from delegation.wiring.types import TYPES

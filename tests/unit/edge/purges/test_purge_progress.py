@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.removal.purge.names import PurgeDetails
 from delegation.tasks.errors import StoreRefused
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.parts.leases import Leases

@@ -14,8 +14,8 @@ from delegation.edge.answers import failure_status
 from delegation.edge.errors import BadRequest
 from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import IdempotencyError
-from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.limits import Limits
+from delegation.removal.purge.limits import Limits
+from delegation.removal.purge.names import PurgeDetails
 from delegation.tasks.life.model import Status, Task
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.options import options_of
+from delegation.removal.purge.limits import Limits
+from delegation.removal.purge.requests import options_of
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wire.tasks import TaskRecord

@@ -29,14 +29,14 @@ from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.names import DROP_TASK_TYPE
-from delegation.operations.purge.behavior.run import PurgeBehavior
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
+from delegation.removal.purge.behavior import PurgeBehavior
+from delegation.removal.purge.limits import Limits
+from delegation.removal.purge.names import DROP_TASK_TYPE
+from delegation.removal.purge.options import PurgeSettings
 from delegation.storage.base import ObjectStore
 from delegation.storage.memory import Faults, MemoryPlanStore
 from delegation.tasks.life.lease import Lease

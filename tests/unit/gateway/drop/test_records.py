@@ -12,7 +12,7 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.submission import payload_of
 from delegation.gateway.drop.tombstones import ARROWS, ENDED, MovedTable, Tombstone, TombstoneState, caller_key
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.traits import labels_of
+from delegation.removal.purge.names import labels_of
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import isoformat
 from tests.kit.errors import coded

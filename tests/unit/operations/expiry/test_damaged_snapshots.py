@@ -8,10 +8,10 @@ import pytest
 
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.retention import Retention
 from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
+from delegation.removal.expiry.retention import Retention
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.locations import parse
 from tests.kit.stories.expiries import EVERYTHING, ExpiringTables
 from tests.kit.stories.tables import ADDED, DATA, Entry, StoryTable

@@ -7,7 +7,7 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.metadata import parse_metadata
-from delegation.operations.expiry.guards import check_table
+from delegation.removal.expiry.errors import check_table
 from tests.kit.errors import coded
 
 UUID = "0b1c6f2e-3c7f-4d2b-9a50-2f6d3f1f7a11"

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.expiry.behavior.limits import MOST_IDS, OPTIONS, Floor
-from delegation.operations.expiry.behavior.options import ExpiryChoices, choices_of
-from delegation.operations.expiry.errors import InvalidRetention
-from delegation.operations.expiry.retention import Retention, decide
+from delegation.removal.expiry.errors import InvalidRetention
+from delegation.removal.expiry.requests import MOST_IDS, OPTIONS, ExpiryChoices, Floor, choices_of
+from delegation.removal.expiry.retention import Retention, decide
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import InvalidOption
 from polaris_common.errors import DelegationError

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delegation.operations.expiry.context import ExpiryResult
-from delegation.operations.expiry.errors import RefLost
-from delegation.operations.expiry.index import load_plan
-from delegation.operations.expiry.phases import expire_snapshots
 from delegation.polaris.errors import NoSuchTable, PolarisOutcomeUnknown
+from delegation.removal.expiry.context import ExpiryResult
+from delegation.removal.expiry.errors import RefLost
+from delegation.removal.expiry.index import load_plan
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key
 from delegation.worksets.chunks import Phase, read_chunk

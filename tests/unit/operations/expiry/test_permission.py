@@ -4,13 +4,12 @@ from dataclasses import asdict, dataclass, field, replace
 
 import pytest
 
-from delegation.operations.expiry.behavior.outcome import success
-from delegation.operations.expiry.context import ExpiryResult
-from delegation.operations.expiry.permission import POLICY_WITHDRAWN, Permission, Withdrawn, keeps_more, stricter
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.retention import Retention
 from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.behavior import success
+from delegation.removal.expiry.context import ExpiryResult
+from delegation.removal.expiry.retention import POLICY_WITHDRAWN, Permission, Retention, Withdrawn, keeps_more, stricter
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, Killed
 from tests.kit.stories.expiries import EVERYTHING
 from tests.unit.operations.expiry.test_orders import Story

@@ -3,8 +3,8 @@
 import pytest
 
 from delegation.iceberg.errors import ManifestMissing
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.retention import Retention
+from delegation.removal.expiry.retention import Retention
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.locations import parse
 from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase

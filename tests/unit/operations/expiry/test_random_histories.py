@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.operations.expiry.retention import Retention
+from delegation.removal.expiry.retention import Retention
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import DELETES, MINUTE, StoryTable
 

@@ -8,10 +8,9 @@ import pytest
 from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.behaviors.task_types import table_labels
-from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.names import PLAN_TASK_TYPE, TASK_TYPE, UPKEEP_PRIORITY
-from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.operations.expiry.behavior.task_type import EXPIRY, EXPIRY_PLAN
+from delegation.removal.expiry.names import PLAN_TASK_TYPE, TASK_TYPE, UPKEEP_PRIORITY, ExpiryDetails
+from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.expiry.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.policy import InvalidProperty

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from delegation.iceberg.errors import CorruptMetadata
-from delegation.operations.expiry.errors import InvalidRetention, SnapshotReferenced
-from delegation.operations.expiry.history import TableHistory
-from delegation.operations.expiry.retention import Expired, KeptSnapshot, Retention, decide, expired, unknown_ids
+from delegation.removal.expiry.errors import InvalidRetention, SnapshotReferenced
+from delegation.removal.expiry.history import TableHistory
+from delegation.removal.expiry.retention import Expired, KeptSnapshot, Retention, decide, expired, unknown_ids
 
 NOW = 1_000_000_000_000
 DAY = 24 * 60 * 60 * 1000

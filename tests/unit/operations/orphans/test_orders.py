@@ -13,7 +13,6 @@ from delegation.attempts.task_attempt import error_class
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
 from delegation.keeping.errors import NeighbourUnreadable
-from delegation.operations.expiry.phases import expire_snapshots
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.errors import (
     AgeTooShort,
@@ -26,6 +25,7 @@ from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from delegation.operations.purge.inline import purge_table
 from delegation.polaris.errors import NoSuchTable
+from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult
 from delegation.storage.memory import MemoryObjectStore
 from delegation.worksets.errors import FilesNotDeletedYet

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.settings import PurgeSettings
+from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults, Killed
 from tests.effort import apart
 from tests.kit.lakes.lake import FAST, Lake, PurgedTables, busy_table, rows

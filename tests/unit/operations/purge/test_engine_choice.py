@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import (
-    PurgeContext,
-)
-from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.settings import PurgeSettings
+from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.storage.memory import Faults
 from delegation.worksets.engines.size import Size
 from tests.kit.errors import coded

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from delegation.attempts.task_attempt import pace_of
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.settings import PurgeSettings
+from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.worksets.chunks import Chunk, Phase, Total
 from delegation.worksets.digest import paths_digest
 from delegation.worksets.errors import PlanTampered

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused, RunCancelled, RunHandedOver
-from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.errors import PlanOutdated, PurgeError
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.errors import NoSuchTable
+from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.errors import PlanOutdated, PurgeError
+from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.tasks.errors import LeaseLost

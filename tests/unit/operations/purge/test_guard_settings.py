@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.errors import PathsOutsideTable, PlanNotAllowed
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.errors import PathsOutsideTable, PlanNotAllowed
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import UnsupportedLocation
 from delegation.worksets.attempt import MemoryAttempt, PlanHead
 from delegation.worksets.errors import FilesNotDeleted

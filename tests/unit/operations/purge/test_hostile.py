@@ -12,7 +12,7 @@ from typing import Any, Final
 import fastavro
 import pytest
 
-from delegation.operations.purge.inline import purge_table
+from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse
 from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import Lake, PurgedTables, busy_table

@@ -10,12 +10,10 @@ from pathlib import Path
 from unittest import mock
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.context import (
-    PurgeContext,
-)
-from delegation.operations.purge.direct import MetadataFile
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.settings import PurgeSettings
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.direct import MetadataFile
+from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult, ObjectNotFound
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.file_system import FilePlanStore

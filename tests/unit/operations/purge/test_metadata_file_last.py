@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import PurgeError
-from delegation.operations.purge.inline import purge_table
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.errors import PurgeError
+from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import PlanHead

@@ -6,9 +6,9 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.keeping.table_properties import protection_of
-from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import Lake, PurgedTables, busy_table
 

@@ -12,14 +12,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from delegation.operations.purge.context import (
-    PurgeContext,
-    PurgeResult,
-)
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.rate import RatePolicy

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegation.metrics import TASKS_SWEPT, MetricLines
-from delegation.operations.purge.behavior.task_types import PURGE
+from delegation.removal.purge.task_type import PURGE
 from delegation.tasks.attempt_counts import AttemptCounts
 from delegation.tasks.endings import OTHER, EndingLines
 from delegation.tasks.life.lease import Lease

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from delegation.attempts.details import published
-from delegation.operations.purge.behavior.details import PurgeDetails
+from delegation.removal.purge.names import PurgeDetails
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskError
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
+from delegation.removal.expiry.names import TASK_TYPE
 from delegation.storage.memory import Killed
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task

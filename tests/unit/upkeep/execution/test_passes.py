@@ -7,9 +7,6 @@ from datetime import timedelta
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
-from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.operations.expiry.permission import POLICY_WITHDRAWN
 from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,
@@ -18,6 +15,9 @@ from delegation.polaris.errors import (
     PoliciesNotSupported,
 )
 from delegation.polaris.policies import PolicyTarget
+from delegation.removal.expiry.names import PLAN_TASK_TYPE, TASK_TYPE
+from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.operations.expiry.permission import Permission, Withdrawn
-from delegation.operations.expiry.retention import Retention
+from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
 from delegation.upkeep.execution.asked import effective
 from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits

@@ -5,9 +5,6 @@ from contextlib import suppress
 
 import pytest
 
-from delegation.operations.expiry.context import ExpiryResult
-from delegation.operations.expiry.errors import RefLost
-from delegation.operations.expiry.phases import expire_snapshots
 from delegation.polaris.errors import (
     CommitConflict,
     NoSuchTable,
@@ -18,6 +15,9 @@ from delegation.polaris.errors import (
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.context import ExpiryResult
+from delegation.removal.expiry.errors import RefLost
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.tasks.life.model import Status
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.expiring import ExpiringWorld

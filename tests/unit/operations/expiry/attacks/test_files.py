@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.expiry.phases import expire_snapshots
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.locations import parse
 from polaris_common.errors import DelegationError
 from tests.kit.stories.expiries import ExpiringTables

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
-from delegation.operations.expiry.errors import RefLost, RefsUnknown
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.retention import Retention
 from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown
 from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
+from delegation.removal.expiry.errors import RefLost, RefsUnknown
+from delegation.removal.expiry.retention import Retention
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, Killed
 from polaris_common.errors import DelegationError
 from tests.kit.stories.expiries import ExpiringTables

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.expiry.errors import RefLost, RefsUnknown
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.retention import Retention
 from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown
 from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.errors import RefLost, RefsUnknown
+from delegation.removal.expiry.retention import Retention
+from delegation.removal.expiry.run import expire_snapshots
 from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.expiry.test_orders import (
     COMMIT,

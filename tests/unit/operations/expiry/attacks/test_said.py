@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.expiry.behavior.outcome import success
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
-from delegation.operations.expiry.errors import ExpiryError, RefLost
-from delegation.operations.expiry.guards import check_table
-from delegation.operations.expiry.permission import Withdrawn
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.planning.reach import metadata_of
+from delegation.removal.expiry.behavior import success
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
+from delegation.removal.expiry.errors import ExpiryError, RefLost, check_table
+from delegation.removal.expiry.planning import metadata_of
+from delegation.removal.expiry.retention import Withdrawn
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.attempt import PlanHead
 from delegation.worksets.chunks import Phase

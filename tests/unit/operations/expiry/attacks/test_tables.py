@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.operations.expiry.errors import ExpiryError
-from delegation.operations.expiry.guards import check_table
-from delegation.operations.expiry.phases import expire_snapshots
-from delegation.operations.expiry.planning.reach import metadata_of
 from delegation.polaris.errors import PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.errors import ExpiryError, check_table
+from delegation.removal.expiry.planning import metadata_of
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets.errors import PlanTampered

@@ -3,10 +3,9 @@
 from datetime import UTC, datetime
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.expiry.behavior.parameters import TableExpiry
-from delegation.operations.expiry.behavior.relation import obstacle
-from delegation.operations.expiry.behavior.run import ExpiryBehavior
-from delegation.operations.expiry.behavior.task_type import EXPIRY
+from delegation.removal.expiry.behavior import ExpiryBehavior
+from delegation.removal.expiry.requests import TableExpiry, obstacle
+from delegation.removal.expiry.task_type import EXPIRY
 from delegation.tasks.life.admission.choice import Queued, Running, admitted
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps

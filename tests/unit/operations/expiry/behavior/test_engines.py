@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from delegation.operations.behaviors.engines import engine_of, spark_above
-from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.names import TASK_TYPE
-from delegation.operations.expiry.context import ExpirySettings
-from delegation.operations.expiry.phases import ExpiryRun
 from delegation.polaris.errors import PolarisForbidden
+from delegation.removal.expiry.context import ExpirySettings
+from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
+from delegation.removal.expiry.run import ExpiryRun
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.transitions import HANDED_OVER
@@ -82,7 +81,7 @@ def test_the_limit_itself_is_inline(files: int, engine: str) -> None:
 
 
 def test_no_limit_of_the_operator_means_that_of_purges() -> None:
-    from delegation.operations.purge.settings import PurgeSettings
+    from delegation.removal.purge.options import PurgeSettings
 
     for name in ("inline_max_files", "longest_planning_seconds", "most_read_ahead_bytes", "read_seconds"):
         assert getattr(ExpirySettings(), name) == getattr(PurgeSettings(), name)

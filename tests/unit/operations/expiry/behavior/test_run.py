@@ -8,10 +8,9 @@ import pytest
 
 from delegation.edge.outlook import estimate_of
 from delegation.operations.behaviors.forecasts import forecast_of
-from delegation.operations.expiry.behavior.details import ExpiryDetails
-from delegation.operations.expiry.behavior.names import TASK_TYPE
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from delegation.wiring.types import forecast_of as deployed_forecast

@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from delegation.iceberg.metadata import decode_metadata
-from delegation.operations.expiry.retention import Retention
+from delegation.removal.expiry.retention import Retention
 from tests.actions.lake import SparkLake, where
 from tests.effort import THOROUGH
 from tests.expiry.action.lake import expire

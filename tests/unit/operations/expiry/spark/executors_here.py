@@ -5,9 +5,9 @@ from typing import Any
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import Neighbour
-from delegation.operations.expiry.context import ExpiryContext, ExpiryResult
-from delegation.operations.expiry.engines.spark import SparkExpiry
-from delegation.operations.expiry.phases import ExpiryRun
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
+from delegation.removal.expiry.run import ExpiryRun
+from delegation.removal.expiry.spark import SparkExpiry
 from delegation.storage.base import ObjectStore
 from delegation.worksets.engines.deleting import Deleting, delete_in_this_process
 from delegation.worksets.engines.inline import Tally, Work

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from delegation.operations.expiry.phases import expire_snapshots
+from delegation.removal.expiry.run import expire_snapshots
 from delegation.worksets.chunks import DeleteStep
 from tests.faults.crashes.expiry_matrix import Executors, names_left
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch

@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 
 from delegation.iceberg.errors import CorruptManifestError, EncryptedMetadataFile, ManifestMissing
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.operations.expiry.context import ExpiryContext
-from delegation.operations.expiry.engines.inline import INLINE, ExpiryEngine
-from delegation.operations.expiry.engines.spark import SparkExpiry
-from delegation.operations.expiry.index import ExpiryIndex
-from delegation.operations.expiry.phases import ExpiryRun
-from delegation.operations.expiry.planning.plan import decided
-from delegation.operations.expiry.reduction import NeededFiles
 from delegation.polaris.model import LoadedTable
 from delegation.references.reading import digest
+from delegation.removal.expiry.context import ExpiryContext
+from delegation.removal.expiry.index import ExpiryIndex
+from delegation.removal.expiry.planning import decided
+from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles
+from delegation.removal.expiry.run import ExpiryRun
+from delegation.removal.expiry.spark import SparkExpiry
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, Roots, parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from delegation.attempts.details import changed, published
-from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.task_types import PurgeDetailRules
+from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetailRules
 from delegation.tasks.errors import LeaseLost, MalformedRecord
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task

@@ -10,9 +10,9 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourChanged
-from delegation.operations.purge.behavior.indexed.holding import held_by
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.references.blocking.model import Subject, blocking_of
+from delegation.removal.purge.indexed import held_by
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Status, Task
 from tests.kit.lakes.lake import busy_table, filled, rows

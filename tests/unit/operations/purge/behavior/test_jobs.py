@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.inline import InlineEngine
-from delegation.operations.purge.phases import Execution
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.run import Execution, InlineEngine
 from delegation.tasks.life.model import Status, Task
 from delegation.worksets.engines.choice import EngineChoice
 from tests.kit.lakes.lake import busy_table, filled

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.behavior.traits import labels_of
+from delegation.removal.purge.names import labels_of
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.stores.base import Received
 from tests.kit.lakes.lake import filled

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
+from delegation.removal.purge.indexed import OtherTables
 from delegation.tasks.life.model import Status
 from tests.kit.lakes.lake import Lake, filled, rows
 from tests.kit.worlds.indexed import IndexedWorld

@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.options import options_of
-from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.settings import PurgeSettings
+from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.limits import Limits
+from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import options_of
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import policies_of

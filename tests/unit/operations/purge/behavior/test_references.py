@@ -8,13 +8,12 @@ import pytest
 
 from delegation.idempotency.errors import RequestInProgress
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.details import PurgeDetails
-from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.errors import PolarisForbidden
 from delegation.references.model import SERVES_FOR, CatalogPass
 from delegation.references.names import REFERENCE_INDEX
+from delegation.removal.purge.indexed import OtherTables
+from delegation.removal.purge.limits import Limits, ReferenceSettings
+from delegation.removal.purge.names import PurgeDetails
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
 from tests.kit.lakes.lake import busy_table, filled, rows

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.behavior.api.requests import traits_at_submission
-from delegation.operations.purge.behavior.options import options_of
-from delegation.operations.purge.behavior.traits import traits_of
+from delegation.removal.purge.names import traits_of
+from delegation.removal.purge.requests import options_of, traits_at_submission
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wire.requests import files_of

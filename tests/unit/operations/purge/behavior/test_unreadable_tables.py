@@ -7,15 +7,13 @@ from datetime import datetime, timedelta
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.purge.behavior.indexed.holding import may_be_held, release
-from delegation.operations.purge.behavior.indexed.other_tables import OtherTables
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.behavior.names import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE
-from delegation.operations.purge.behavior.references import ReferenceSettings
 from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import Exemption, blocking_of
+from delegation.removal.purge.indexed import OtherTables, may_be_held, release
+from delegation.removal.purge.limits import Limits, ReferenceSettings
+from delegation.removal.purge.names import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.life.model import Status, Task
 from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.tasks.builders import NOW, submitted

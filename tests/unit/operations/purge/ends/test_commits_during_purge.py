@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import PurgeError
-from delegation.operations.purge.inline import purge_table
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.errors import PurgeError
+from delegation.removal.purge.run import purge_table
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import LakeSource, PurgedTables, filled, rows

@@ -7,9 +7,9 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults, MemoryObjectStore
 from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import LakeSource, PurgedTables, filled, rows

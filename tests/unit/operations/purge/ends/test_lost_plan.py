@@ -11,10 +11,10 @@ import pytest
 
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import RANK
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.errors import PurgeError
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.errors import PurgeError
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults, Killed
 from delegation.worksets import writing
 from delegation.worksets.chunks import DeleteStep, step_of

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.errors import PlanNotAllowed
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.errors import PlanNotAllowed
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from delegation.worksets.attempt import MemoryAttempt
 from tests.kit.lakes.lake import PurgedTables, filled
 

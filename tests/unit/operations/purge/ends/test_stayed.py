@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
-from delegation.operations.purge.context import PurgeResult
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.stayed import PAGES, Stayed, count_stayed
 from delegation.polaris.errors import NoSuchTable
+from delegation.removal.purge.context import PAGES, PurgeResult, Stayed, count_stayed
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.credentials import S3Settings
 from delegation.storage.listing.model import PAGE, ListedPage

@@ -12,10 +12,9 @@ from typing import Any
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
-from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.settings import PurgeSettings
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
+from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.chunks import Phase
 from delegation.worksets.index import PlanIndex, planned_paths, read_index

@@ -11,8 +11,8 @@ from delegation.iceberg import history, reach
 from delegation.iceberg.files import Row
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import Spelling
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.planning import plan as planning
+from delegation.removal.purge import planning
+from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult
 from delegation.storage.memory import MemoryObjectStore
 from tests.unit.operations.purge.oracle.oracle import Purge, check_exact

@@ -8,8 +8,8 @@ import dataclasses
 import pytest
 
 from delegation.keeping.model import no_neighbours
-from delegation.operations.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
-from delegation.operations.purge.inline import purge_table
+from delegation.removal.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
+from delegation.removal.purge.run import purge_table
 from delegation.worksets.chunks import Phase
 from tests.unit.operations.purge.oracle.oracle import Purge, check_exact, tables
 

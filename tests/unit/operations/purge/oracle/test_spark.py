@@ -37,7 +37,7 @@ def server() -> Iterator[StoreServer]:
 
 @pytest.mark.parametrize(("scenario", "table"), LIVE if os.environ.get("ORACLE_SPARK") else LIVE[:: len(LIVE) // 4])
 def test_a_purge_with_executors_is_exact(scenario: str, table: str, spark: Any, server: StoreServer) -> None:
-    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.removal.purge.spark import purge_with_spark
 
     purge = Purge(scenario, table)
     ctx = purge.by_catalog()

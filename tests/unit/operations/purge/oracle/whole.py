@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from delegation.operations.purge.inline import purge_table
+from delegation.removal.purge.run import purge_table
 from polaris_common.errors import DelegationError
 from tests.faults.shared.running import Running
 from tests.kit.printing import print_now
@@ -52,7 +52,7 @@ def play(way: str, named: Sequence[tuple[str, str]], purge_one: PurgeOne, runnin
 @contextmanager
 def with_spark() -> Iterator[PurgeOne]:
     """Purge with executors, all in one session."""
-    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.removal.purge.spark import purge_with_spark
     from tests.faults.crashes.switch import StoreServer
     from tests.spark_sessions import spark_session
 

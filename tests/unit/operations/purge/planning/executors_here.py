@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.phases import Execution
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.run import Execution, purge_table
 from delegation.storage.base import ObjectStore
 from delegation.worksets.engines.deleting import delete_in_this_process
 from delegation.worksets.engines.inline import Tally, Work

@@ -8,9 +8,9 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults
 from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled, rows
 from tests.unit.operations.purge.planning.executors_here import ENGINES

@@ -14,12 +14,12 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.catalog import Neighbourhood, Pace
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.behavior.limits import Limits
-from delegation.operations.purge.choose import estimate
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.limits import Limits
+from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, parse
 from delegation.storage.memory import Faults, MemoryObjectStore

@@ -4,9 +4,8 @@ import dataclasses
 
 import pytest
 
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.settings import PurgeSettings
+from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.worksets.index import read_index
 from tests.kit.lakes.lake import Lake, PurgedTables, busy_table, rows
 from tests.unit.operations.purge.planning.test_neighbours import beside

@@ -8,9 +8,9 @@ import pytest
 
 from delegation.keeping.errors import NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.options import PurgeOptions
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.base import BatchResult, BucketNotFound, KeyFailure
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore

@@ -7,8 +7,6 @@ import pytest
 
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.inline import purge_table
 from delegation.polaris.errors import (
     CredentialVendingFailed,
     NoSuchNamespace,
@@ -16,6 +14,8 @@ from delegation.polaris.errors import (
     PolarisForbidden,
     TableMetadataMissing,
 )
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore

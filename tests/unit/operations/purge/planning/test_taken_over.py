@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext, PurgeResult
-from delegation.operations.purge.options import PurgeOptions
+from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.worksets.errors import PlanTampered
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, rows

@@ -14,13 +14,12 @@ from moto.server import ThreadedMotoServer
 
 from delegation.errors import GuardRefused, RunCancelled
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.direct import DirectPurge, DirectResources, DirectRun
-from delegation.operations.purge.inline import purge_table
-from delegation.operations.purge.options import PurgeOptions
-from delegation.operations.purge.settings import PurgeSettings
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
+from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import UnsupportedLocation, parse
@@ -102,7 +101,7 @@ def keys(s3: Any, prefix: str) -> set[str]:
 
 
 def test_spark_makes_the_inline_engines_plan_and_deletes_exactly_its_files(s3: Any, spark: Any) -> None:
-    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.removal.purge.spark import purge_with_spark
 
     bench = filled(S3Bench(), "spark_doomed", "spark_sibling")
     ctx, place = bench.on_s3(s3, "spark_doomed", "spark-task")
@@ -123,7 +122,7 @@ def test_spark_makes_the_inline_engines_plan_and_deletes_exactly_its_files(s3: A
 
 
 def test_spark_purges_no_protected_table(s3: Any, spark: Any) -> None:
-    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.removal.purge.spark import purge_with_spark
 
     bench = filled(S3Bench(), "spark_protected")
     bench.lake.rewrite_metadata("spark_protected", {"properties": {"delegation.protected": "true"}})
@@ -137,7 +136,7 @@ def test_spark_purges_no_protected_table(s3: Any, spark: Any) -> None:
 def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executors(
     s3: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.removal.purge.spark import purge_with_spark
     from delegation.worksets.engines import spark as spark_engine
 
     bench = filled(S3Bench(), "moving")
@@ -186,7 +185,7 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executor
 
 def test_spark_purges_a_damaged_table_as_the_inline_engine_does(s3: Any, spark: Any) -> None:
     """A lost manifest, statistics on another scheme and an empty former metadata file, with the operator's settings."""
-    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.removal.purge.spark import purge_with_spark
 
     bench = filled(S3Bench(), "damaged")
     log = parse(bench.lake.metadata("damaged")["metadata-log"][0]["metadata-file"])
@@ -272,7 +271,7 @@ def test_results_that_do_not_arrive_whole_are_no_plan(
 
 
 def test_executors_count_no_bytes_of_files_that_were_absent(spark: Any, tmp_path: Path) -> None:
-    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.removal.purge.spark import purge_with_spark
 
     disk = Disk(tmp_path)
     location = disk.table("doomed").metadata_location

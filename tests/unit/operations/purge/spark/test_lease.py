@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.purge.context import PurgeContext
+from delegation.removal.purge.context import PurgeContext
 from delegation.storage.base import BatchResult
 from delegation.tasks.errors import LeaseLost
 from tests.faults.crashes.switch import EXECUTOR, StoreServer, Switch
@@ -48,7 +48,7 @@ class LeaseEnds:
 def test_executors_that_lost_their_lease_stop_before_the_next_batch(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from delegation.operations.purge.spark import purge_with_spark
+    from delegation.removal.purge.spark import purge_with_spark
     from delegation.worksets.engines import spark as spark_engine
 
     # The driver must not stop them here, because it may be dead or hang.

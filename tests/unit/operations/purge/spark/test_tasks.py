@@ -12,11 +12,11 @@ from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.identifiers import TableIdentifier
 from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.keeping.model import Neighbour
-from delegation.operations.purge.context import PurgeContext
-from delegation.operations.purge.inline import InlineEngine
-from delegation.operations.purge.planning.plan import survey
-from delegation.operations.purge.spark import SparkEngine
 from delegation.polaris.errors import PolarisForbidden
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.planning import survey
+from delegation.removal.purge.run import InlineEngine
+from delegation.removal.purge.spark import SparkEngine
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.worksets.attempt import Attempt

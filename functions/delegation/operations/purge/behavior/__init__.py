@@ -1,1 +1,0 @@
-"""Purges as tasks: parameters, options, outcomes, and the TaskBehavior that runs them."""

@@ -1,0 +1,220 @@
+"""Expiring snapshots as a task behavior: what an attempt needs, and what its end writes to the task."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, ClassVar
+
+from delegation.attempts.details import changed
+from delegation.attempts.task_attempt import TaskAttempt
+from delegation.iceberg.errors import ManifestMissing
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.lost import LostRefsKeeper
+from delegation.keeping.model import ReferenceCheck, TableSource
+from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
+from delegation.operations.behaviors.outcome import TableEndings
+from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment, refuse_purged
+from delegation.polaris.model import LoadedTable
+from delegation.references.lost import LostRefsStore
+from delegation.removal.expiry.context import Commits, ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
+from delegation.removal.expiry.errors import IF_MISSING, check_table
+from delegation.removal.expiry.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES, ExpiryDetails
+from delegation.removal.expiry.planning import metadata_of
+from delegation.removal.expiry.requests import Floor, TableExpiry, choices_of
+from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
+from delegation.removal.expiry.run import expire_snapshots
+from delegation.storage.base import PlanStore
+from delegation.storage.listing.model import ListableStore
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.work_errors import AttemptRunner
+from polaris_common.errors import counted
+
+
+def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return the summary, the details and the other fields of a task that ends with SUCCESS."""
+    findings = [{"code": finding.code, "count": finding.count} for finding in result.findings] or ()
+    snapshots, refs = counted(len(result.snapshot_ids), "snapshot"), counted(len(result.refs), "ref")
+    match result.status:
+        case "NOTHING":
+            summary = "no snapshot is expired; nothing was changed"
+            if result.findings:
+                summary = "no snapshot is expired any more; an earlier plan is lost: files of its snapshots may be left"
+            return summary, changed(ExpiryDetails, findings=findings), {}
+        case "STOPPED":
+            done = "before its commit; nothing was changed"
+            if result.snapshot_ids or result.refs:
+                files = counted(result.files_deleted, "file")
+                when = f"after it deleted {files}" if result.files_deleted else "before its first delete"
+                done = f"{when}: {snapshots} and {refs} are removed, and other files that only they named are left"
+            details = changed(
+                ExpiryDetails,
+                files_deleted=result.files_deleted,
+                bytes_deleted=result.bytes_deleted,
+                findings=findings,
+                snapshots_expired=len(result.snapshot_ids),
+                refs_expired=len(result.refs),
+            )
+            return f"{result.withdrawn}, so it stopped {done}", details, {}
+        case "PLANNED":
+            spark = ", to be deleted with Spark" if result.deletes_with == "spark" else ""
+            summary = (
+                f"{snapshots} and {refs} are expired; planned {counted(result.files_planned, 'file')}, "
+                f"{result.bytes_planned} bytes{spark}; nothing was changed"
+            )
+            fields: dict[str, Any] = {}
+            if result.forecast is not None:
+                summary += f"; deleting the files takes {result.forecast.text()}"
+                fields["result_extended"] = result.forecast.without_samples()
+            details = changed(
+                ExpiryDetails,
+                files_planned=result.files_planned,
+                files_kept=result.files_kept,
+                findings=findings,
+                snapshots_expired=len(result.snapshot_ids),
+                refs_expired=len(result.refs),
+            )
+            return summary, details, fields
+    absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
+    kept = f", kept {result.files_kept}" if result.files_kept else ""
+    freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
+    summary = (
+        f"removed {snapshots} and {refs}, deleted {counted(result.files_deleted, 'file')}{absent}, "
+        f"{result.bytes_deleted} bytes{kept} in {result.seconds:.1f} s{freed}"
+    )
+    details = changed(
+        ExpiryDetails,
+        files_planned=result.files_planned,
+        files_deleted=result.files_deleted,
+        files_absent=result.files_absent,
+        files_failed=0,
+        files_kept=result.files_kept,
+        bytes_deleted=result.bytes_deleted,
+        findings=findings,
+        snapshots_expired=len(result.snapshot_ids),
+        refs_expired=len(result.refs),
+    )
+    return summary, details, {}
+
+
+ExpiryFunction = Callable[[ExpiryContext], ExpiryResult]
+PermissionsOf = Callable[[TableExpiry, Retention, datetime], Callable[[LoadedTable], Permission]]
+
+
+def no_policies(_expiry: TableExpiry, _asked: Retention, _asked_at: datetime) -> Callable[[LoadedTable], Permission]:
+    """Permit nothing that a policy asked for, where no policy can be read."""
+    return lambda _table: Withdrawn("the policies of the catalog cannot be read by this process")
+
+
+@dataclass(frozen=True)
+class ExpiryBehavior:
+    """TaskBehavior for TABLE_EXPIRE_SNAPSHOTS and its dry run.
+
+    `commits` commits as the service's principal. `open_table` opens a table's source and its storage with vended
+    credentials, which every load renews; `plans` is the service's plan bucket. `hold` returns
+    how an attempt ends that waits for another table, and for how long. `floor` is what the operator keeps.
+    `permissions` returns what finds for a loaded table what the policy that asked for an expiry permits now, at most
+    what was asked for at a time. `lost_refs` is where `search` finds what lost refs need, None without an index.
+    """
+
+    task_types: ClassVar[frozenset[str]] = TASK_TYPES
+    payload_version: ClassVar[int] = BY_POLICY
+
+    tasks: TaskService
+    commits: Commits
+    open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]
+    plans: PlanStore
+    search: ReferenceSearch[ReferenceCheck]
+    hold: Hold
+    floor: Floor = field(default_factory=Floor)
+    permissions: PermissionsOf = no_policies
+    lost_refs: LostRefsStore | None = None
+    settings: ExpirySettings = field(default_factory=ExpirySettings)
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def context(
+        self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None
+    ) -> ExpiryContext:
+        """Return what an attempt needs; raise MalformedPayload, InvalidOption, GuardRefused (TABLE_IS_PURGED)."""
+        expiry = TableExpiry.of(task)
+        refuse_purged(self.tasks.reads, expiry, task)
+        choices = choices_of(expiry.properties, asked_at=task.received_timestamp, floor=self.floor)
+        attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
+        source, store = self.open_table(expiry.identifier)
+        table_uuid = expiry.table.table_uuid.lower()
+        neighbours, references = self.search(expiry.identifier, table_uuid, attempt, task)
+
+        keeper = None
+        if self.lost_refs is not None:
+            keeper = LostRefsKeeper(
+                self.lost_refs, self.plans, expiry.identifier, table_uuid, task.task_id, self.tasks.clock
+            )
+        asked_at = task.received_timestamp
+        permitted = self.permissions(expiry, choices.retention, asked_at) if expiry.policy is not None else None
+
+        def check(table: LoadedTable) -> None:
+            check_table(metadata_of(table), table_uuid=table_uuid)
+
+        return ExpiryContext(
+            attempt=attempt,
+            identifier=expiry.identifier,
+            table_uuid=table_uuid,
+            tables=source,
+            commits=self.commits,
+            store=store,
+            plans=self.plans,
+            retention=choices.retention,
+            options=ExpiryOptions(dry_run=choices.dry_run, execute_plan=choices.execute_plan),
+            settings=self.settings,
+            check=check,
+            permitted=permitted,
+            neighbours=neighbours,
+            references=references,
+            lost_refs=keeper,
+            clock=self.tasks.clock,
+            now=self.monotonic,
+            sleep=self.sleep,
+            find_plan=partial(published_segment, self.tasks.reads, TASK_TYPES),
+            measured=attempt.measured,
+            spark_above=spark_above,
+            request=json.loads(expiry.to_payload()),
+            asked_by=attempt.asked_by,
+        )
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
+        """See TaskBehavior.prepare."""
+        return self._runs.prepare(task)
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run: expire in this process."""
+
+        def expired(above: int | None) -> Outcome:
+            ctx = self.context(task, hand_over_at=hand_over_at, spark_above=above)
+            return _outcome(expire_snapshots(ctx))
+
+        return self._runs.run(task, expired)
+
+    def run_job(self, engine: ExpiryFunction, task_id: str, attempt: int) -> Task:
+        """Expire in a Spark job, which waits for the references if it began too late for those that are known.
+
+        Raises LeaseLost; see UpkeepRuns.run_job.
+        """
+
+        def expired(held: Task) -> Outcome:
+            return _outcome(engine(replace(self.context(held), awaits_references=True)))
+
+        return self._runs.run_job(task_id, attempt, expired)
+
+    @property
+    def _runs(self) -> UpkeepRuns:
+        endings = TableEndings(self.hold, unheld=PLAN_TASK_TYPE, advice={ManifestMissing: IF_MISSING})
+        return UpkeepRuns(AttemptRunner(self.tasks, endings), self.settings)
+
+
+def _outcome(result: ExpiryResult) -> Outcome:
+    summary, details, fields = success(result)
+    return summary, details, {"engine": result.engine, **fields}

@@ -1,0 +1,332 @@
+"""The commit of an expiry: looks at the table, the plan to execute, and answers that state nothing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import timedelta
+from itertools import islice
+from typing import Final, TypeVar
+
+from delegation.iceberg.errors import ManifestMissing
+from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
+from delegation.keeping.paths import check_can_delete
+from delegation.polaris.errors import (
+    CommitConflict,
+    PolarisError,
+    PolarisOutcomeUnknown,
+    PolarisUnavailable,
+    PolarisUnexpectedAnswer,
+)
+from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.context import ExpiryContext, removal
+from delegation.removal.expiry.errors import commit_refused, commits_forestalled, table_changes_too_often
+from delegation.removal.expiry.history import MAIN, history
+from delegation.removal.expiry.index import ExpiryIndex, Notes, OwnCommit, Removal, SentCommit, SentCommits, load_plan
+from delegation.removal.expiry.planning import covered_of, decided
+from delegation.removal.expiry.retention import Expired, Withdrawn, keeps_more
+from delegation.storage.locations import canonical
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import DeleteStep
+from delegation.worksets.engines.inline import Work
+from delegation.worksets.marks import Deleted, Marks, deleted_by_marks
+
+T = TypeVar("T")
+
+
+class TableLooks:
+    """The looks of one attempt; `ctx` has the retention permitted last, `withdrawn` states why nothing is any more."""
+
+    def __init__(self, ctx: ExpiryContext) -> None:
+        self.ctx = ctx
+        self.withdrawn: str | None = None
+
+    def load(self) -> LoadedTable:
+        """Load the table as it is now; raise errors of catalog and guards, and GuardRefused (TABLE_UUID_MISMATCH)."""
+        self.ctx.attempt.checkpoint()
+        table = self.ctx.tables.load()
+        if table.table_uuid != self.ctx.table_uuid.lower():
+            raise table_uuid_mismatch(self.ctx.table_uuid.lower(), table.table_uuid, work="expiry")
+        self.ctx.check(table)
+        return table
+
+    def followed(self, table: LoadedTable, read: Callable[[LoadedTable], T]) -> tuple[LoadedTable, T]:
+        """Return a table that could be read, with what `read` returns; raise ExpiryError (TABLE_CHANGES_TOO_OFTEN),
+        ManifestMissing.
+
+        Another expiry may delete manifests while they are read: then the table is loaded again.
+        """
+        for _ in range(self.ctx.settings.most_looks):
+            try:
+                return table, read(table)
+            except ManifestMissing:
+                now = self.load()
+                if canonical(now.metadata_location) == canonical(table.metadata_location):
+                    raise
+                table = now
+        raise table_changes_too_often(self.ctx.identifier, self.ctx.settings.most_looks)
+
+    def permit(self, table: LoadedTable) -> bool:
+        """Decide from here on by what may be expired now; return whether anything may."""
+        if self.ctx.permitted is None:
+            return True
+        found = self.ctx.permitted(table)
+        if isinstance(found, Withdrawn):
+            self.withdrawn = found.reason
+            return False
+        self.ctx = replace(self.ctx, retention=found)
+        return True
+
+    def permit_deleting(self, table: LoadedTable, noted: OwnCommit | None) -> bool:
+        """Return whether the files of what was removed may be deleted: not if less of it might be removed now."""
+        # After a commit whose answer is not known, what this attempt found permitted before.
+        used = (noted and noted.retention) or asdict(self.ctx.retention)
+        if not self.permit(table):
+            return False
+        if self.ctx.permitted is not None and keeps_more(asdict(self.ctx.retention), used):
+            self.withdrawn = "more of the table is to be kept now than when its snapshots were removed"
+        return self.withdrawn is None
+
+
+class ExecutedPlan:
+    """The plan of one attempt. `use` has to be called before anything else but `check`."""
+
+    def __init__(self, ctx: ExpiryContext) -> None:
+        self._ctx = ctx
+        self._index: ExpiryIndex | None = None
+        self._segment: PlanSegment | None = None
+        self._began = False
+
+    def use(self, segments: Sequence[PlanSegment]) -> ExpiryIndex:
+        """Read the published plan, which another attempt may have written."""
+        index = load_plan(self._ctx.plans, segments[-1])
+        self.check(index)
+        self._index, self._segment = index, segments[-1]
+        return index
+
+    def check(self, index: ExpiryIndex) -> None:
+        """Raise GuardRefused (PLAN_OF_ANOTHER_TABLE) unless the plan is for the table of this attempt."""
+        if index.table_uuid != self._ctx.table_uuid.lower():
+            raise plan_of_another_table(
+                f"plan {index.plan_id} is for table {index.table_uuid}, not {self._ctx.table_uuid}"
+            )
+        if index.identifier != str(self._ctx.identifier):
+            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the index of the plan was read."""
+        return self._index is not None
+
+    @property
+    def index(self) -> ExpiryIndex:
+        """The index of the plan."""
+        assert self._index is not None  # noqa: S101 - ExpiryRun._open sets it or nothing is expired
+        return self._index
+
+    @property
+    def segment(self) -> PlanSegment:
+        """The published segment of the plan."""
+        assert self._segment is not None  # noqa: S101 - as above
+        return self._segment
+
+    @property
+    def notes(self) -> Notes:
+        """The notes beside the plan as it was before it was reduced."""
+        return Notes(self._ctx.plans, self.index.origin)
+
+    def indexes(self) -> list[ExpiryIndex]:
+        """Return the plan and those that it reduced, the first one first."""
+        before = [load_plan(self._ctx.plans, PlanSegment(one.id, one.sha256)) for one in self.index.reduces]
+        return [*before, self.index]
+
+    def deleted(self) -> Deleted:
+        """Return what was deleted of the plan and those that it reduced."""
+        return deleted_by_marks(self._ctx.plans, self.indexes(), self.index.reduces)
+
+    def left(self, *steps: DeleteStep) -> list[Work]:
+        """Return the chunks of these steps without a mark."""
+        marks = Marks(self._ctx.plans, self.index.plan_id)
+        done = marks.done()
+        chunks = (chunk for chunk in self.index.chunks if chunk.step in steps and chunk.name not in done)
+        return [Work(self.index, chunk, marks.voided) for chunk in chunks]
+
+    def begin(self) -> None:
+        """Record that the table or its files change from here on, so that a failure is resumed with this plan."""
+        if not self._began:
+            self._ctx.attempt.begin_deleting()
+            self._began = True
+
+
+UNANSWERED_FOR: Final = timedelta(hours=24)
+"""No proxy or catalog holds a request for so long."""
+_MOST_SENT: Final = 50
+_MOST_REFS: Final = 100
+
+
+def still_expired(ctx: ExpiryContext, index: ExpiryIndex, table: LoadedTable) -> Expired:
+    """Return what of the plan the table still has, and what is expired now, too: less may be, never more.
+
+    A ref that was made or moved since the plan is kept, although it may be too old already: a catalog would remove it
+    silently with its snapshot.
+    """
+    planned = index.removal
+    refs = {name: ref.snapshot_id for name, ref in history(table.metadata).refs.items()}
+    others = {name for name, snapshot_id in refs.items() if planned.refs.get(name) != snapshot_id}
+    now = decided(ctx, table, others)
+    return Expired(
+        now.snapshot_ids & frozenset(planned.snapshot_ids),
+        frozenset(name for name in now.refs if planned.refs.get(name) == refs[name]),
+        now.schema_ids & frozenset(planned.schema_ids),
+        now.spec_ids & frozenset(planned.spec_ids),
+    )
+
+
+def lacks_any(index: ExpiryIndex, table: LoadedTable) -> bool:
+    """Return whether the table has anything no more that the plan removes."""
+    found = history(table.metadata)
+    refs = {name: ref.snapshot_id for name, ref in found.refs.items()}
+    planned = index.removal
+    return (
+        not set(planned.snapshot_ids) <= found.snapshots.keys()
+        or any(refs.get(name) != snapshot_id for name, snapshot_id in planned.refs.items())
+        or not {*planned.schema_ids} <= {*found.schema_ids}
+        or not {*planned.spec_ids} <= {*found.spec_ids}
+    )
+
+
+class Unanswered:
+    """The commits of a plan that were sent and of which no answer is known, noted beside the plan.
+
+    One of them may be applied hours later, with a new ref that it does not know. While that is possible the plan must
+    not be given up: nobody else would compare the refs.
+    """
+
+    def __init__(self, ctx: ExpiryContext, notes: Notes) -> None:
+        self._ctx = ctx
+        self._notes = notes
+
+    def sending(self, table: LoadedTable) -> None:
+        """Note a commit before it is sent for the table as it was loaded."""
+        refs = history(table.metadata).refs
+        names = [*(name for name in (MAIN,) if name in refs), *(name for name in refs if name != MAIN)]
+        asserted = {name: refs[name].snapshot_id for name in islice(names, _MOST_REFS)}
+        sent = (*self._sent(), SentCommit(at=self._ctx.clock(), refs=asserted))
+        self._notes.put(SentCommits(commits=sent[-_MOST_SENT:]))
+
+    def refused(self) -> None:
+        """Note that the last commit was not applied."""
+        self._notes.put(SentCommits(commits=self._sent()[:-1]))
+
+    def may_be_applied(self, table: LoadedTable) -> bool:
+        """Return whether one of them can still be applied to the table: every ref is where the commit asserts it."""
+        now, refs = self._ctx.clock(), history(table.metadata).refs
+        return any(
+            now - one.at < UNANSWERED_FOR
+            and all(name in refs and refs[name].snapshot_id == at for name, at in one.refs.items())
+            for one in self._sent()
+        )
+
+    def error(self) -> PolarisOutcomeUnknown:
+        """Return the error of an attempt that ends while one of them may still be applied."""
+        return PolarisOutcomeUnknown(
+            f"an earlier commit to {self._ctx.identifier} had no answer and may still be applied, so its plan is kept; "
+            "the next attempt decides by the table as it is then"
+        )
+
+    def _sent(self) -> tuple[SentCommit, ...]:
+        noted = self._notes.get(SentCommits)
+        return () if noted is None else noted.commits
+
+
+class CommitStep:
+    """Removes from the table what its plan states."""
+
+    def __init__(self, looks: TableLooks, plan: ExecutedPlan) -> None:
+        self._looks = looks
+        self._plan = plan
+
+    def commit(self) -> Removal | None:
+        """Remove from the table what is still expired of the plan; return what of it is gone, None if nothing is.
+
+        A commit of another is followed by a new decision: of the plan, only what is still expired goes. An answer that
+        states nothing is followed by a load. Raises ExpiryError (COMMIT_REFUSED, COMMITS_FORESTALLED) and the errors of
+        the catalog.
+        """
+        ctx, index, notes = self._looks.ctx, self._plan.index, self._plan.notes
+        own = notes.get(OwnCommit)
+        if own is not None:
+            return own.removed or Removal(snapshot_ids=own.snapshot_ids)
+        unanswered = Unanswered(ctx, notes)
+        for _ in range(ctx.settings.most_commits):
+            table = self._looks.load()
+            if not self._looks.permit(table):
+                return self._ended_without(index, table, unanswered)
+            gone = still_expired(self._looks.ctx, index, table)
+            if not gone:
+                return self._ended_without(index, table, unanswered)
+            covered = covered_of(ctx, table)
+            if ctx.settings.probe and covered is not None:
+                check_can_delete(ctx.store, covered.uris)
+            ctx.attempt.checkpoint()
+            self._plan.begin()
+            is_followed, removed = self._sent(index, table, gone, unanswered)
+            if not is_followed:
+                return removed
+        if unanswered.may_be_applied(table):
+            raise unanswered.error()
+        raise commits_forestalled(ctx.identifier, ctx.settings.most_commits)
+
+    def _sent(
+        self, index: ExpiryIndex, table: LoadedTable, gone: Expired, unanswered: Unanswered
+    ) -> tuple[bool, Removal | None]:
+        """Send one commit; return whether another commit was first, and if not what `commit` returns."""
+        ctx, commit = self._looks.ctx, removal(table.metadata, gone)
+        unanswered.sending(table)
+        try:
+            after = ctx.commits.commit_table(ctx.identifier, commit.requirements, commit.updates)
+        except CommitConflict:
+            unanswered.refused()
+            return True, None
+        except PolarisUnavailable as error:
+            if not isinstance(error, PolarisOutcomeUnknown):
+                unanswered.refused()
+            now = self._looks.load()
+            if still_expired(ctx, index, now):
+                raise
+            return False, self._ended_without(index, now, unanswered)
+        except PolarisError as error:
+            unanswered.refused()
+            if isinstance(error, PolarisUnexpectedAnswer):
+                # Iceberg refuses to remove more snapshots than there are: another expiry may have been first.
+                table = self._looks.load()
+                if still_expired(ctx, index, table) != gone:
+                    return True, None
+            if unanswered.may_be_applied(table):
+                raise
+            raise commit_refused(ctx.identifier, error) from error
+        return False, self._record(gone, table, after)
+
+    def _ended_without(self, index: ExpiryIndex, table: LoadedTable, unanswered: Unanswered) -> Removal | None:
+        """Return what of the plan is gone, None if the table has all of it as planned.
+
+        Raises PolarisOutcomeUnknown if an earlier commit may still be applied.
+        """
+        if lacks_any(index, table):
+            return index.removal.gone_from(table.metadata)
+        if unanswered.may_be_applied(table):
+            raise unanswered.error()
+        return None
+
+    def _record(self, gone: Expired, before: LoadedTable, after: LoadedTable) -> Removal:
+        """Note that the commit was made, and which metadata file is from before it: the last one in its log."""
+        log = after.metadata.get("metadata-log") or ()
+        previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
+        removed = Removal.of(before.metadata, gone)
+        note = OwnCommit(
+            metadata_location=after.metadata_location,
+            before=previous,
+            snapshot_ids=removed.snapshot_ids,
+            retention=asdict(self._looks.ctx.retention),
+            removed=removed,
+        )
+        self._plan.notes.put(note)
+        return removed

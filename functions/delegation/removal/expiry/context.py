@@ -1,0 +1,312 @@
+"""The input of an expiry (table, commits, stores, settings, attempt), its result and its receipt."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, Protocol
+
+from delegation.identifiers import TableIdentifier
+from delegation.keeping.errors import NeighbourUnreadable
+from delegation.keeping.lost import LostRefsKeeper
+from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
+from delegation.keeping.options import LENIENT_PATHS, PathOptions
+from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.history import MAIN, history
+from delegation.removal.expiry.index import ExpiryIndex
+from delegation.removal.expiry.retention import Expired, Permission, Retention
+from delegation.storage.base import PlanStore
+from delegation.storage.deleter import DeletePolicy
+from delegation.storage.listing.model import ListableStore
+from delegation.storage.locations import Roots
+from delegation.storage.rate import AdaptiveRate
+from delegation.timestamps import utc_now
+from delegation.worksets.attempt import Attempt, PlanSegment
+from delegation.worksets.chunks import Total
+from delegation.worksets.engines.choice import (
+    INLINE_MAX_FILES,
+    LONGEST_PLANNING_SECONDS,
+    MOST_READ_AHEAD_BYTES,
+    READ_SECONDS,
+    EngineChoice,
+    engine_for,
+)
+from delegation.worksets.errors import FilesNotDeleted
+from delegation.worksets.forecast import Forecast
+from delegation.worksets.index import Finding, segment_of
+from delegation.worksets.receipts import failures, heading, put_receipt
+from delegation.worksets.sorting import RUN_RECORDS
+
+_MOST_IDS: Final = 1_000
+"""Snapshot ids in one update: an update is one JSON array, and readers of logs see it whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """Requirements and updates of a CommitTableRequest (Iceberg REST specification, updateTable)."""
+
+    requirements: Sequence[Mapping[str, Any]]
+    updates: Sequence[Mapping[str, Any]]
+
+
+class Commits(Protocol):
+    """Commits to tables of a catalog. A contract suite holds every implementation to it."""
+
+    def commit_table(
+        self,
+        identifier: TableIdentifier,
+        requirements: Sequence[Mapping[str, Any]],
+        updates: Sequence[Mapping[str, Any]],
+    ) -> LoadedTable:
+        """Apply all updates or none, if the requirements hold, and return the table as of the commit.
+
+        Raises CommitConflict if a requirement does not hold or another commit was first, and PolarisOutcomeUnknown if
+        the commit may have been applied, or may be later; the errors of loading a table mean that it was not.
+        """
+        ...
+
+
+def removal(metadata: Mapping[str, Any], gone: Expired) -> TableCommit:
+    """Return the commit that removes these from the metadata as it was loaded.
+
+    Every ref of the metadata is asserted, those that go included: a writer's commit, a rollback or a moved tag refuses
+    it. A ref that is created meanwhile is not refused, because a requirement has to name it; the expiry looks for it in
+    the metadata file from before its commit.
+    """
+    table = history(metadata)
+    requirements: list[dict[str, Any]] = [{"type": "assert-table-uuid", "uuid": str(metadata["table-uuid"]).lower()}]
+    requirements += [
+        {"type": "assert-ref-snapshot-id", "ref": ref.name, "snapshot-id": ref.snapshot_id}
+        for ref in table.refs.values()
+    ]
+    if MAIN not in table.refs:
+        # A first commit to the branch may be of a writer that used a snapshot which goes.
+        requirements.append({"type": "assert-ref-snapshot-id", "ref": MAIN, "snapshot-id": None})
+    if gone.schema_ids:
+        requirements.append({"type": "assert-current-schema-id", "current-schema-id": table.current_schema_id})
+    if gone.spec_ids:
+        requirements.append({"type": "assert-default-spec-id", "default-spec-id": table.default_spec_id})
+    updates: list[dict[str, Any]] = [{"action": "remove-snapshot-ref", "ref-name": name} for name in sorted(gone.refs)]
+    ids = sorted(gone.snapshot_ids)
+    updates += [
+        {"action": "remove-snapshots", "snapshot-ids": ids[at : at + _MOST_IDS]} for at in range(0, len(ids), _MOST_IDS)
+    ]
+    if gone.spec_ids:
+        updates.append({"action": "remove-partition-specs", "spec-ids": sorted(gone.spec_ids)})
+    if gone.schema_ids:
+        updates.append({"action": "remove-schemas", "schema-ids": sorted(gone.schema_ids)})
+    return TableCommit(requirements, updates)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirySettings:
+    """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
+
+    A commit that others forestall is decided and sent anew `most_commits` times in an attempt. The table is loaded and
+    compared before each lot of `lot_paths` files or more; an attempt ends after `most_looks` lots in a row that did not
+    begin. A chunk has `lot_paths` files, or `chunk_paths` if executors wrote it. Spark deletes more than
+    `inline_max_files`, if there is one, and its driver plans what takes a function more than `longest_planning_seconds`
+    or `most_read_ahead_bytes`; then its executors delete, however few files that are. `store_keys_per_second` is the
+    rate that forecasts assume (S3: that of one prefix).
+    """
+
+    chunk_paths: int = 10_000
+    lot_paths: int = 1_000
+    run_records: int = RUN_RECORDS
+    read_threads: int = 8
+    read_seconds: float = READ_SECONDS
+    longest_planning_seconds: float = LONGEST_PLANNING_SECONDS
+    most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
+    max_file_bytes: int = 256 * 1024 * 1024
+    vended: bool = True
+    probe: bool = True
+    most_commits: int = 5
+    most_looks: int = 10
+    inline_max_files: int = INLINE_MAX_FILES
+    has_spark: bool = True
+    store_keys_per_second: float = 3_500.0
+    delete: DeletePolicy = field(default_factory=DeletePolicy)
+
+    def engine_for(self, files: int, planned_with: str = "inline") -> EngineChoice:
+        """Return the engine that deletes so many files of a plan."""
+        if planned_with == "spark" and self.has_spark:
+            return "spark"
+        return engine_for(files, inline_max_files=self.inline_max_files, has_spark=self.has_spark)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryOptions:
+    """The choices of a request and its operator; files outside the table's locations are always kept.
+
+    `execute_plan` is the id of a dry run's plan, of which only what is still expired is removed.
+    """
+
+    dry_run: bool = False
+    execute_plan: str | None = None
+    neighbour: Literal["refuse", "report"] = "refuse"
+    paths: PathOptions = LENIENT_PATHS
+
+    @property
+    def outside(self) -> Literal["keep", "refuse", "delete"]:
+        """What happens to files outside the table's locations."""
+        return self.paths.outside
+
+
+def no_check(_table: LoadedTable) -> None:
+    """Refuse no table."""
+
+
+def asked_by_nobody() -> Mapping[str, Any]:
+    """Return what a receipt states about an expiry that no caller of the service asked for."""
+    return {"requested_by": None, "cancelled_by": None}
+
+
+def unmeasured(_size: str, _fits: bool = True) -> None:
+    """Keep no size: of a run that nothing repeats."""
+
+
+def random_id() -> str:
+    """Return what makes the ids of two plans of one attempt differ."""
+    return secrets.token_hex(6)
+
+
+@dataclass(frozen=True)
+class ExpiryContext:
+    """One attempt at expiring snapshots of one table.
+
+    `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `check` raises
+    the error of a guard that refuses the table as it is now; it is called before the plan and before the commit.
+    `permitted` returns what may be expired of the table as it is now; it is called before the plan, before each commit
+    and before the first delete of the attempt. None: nobody takes back what the request states.
+    `neighbours` yields the live tables that may share files, as of a time after it is called; it may raise
+    ReferencesNotKnown. `lost_refs` has what a lost ref needs kept, None where nothing stores that. `find_plan` returns
+    the published segment of an earlier plan's id. `asked_by` returns the receipt's members `requested_by` and
+    `cancelled_by`. If more files than `spark_above` are left when the references are known, the attempt ends with
+    HandedToSpark; None: it deletes whatever there is. `measured` is called with the size that was found. One that
+    `awaits_references` waits for a pass that another process makes. `now` and `sleep` count in seconds, `clock` returns
+    UTC.
+    """
+
+    attempt: Attempt
+    identifier: TableIdentifier
+    table_uuid: str
+    tables: TableSource
+    commits: Commits
+    store: ListableStore
+    plans: PlanStore
+    retention: Retention = field(default_factory=Retention)
+    options: ExpiryOptions = field(default_factory=ExpiryOptions)
+    settings: ExpirySettings = field(default_factory=ExpirySettings)
+    check: Callable[[LoadedTable], None] = no_check
+    permitted: Callable[[LoadedTable], Permission] | None = None
+    neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = no_neighbours
+    references: ReferenceCheck | None = None
+    lost_refs: LostRefsKeeper | None = None
+    clock: Callable[[], datetime] = utc_now
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    rate: AdaptiveRate | None = None
+    nonce: Callable[[], str] = random_id
+    find_plan: Callable[[str], PlanSegment] | None = None
+    measured: Callable[..., None] = unmeasured
+    spark_above: int | None = None
+    awaits_references: bool = False
+    request: Mapping[str, Any] = field(default_factory=dict)
+    asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
+
+    def named_plan(self, plan_id: str) -> PlanSegment:
+        """Return an earlier plan by its id; raise PlanTampered."""
+        return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since 1970."""
+        return int(self.clock().timestamp() * 1000)
+
+    def new_plan_id(self) -> str:
+        """Return a new plan id; with its nonce, a delayed attempt never overwrites another plan."""
+        return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
+
+
+ExpiryStatus = Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE", "STOPPED"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryResult:
+    """What an expiry removed and deleted, or with `status` PLANNED what it would.
+
+    NOTHING: no snapshot or ref is expired, or none of the plan is any more. INCOMPLETE: the snapshots are removed, and
+    some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` states why;
+    what it removed before is in `snapshot_ids` and `refs`, and their files are left. `bytes_freed` is None in a bucket
+    that keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids`, `refs`, `schema_ids` and
+    `spec_ids` are what of the plan the table has no more. `engine` is the one that ran, `deletes_with` the one for
+    so many files as are planned. A dry run has a `forecast` of what deleting them takes.
+    """
+
+    status: ExpiryStatus
+    identifier: TableIdentifier
+    table_uuid: str
+    metadata_location: str
+    plan_ids: tuple[str, ...] = ()
+    snapshot_ids: tuple[int, ...] = ()
+    refs: tuple[str, ...] = ()
+    schema_ids: tuple[int, ...] = ()
+    spec_ids: tuple[int, ...] = ()
+    files_planned: int = 0
+    files_deleted: int = 0
+    files_absent: int = 0
+    files_kept: int = 0
+    bytes_planned: int = 0
+    bytes_deleted: int = 0
+    bytes_freed: int | None = 0
+    findings: tuple[Finding, ...] = ()
+    receipt: str | None = None
+    seconds: float = 0.0
+    withdrawn: str | None = None
+    engine: EngineChoice = "inline"
+    deletes_with: EngineChoice = "inline"
+    forecast: Forecast | None = None
+
+
+def store_receipt(
+    ctx: ExpiryContext,
+    result: ExpiryResult,
+    indexes: Sequence[ExpiryIndex],
+    *,
+    failed: FilesNotDeleted | None = None,
+) -> None:
+    """Write the receipt; a repeat after a crash overwrites it with a later time."""
+    last = indexes[-1]
+    now = ctx.clock()
+    receipt = {
+        **heading(ctx, result.status, result.engine),
+        "table_uuid": result.table_uuid,
+        "metadata_location": result.metadata_location,
+        "format_version": last.format_version,
+        "snapshots_removed": [str(one) for one in result.snapshot_ids],
+        "refs_removed": {name: str(last.removal.refs[name]) for name in result.refs},
+        "schemas_removed": list(result.schema_ids),
+        "partition_specs_removed": list(result.spec_ids),
+        "plan": [one.plan_id for one in indexes],
+        "planned_at": indexes[0].created_at,
+        "finished_at": now.isoformat(),
+        "seconds": round(result.seconds, 3),
+        "seconds_since_planned": round((now - datetime.fromisoformat(indexes[0].created_at)).total_seconds(), 3),
+        "files_planned": result.files_planned,
+        "files_deleted": result.files_deleted,
+        "files_absent": result.files_absent,
+        "files_kept": result.files_kept,
+        "bytes_deleted": result.bytes_deleted,
+        "bytes_freed": result.bytes_freed,
+        "by_type": {name: total.model_dump() for name, total in _by_type(last).items()},
+        "neighbours": [one.model_dump() for one in last.neighbours],
+        **({} if ctx.references is None else {"references": ctx.references.summary()}),
+        "findings": [finding.model_dump() for finding in result.findings],
+        **failures(ctx.plans, [last], failed),
+    }
+    put_receipt(ctx.plans, last.plan_id, receipt, approved=ctx.options.execute_plan)
+
+
+def _by_type(last: ExpiryIndex) -> dict[str, Total]:
+    """Return the totals by file type of the plan that was executed last."""
+    return dict(sorted(last.counts.items()))

@@ -1,0 +1,175 @@
+"""Errors of an expiry of snapshots, split by what the caller can do next, and the guards that refuse a table."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.metadata import ParsedMetadata
+from delegation.identifiers import TableIdentifier, is_stand_in
+from delegation.keeping.errors import changed_at_each_look, gc_disabled, table_protected, table_uuid_mismatch
+from delegation.keeping.table_properties import protection_of
+from delegation.references.lost import restore_statement
+from polaris_common.errors import DelegationError, printable, shown
+
+PLAN_LOST: Final = "EARLIER_PLAN_LOST"
+"""A plan was lost, so files of snapshots that it removed may stay until orphan files are removed."""
+
+IF_MISSING: Final = "; a snapshot that stays needs it: restore it, or drop or move the refs that keep the snapshot"
+
+
+class ExpiryError(DelegationError):
+    """An expiry of snapshots failed."""
+
+    code = "EXPIRY_FAILED"
+
+
+class RefLost(ExpiryError):
+    """The commit of an expiry removed refs that somebody created just before it; no file was deleted.
+
+    `refs` are their names with the snapshot of each, `metadata_file` is the one that still has them. What that reaches
+    stays until `kept_until`; None: nothing keeps it from the next expiry.
+    """
+
+    code = "REF_LOST"
+
+    def __init__(
+        self,
+        table: TableIdentifier,
+        refs: Mapping[str, int],
+        metadata_file: str,
+        *,
+        kept_until: datetime | None = None,
+    ) -> None:
+        shown_refs = ", ".join(f"{printable(name)} at snapshot {refs[name]}" for name in sorted(refs)[:3])
+        kept = "No reference index is there to keep its files: restore it before snapshots of the table expire again"
+        if kept_until is not None:
+            kept = (
+                f"Its files stay until {kept_until:%Y-%m-%d}; `delegation references dismiss` ends that before, "
+                "when it is restored or not needed"
+            )
+        super().__init__(
+            f"{len(refs)} refs of {table} were created while it was planned to remove their snapshots, and the commit "
+            f"removed them too: {shown_refs}. No file was deleted, so the metadata file "
+            f"{printable(metadata_file, 1_000)} still reads them. Give it a name of its own, in Spark: "
+            f"{restore_statement(table, metadata_file)}. {kept}"
+        )
+        self.refs = dict(refs)
+        self.metadata_file = metadata_file
+        self.kept_until = kept_until
+
+
+class RefsUnknown(ExpiryError):
+    """Whether the commit removed refs that nobody planned to remove cannot be read any more; no file was deleted.
+
+    `metadata_file` is the one that would state it, or why there is none.
+    """
+
+    code = "REFS_UNKNOWN"
+
+    def __init__(self, table: TableIdentifier, missing: str) -> None:
+        super().__init__(
+            f"the snapshots of {table} are removed, and the metadata file from before that is gone or cannot be read "
+            f"({printable(missing)}), so it is not known whether a new tag was lost with them: no file was deleted. "
+            "The receipt of the task names the plan that lists what stays until orphan files are removed: "
+            f"`delegation orphans scan {table}` finds what of it no table needs"
+        )
+        self.metadata_file = missing
+
+
+def rest_of_plan_lost(table: TableIdentifier, missing: str, *, is_made: bool) -> ExpiryError:
+    """Return the error: a part of the approved plan is missing after its commit was sent; the rest stays undeleted.
+
+    `is_made` tells whether it is known that the commit was made.
+    """
+    are_removed = "are removed" if is_made else "may be removed"
+    return ExpiryError(
+        f"snapshots of {table} {are_removed}, and {printable(missing)} of the approved plan is missing, so no more "
+        "of the plan's files are deleted; no other plan may take its place. The next request makes a plan of what "
+        f"is expired then, and `delegation orphans scan {table}` finds the files that no table needs",
+        code=PLAN_LOST,
+    )
+
+
+def commit_refused(table: TableIdentifier, why: DelegationError) -> ExpiryError:
+    """Return the error: the catalog refused the removal of snapshots for a reason that a repeat does not change."""
+    return ExpiryError(
+        f"the catalog refused to remove snapshots of {table}, and nothing was changed ({why.code}): "
+        f"{printable(str(why), 1_000)}",
+        code="COMMIT_REFUSED",
+    )
+
+
+def commits_forestalled(table: TableIdentifier, times: int) -> ExpiryError:
+    """Return the error: other commits to the table were first, each time that the removal of snapshots was sent."""
+    return ExpiryError(
+        f"{table} received another commit each of the {times} times that the removal of its snapshots was sent; "
+        "nothing was changed, and the task tries again later",
+        code="COMMITS_FORESTALLED",
+        retryable=True,
+    )
+
+
+def table_changes_too_often(table: TableIdentifier, looks: int) -> ExpiryError:
+    """Return the error: the table received a commit at so many looks that the expiry stopped following them."""
+    return ExpiryError(changed_at_each_look(table, looks), code="TABLE_CHANGES_TOO_OFTEN", retryable=True)
+
+
+class InvalidRetention(GuardRefused):
+    """An option or a property of the table sets how much history to keep, and is not a number that Iceberg accepts."""
+
+    code = "INVALID_RETENTION"
+
+
+class SnapshotReferenced(GuardRefused):
+    """A snapshot that the request names is at the head of branches or tags that are kept."""
+
+    code = "SNAPSHOT_REFERENCED"
+
+    def __init__(self, snapshot_id: int, refs: Sequence[str]) -> None:
+        super().__init__(
+            f"snapshot {snapshot_id} cannot be expired, because these refs are at it: {shown(refs)}; move or drop "
+            "them first, or leave the snapshot out of the request"
+        )
+        self.snapshot_id = snapshot_id
+        self.refs = tuple(refs)
+
+
+def manifests_encrypted(why: str) -> GuardRefused:
+    """Return the error: manifests are encrypted (Iceberg Table Spec, version 3), so their files are unknown."""
+    return GuardRefused(
+        f"{why}: its manifests are encrypted, and this release cannot read which files they name; expire its "
+        "snapshots with an engine that has the keys",
+        code="UNSUPPORTED",
+    )
+
+
+WORK: Final = "expiry"
+"""What messages call the work."""
+_ENCRYPTION_KEY: Final = "encryption.key-id"
+"""The property of a table whose manifests and lists are encrypted (Iceberg documentation, Configuration)."""
+
+
+def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
+    """Raise GuardRefused (TABLE_UUID_MISMATCH, TABLE_PROTECTED, GC_DISABLED, UNSUPPORTED).
+
+    No setting overrules any of them. `gc.enabled` is read as Iceberg does, which refuses every expiry then too.
+    """
+    if metadata.table_uuid != table_uuid.lower():
+        raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid, work=WORK)
+    if is_stand_in(metadata.table_uuid):
+        raise GuardRefused(
+            "the table has no table-uuid, so a commit to it cannot be required to find the same table; have an engine "
+            "assign one (the update assign-uuid), or upgrade the table to format version 2",
+            code="UNSUPPORTED",
+        )
+    protection = protection_of(metadata.properties)
+    if protection is not None:
+        raise table_protected(protection, work=WORK, otherwise="")
+    if not metadata.gc_enabled:
+        raise gc_disabled("the table's property gc.enabled is false, so its snapshots cannot be expired")
+    if metadata.properties.get(_ENCRYPTION_KEY):
+        raise manifests_encrypted(f"the table's property {_ENCRYPTION_KEY} is set")
+    encrypted = next((one for one in metadata.snapshots if one.encrypted), None)
+    if encrypted is not None:
+        raise manifests_encrypted(f"the manifest list of snapshot {encrypted.snapshot_id} has a key")

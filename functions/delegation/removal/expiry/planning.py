@@ -1,0 +1,367 @@
+"""Making the plan of an expiry: the files that only its snapshots reach, written down before the commit."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.iceberg.errors import ManifestMissing
+from delegation.iceberg.files import RANK, FileType, Row, TableFile
+from delegation.iceberg.history import History, read_history
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import ALL_KINDS, Spelling, read_as
+from delegation.iceberg.reach import (
+    Fetcher,
+    Tolerance,
+    Unreadable,
+    all_entries,
+    manifest_record,
+    named_by_metadata,
+    read_manifest_lists,
+    refuse_cut_off,
+)
+from delegation.keeping.options import LENIENT_PATHS
+from delegation.keeping.paths import PathGuard, covered_roots, own_root, reads, table_roots
+from delegation.keeping.table_properties import unknown_findings
+from delegation.keeping.unread import UnreadNeighbours
+from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.context import ExpiryContext
+from delegation.removal.expiry.index import ExpiryIndex, Removal
+from delegation.removal.expiry.retention import Expired, decide
+from delegation.storage.locations import Roots
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Chunk, Total
+from delegation.worksets.engines.choice import EngineChoice, HandedToSpark
+from delegation.worksets.engines.size import Size
+from delegation.worksets.index import store_index
+from delegation.worksets.sorting import Sorter, without
+from delegation.worksets.writing import PlanWriter
+from polaris_common.errors import DelegationError
+
+ANY_SPELLING: Final = Spelling(ALL_KINDS)
+_DELETE_AFTER_COMMIT: Final = "write.metadata.delete-after-commit.enabled"
+_PREVIOUS_VERSIONS: Final = "write.metadata.previous-versions-max"
+_PREVIOUS_VERSIONS_DEFAULT: Final = 100
+_LONGEST_NUMBER: Final = 10
+"""Digits of Java's largest int."""
+
+
+def metadata_of(table: LoadedTable) -> ParsedMetadata:
+    """Return the parsed metadata of a table; raise CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
+    return parse_metadata(table.metadata_location, table.metadata)
+
+
+def fetcher_of(ctx: ExpiryContext) -> Fetcher:
+    """Return what reads the table's files ahead of their use."""
+    return Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What the snapshots that stay need: small files and the manifests, whose live entries are read with `rows`."""
+
+    small: list[TableFile]
+    manifests: dict[str, ManifestFile]
+
+    def rows(
+        self,
+        ctx: ExpiryContext,
+        without: Collection[str] = (),
+        unreadable: Unreadable = refuse_cut_off,
+        *,
+        live: bool = True,
+    ) -> Iterator[Row]:
+        """Yield every file that stays, in any order, except the small files `without` and what such manifests name.
+
+        Entries with status DELETED keep no file, if only `live` ones count: no reader of their snapshot reads it. What
+        some reader opens for a path instead of what it names stays, too.
+        """
+        yield from with_others_read(row for row in self.small if row.path not in without)
+        manifests = self.manifests_without(without)
+        wanted = [(path, ctx.settings.max_file_bytes) for path in manifests]
+        tolerance = Tolerance(unreadable, ANY_SPELLING)
+        yield from with_others_read(all_entries(fetcher_of(ctx), manifests, wanted, tolerance, live=live))
+
+    def manifests_without(self, known: Iterable[str] = ()) -> dict[str, ManifestFile]:
+        """Return the manifests that are not among the `known` ones, by path."""
+        without = frozenset(known)
+        return {path: manifest for path, manifest in self.manifests.items() if path not in without}
+
+
+def with_others_read(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows, and one for each other object that a reader may open for a row's path."""
+    for row in rows:
+        yield row
+        for path in read_as(row[0]):
+            yield path, row[1], 0
+
+
+def retained(ctx: ExpiryContext, metadata: ParsedMetadata, known: Collection[str] = ()) -> Retained:
+    """Read what the snapshots of the metadata need, and the metadata files that it names.
+
+    Manifest lists that are `known`, with all that they name, are not read again. Nothing else may be left unread:
+    raises the errors of files that are missing, damaged or encrypted, that the credentials do not cover, or whose paths
+    name no object.
+    """
+    found = read_manifest_lists(
+        metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda path: path not in known
+    )
+    former = (TableFile(ANY_SPELLING.one(path), RANK[FileType.FORMER_METADATA], 0) for path in metadata.former)
+    manifests = (manifest_record(path, manifest) for path, manifest in found.manifests.items())
+    small = [*named_by_metadata(metadata, ANY_SPELLING), *former, *found.lists, *manifests]
+    return Retained(small, found.manifests)
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What goes with the expired snapshots, before the rest of the table is subtracted.
+
+    Small files, and the manifests that no snapshot keeps; those that may be read are `readable`.
+    """
+
+    small: list[TableFile]
+    manifests: dict[str, ManifestFile]
+    readable: Callable[[str], bool]
+
+    def manifests_to_read(self) -> dict[str, ManifestFile]:
+        """Return the manifests that may be read, by path."""
+        return {path: manifest for path, manifest in self.manifests.items() if self.readable(path)}
+
+    def entries(self, ctx: ExpiryContext, unreadable: Unreadable) -> Iterator[Row]:
+        """Yield what all entries of the manifests name, those with status DELETED too.
+
+        After an expiry that kept the files nothing else names some of them. Raises what `unreadable` does.
+        """
+        wanted = [(path, ctx.settings.max_file_bytes) for path in self.manifests_to_read()]
+        yield from all_entries(fetcher_of(ctx), self.manifests, wanted, Tolerance(unreadable, ANY_SPELLING))
+
+
+def unless_missing(note: Callable[[str], None]) -> Unreadable:
+    """Return a function for errors in what only expiring snapshots need: it notes files that are gone."""
+
+    def unreadable(path: str, error: DelegationError) -> None:
+        if not isinstance(error, ManifestMissing):
+            raise error
+        note(path)
+
+    return unreadable
+
+
+def only_named_by(
+    ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, covered: Roots | None, unreadable: Unreadable
+) -> Going:
+    """Return the files of `metadata`, which has the expired snapshots alone, without the manifests that are `kept`.
+
+    What the credentials do not cover is named and not read. Raises what `unreadable` does for a manifest list.
+    """
+    readable = reads(metadata, covered)
+    found = read_manifest_lists(
+        metadata,
+        fetcher_of(ctx),
+        limit=ctx.settings.max_file_bytes,
+        readable=readable,
+        tolerance=Tolerance(unreadable, ANY_SPELLING),
+    )
+    root = ANY_SPELLING.one(metadata.path)
+    own = {path: manifest for path, manifest in found.manifests.items() if path not in kept.manifests}
+    named = (one for one in named_by_metadata(metadata, ANY_SPELLING) if one.path != root)
+    manifests = (manifest_record(path, manifest) for path, manifest in own.items())
+    return Going([*named, *found.lists, *manifests], own, readable)
+
+
+def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | None) -> History:
+    """Return the former metadata files and locations; what cannot be read of them is left out of the locations."""
+    tolerance = Tolerance(lambda _path, _error: None, ANY_SPELLING)
+    return read_history(metadata, fetcher_of(ctx), reads(metadata, covered), tolerance, statistics=True)
+
+
+def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableFile]:
+    """Return the former metadata files beyond those that the table keeps after one more commit.
+
+    None unless the table gives them up. Files of another table are not among them.
+    """
+    most = versions_kept(metadata)
+    if most is None:
+        return []
+    log = [ANY_SPELLING.one(path) for path in (*metadata.former, metadata.path)]
+    kept = {*log[-most:], log[-1]}
+    return [one for one in history.files if one.path not in kept and one.path not in history.foreign]
+
+
+def versions_kept(metadata: ParsedMetadata) -> int | None:
+    """Return how many former metadata files the table keeps, None if it keeps all.
+
+    It does unless its property `write.metadata.delete-after-commit.enabled` is true, and `write.metadata.
+    previous-versions-max` a number (Iceberg documentation, Configuration; TableMetadata.addPreviousFile).
+    """
+    if metadata.properties.get(_DELETE_AFTER_COMMIT, "false").lower() != "true":
+        return None
+    text = metadata.properties.get(_PREVIOUS_VERSIONS)
+    if text is None:
+        return _PREVIOUS_VERSIONS_DEFAULT
+    digits = text.removeprefix("-").removeprefix("+")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER):
+        return None
+    return max(1, int(text))
+
+
+_INLINE_SPEC: Final = 0
+"""The partition spec of a manifest that a snapshot of version 1 lists inline."""
+
+
+def decided(ctx: ExpiryContext, table: LoadedTable, keep_refs: Collection[str] = ()) -> Expired:
+    """Return what is expired now; manifest lists are read only if unused partition specs are to go."""
+    now = ctx.now_ms()
+    found = decide(table.metadata, ctx.retention, now_ms=now, keep_refs=keep_refs)
+    specs = table.metadata.get("partition-specs")
+    if not ctx.retention.clean_expired_metadata or not isinstance(specs, list) or len(specs) <= 1:
+        return found.expired
+    part = metadata_of(table).of_snapshots(lambda snapshot_id: snapshot_id in found.counted)
+    limit = ctx.settings.max_file_bytes
+    try:
+        lists = read_manifest_lists(part, fetcher_of(ctx), limit=limit, readable=lambda _path: True)
+    except ManifestMissing:
+        # Of a snapshot that the request names, or the plan raises it: which specs are in use is not known.
+        return found.expired
+    specs = {_spec_of(manifest) for manifest in lists.manifests.values()}
+    return decide(table.metadata, ctx.retention, now_ms=now, specs_in_use=specs, keep_refs=keep_refs).expired
+
+
+def _spec_of(manifest: ManifestFile) -> int:
+    return _INLINE_SPEC if manifest.partition_spec_id is None else manifest.partition_spec_id
+
+
+def covered_of(ctx: ExpiryContext, table: LoadedTable) -> Roots | None:
+    """Return what the vended credentials cover, None where they reach every file."""
+    return covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirySurvey:
+    """What a plan needs except the manifests' entries, read from metadata and manifest lists.
+
+    `small` are the candidates that no manifest names; what snapshots that stay need is in `kept`, apart from the
+    `outdated` metadata files. `unread` has what is gone of what only expiring snapshots need.
+    """
+
+    metadata: ParsedMetadata
+    guard: PathGuard
+    foreign: frozenset[str]
+    kept: Retained
+    going: Going
+    outdated: frozenset[str]
+    small: list[TableFile]
+    unread: UnreadNeighbours
+
+
+def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurvey:
+    """Read metadata and manifest lists; raise the errors of those that are damaged, encrypted or unreadable.
+
+    A manifest list that is gone is no error if only expiring snapshots have it.
+    """
+    metadata, unread = metadata_of(table), UnreadNeighbours(ctx)
+    ctx.measured(f"{len(metadata.snapshots)} snapshots")
+    covered = covered_of(ctx, table)
+    history = history_of(ctx, metadata, covered)
+    roots = table_roots(metadata, history.locations, ctx.options.paths)
+    own, foreign = own_root(metadata, ctx.options.paths), ctx.settings.delete.foreign
+    guard = PathGuard(roots, covered, ctx.options.paths, own=own, foreign=foreign)
+    kept = retained(ctx, metadata.of_snapshots(lambda snapshot_id: snapshot_id not in gone.snapshot_ids))
+    outdated = outdated_metadata(metadata, history)
+    part = metadata.of_snapshots(lambda snapshot_id: snapshot_id in gone.snapshot_ids)
+    going = only_named_by(ctx, part, kept, covered, unless_missing(unread.note_missing))
+    replaced = [one for snapshot_id, one in history.statistics if snapshot_id in gone.snapshot_ids]
+    return ExpirySurvey(
+        metadata=metadata,
+        guard=guard,
+        foreign=frozenset(history.foreign),
+        kept=kept,
+        going=going,
+        outdated=frozenset(one.path for one in outdated),
+        small=[*going.small, *outdated, *replaced],
+        unread=unread,
+    )
+
+
+def make_plan(
+    ctx: ExpiryContext, table: LoadedTable, gone: Expired, engine: EngineChoice = "inline"
+) -> tuple[ExpiryIndex, PlanSegment]:
+    """Write the plan, without publishing it: candidates, minus what retained snapshots need, checked by the guards.
+
+    Memory is bounded by a sort run and a chunk, beside the manifests' names. Raises the errors of damaged, encrypted
+    and unreadable metadata, but for what is gone of expiring snapshots alone. Raises HandedToSpark if there is more to
+    read than a function has time or memory for. `engine` is whose process this is.
+    """
+    found = survey(ctx, table, gone)
+    _check_size(ctx, [*found.kept.manifests.values(), *found.going.manifests.values()])
+    plan_id = ctx.new_plan_id()
+    run_records, unread = ctx.settings.run_records, found.unread
+    with Sorter(run_records=run_records) as candidates, Sorter(run_records=run_records) as needed:
+        candidates.extend(found.small)
+        candidates.extend(found.going.entries(ctx, unless_missing(unread.note_missing)))
+        if not candidates.empty:
+            rows = found.kept.rows(ctx, unreadable=unread.of_itself())
+            needed.extend(row for row in rows if row[0] not in found.outdated)
+        writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.lot_paths)
+        paths = (row[0] for row in needed.sorted())
+        write_candidates(writer, candidates.batches(), paths, found.guard, found.foreign)
+        chunks, totals = writer.close()
+    return finish_plan(ctx, table, gone, found, plan_id=plan_id, engine=engine, chunks=chunks, totals=totals)
+
+
+def write_candidates(
+    writer: PlanWriter, batches: Iterable[list[Row]], needed: Iterable[str], guard: PathGuard, foreign: frozenset[str]
+) -> None:
+    """Write the sorted candidates that are not `needed`, as the guard decides on them."""
+    for rows in without(batches, needed):
+        for verdict, group in guard.verdicts(rows, foreign=foreign):
+            writer.write(group, verdict)
+
+
+def finish_plan(
+    ctx: ExpiryContext,
+    table: LoadedTable,
+    gone: Expired,
+    found: ExpirySurvey,
+    *,
+    plan_id: str,
+    engine: EngineChoice,
+    chunks: Sequence[Chunk],
+    totals: dict[str, Total],
+) -> tuple[ExpiryIndex, PlanSegment]:
+    """Store the index of a plan's chunks, with what the guard counted and what was noted of manifests."""
+    metadata, guard = found.metadata, found.guard
+    index = ExpiryIndex(
+        plan_id=plan_id,
+        task_id=ctx.attempt.task_id,
+        attempt=ctx.attempt.attempt,
+        table_uuid=metadata.table_uuid,
+        identifier=str(ctx.identifier),
+        metadata_location=metadata.path,
+        last_updated_ms=metadata.last_updated_ms,
+        format_version=metadata.format_version,
+        snapshots=len(gone.snapshot_ids),
+        engine=engine,
+        created_at=ctx.clock().isoformat(),
+        roots=guard.roots.uris,
+        covered=None if guard.covered is None else guard.covered.uris,
+        outside=ctx.options.outside,
+        chunks=tuple(chunks),
+        counts=totals,
+        findings=(
+            *(finding for _, finding in guard.counted()),
+            *found.unread.findings(),
+            *unknown_findings(metadata.properties),
+        ),
+        removal=Removal.of(table.metadata, gone),
+    )
+    return index, store_index(ctx.plans, index)
+
+
+def _check_size(ctx: ExpiryContext, manifests: Collection[ManifestFile]) -> None:
+    """Raise HandedToSpark if a function has no time or no memory to read so many entries, where there is Spark."""
+    size = Size.of(manifests, 0, threads=ctx.settings.read_threads)
+    fits = size.is_planned_in_a_function(ctx.settings)
+    ctx.measured(f"{size.files} files or more, {len(manifests)} manifests", fits or ctx.settings.has_spark)
+    if ctx.spark_above is not None and not fits:
+        raise HandedToSpark(ctx.attempt.task_id, size.files, does="reads what snapshots need")

@@ -1,0 +1,346 @@
+"""Taking out of a plan, after the commit, what turns out to be needed: by the table as it is now, or by another table.
+
+A plan is only ever reduced. Snapshots that a writer adds or brings back keep their files, and the snapshots that are
+gone reach no more than they did when the plan was made.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from typing import Final, Protocol, Self
+
+from delegation.iceberg.files import RANK, FileType, Row
+from delegation.keeping.model import Neighbour
+from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
+from delegation.keeping.options import LENIENT_PATHS
+from delegation.keeping.paths import AT_ANOTHER_TABLE, NOBODYS, SHARED, own_root
+from delegation.keeping.unlisted import UnlistedTables
+from delegation.keeping.unread import UnreadNeighbours
+from delegation.polaris.model import LoadedTable
+from delegation.removal.expiry.context import ExpiryContext
+from delegation.removal.expiry.index import ExpiryIndex
+from delegation.removal.expiry.planning import Retained, make_plan, metadata_of, retained, with_others_read
+from delegation.removal.expiry.retention import Expired
+from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Chunk, DeleteStep, Phase, Total, paths_of, read_chunk
+from delegation.worksets.engines.deleting import DeleteEngine, InlineDeletes
+from delegation.worksets.engines.inline import Work
+from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, ReplacedPlan, sorted_runs, store_index
+from delegation.worksets.marks import Marks
+from delegation.worksets.sorting import Sorter, common, merged_lists, sort_rows
+from delegation.worksets.writing import PlanWriter
+
+REACHABLE: Final = "STILL_REACHABLE"
+"""The code of a finding: files of a plan that the table needs after all."""
+REACHABLE_NOW, SHARED_NOW, AT_ANOTHER, AT_FOREIGN = range(4)
+REASONS: Final = ("reachable", "shared", "at-another-table", "foreign-location")
+_CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE, FOREIGN_LOCATION)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPlaces:
+    """Where files stay even if no table names them: at the `locations` of others, and not at the table's `own` one.
+
+    And in the `last_known` areas of tables of which nothing can be read, and at `foreign` locations.
+    """
+
+    locations: Roots = field(default_factory=lambda: Roots(()))
+    own: Roots = field(default_factory=lambda: Roots(()))
+    last_known: Roots = field(default_factory=lambda: Roots(()))
+    foreign: ForeignLocations = NOBODYS
+
+    def among(self, rows: list[Row]) -> dict[str, int]:
+        """Return the paths of sorted rows that are in one of these places, with the number of the reason."""
+        first, last = rows[0][0], rows[-1][0]
+        found: dict[str, int] = {}
+        disputed = self.locations.meet_range(first, last) and not self.own.contain_range(first, last)
+        if disputed or self.last_known.meet_range(first, last):
+            found = {path: AT_ANOTHER for path, _, _ in rows if self._contain(path)}
+        if self.foreign.uris:
+            found |= {path: AT_FOREIGN for path, _, _ in rows if self.foreign.contain(path)}
+        return found
+
+    def _contain(self, path: str) -> bool:
+        at_another = self.locations.contains(path) and not self.own.contains(path)
+        return at_another or self.last_known.contains(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left of a plan, written as another one, and what is kept of it by the reason."""
+
+    plan_id: str
+    chunks: Sequence[Chunk]
+    totals: dict[str, Total]
+    kept: Mapping[str, Finding]
+
+
+class NeededRows(Protocol):
+    """The rows of files that are needed now, as an engine collects them; a context manager."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def add_own(self, found: Retained, known: Collection[str]) -> None:
+        """Add what the table needs, without the files `known` and the entries of such manifests."""
+        ...
+
+    def add_former_metadata(self, index: ExpiryIndex) -> None:
+        """Add the former metadata files of a plan."""
+        ...
+
+    def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
+        """Add what other tables reach; raise NeighbourUnreadable, NeighbourChanged, at the latest in `subtracted`."""
+        ...
+
+    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
+        """Write what is left of a plan's chunks; None if nothing of it is needed. Call it once, after all is added.
+
+        `places` has more areas if more turned out to be unreadable. Raises ManifestMissing if the table has a newer
+        commit, after which other rows may be added.
+        """
+        ...
+
+
+class NeededFiles:
+    """The files that are needed now, of the table itself and of others, and what a plan has without them.
+
+    Use it as a context manager. `named` are the manifests of the table whose entries are in it, and the other files
+    that no manifest names.
+    """
+
+    def __init__(self, ctx: ExpiryContext, rows: NeededRows) -> None:
+        self._ctx = ctx
+        self._rows = rows
+        self._places: Callable[[], OtherPlaces] = OtherPlaces
+        self._own = Roots(())
+        self._unread = UnreadNeighbours(ctx)
+        self.checked: tuple[CheckedNeighbour, ...] = ()
+        self.named: frozenset[str] = frozenset()
+
+    def __enter__(self) -> "NeededFiles":
+        self._rows.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._rows.__exit__(*error)
+
+    def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
+        """Add what the table reaches as it was loaded, without the files `known` and the entries of such manifests."""
+        metadata = metadata_of(table)
+        found = retained(self._ctx, metadata, known)
+        self._rows.add_own(found, known)
+        self._own = own_root(metadata, LENIENT_PATHS)
+        self.named = frozenset(row.path for row in found.small)
+
+    def add_former_metadata(self, index: ExpiryIndex) -> None:
+        """Add the former metadata files of a plan: the table has not given them up, or not any more."""
+        if FileType.FORMER_METADATA in index.counts:
+            self._rows.add_former_metadata(index)
+
+    def add_others(self, roots: Roots, table: LoadedTable) -> UnlistedTables:
+        """Add what other live tables reach, and those beside the table's metadata that no catalog lists.
+
+        Returns the latter, whose findings are whole after the comparison. Raises NeighbourUnreadable, NeighbourChanged,
+        ReferencesNotKnown.
+        """
+        unread = self._unread
+        near, checked = neighbours_of(self._ctx, roots, (), unread)
+        unlisted = UnlistedTables(self._ctx, table, near)
+        unread.unlisted = unlisted.unreadable_of
+        self._rows.add_others(chain(near, unlisted.heads()), unread)
+
+        def places() -> OtherPlaces:
+            locations = Roots([*locations_of(near).uris, *unread.located])
+            return OtherPlaces(locations, self._own, unread.last_known(roots), self._ctx.settings.delete.foreign)
+
+        self._places = places
+        self.checked = tuple(checked)
+        return unlisted
+
+    def reduced(self, index: ExpiryIndex, segment: PlanSegment) -> tuple[ExpiryIndex, PlanSegment] | None:
+        """Write what is left of a published plan without the files that are needed; None if none of them is in it.
+
+        Chunks that are deleted already are left out. The new plan is not published.
+        """
+        ctx, done = self._ctx, Marks(self._ctx.plans, index.plan_id).done()
+        rest_of = [one for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done]
+        left = index.model_copy(update={"chunks": tuple(rest_of)})
+        rest = self._rows.subtracted(left, self._places)
+        if rest is None:
+            return None
+        replaced = ReplacedPlan(id=segment.id, sha256=segment.sha256, done=tuple(sorted(done)))
+        found = [rest.kept[why] for why in REASONS if why in rest.kept]
+        fresh = index.model_copy(
+            update={
+                "plan_id": rest.plan_id,
+                "attempt": ctx.attempt.attempt,
+                "created_at": ctx.clock().isoformat(),
+                "chunks": tuple(rest.chunks),
+                "counts": rest.totals,
+                "findings": (*found, *self._unread.findings()),
+                "neighbours": self.checked or index.neighbours,
+                "reduces": (*index.reduces, replaced),
+            }
+        )
+        return fresh, store_index(ctx.plans, fresh)
+
+
+def write_rest(writer: PlanWriter, batches: Iterable[tuple[list[Row], dict[str, int]]]) -> list[tuple[str, Finding]]:
+    """Write sorted rows, each list with the paths of it that are kept and their reasons; return what is kept by reason.
+
+    A reason is the number of its word in REASONS.
+    """
+    tally = [_ReasonCount(code) for code in _CODES]
+    for some, reasons in batches:
+        for why, group in groupby(some, lambda row: _why(reasons, row)):  # noqa: B023 - used within the step
+            writer.write(list(group), why)
+        for path, rank in sorted(reasons.items()):
+            tally[rank].add(path)
+    return [(why, one.finding()) for why, one in zip(REASONS, tally, strict=True) if one.count]
+
+
+class _ReasonCount:
+    """How many files are kept for one reason, and the first of them."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+        self.count = 0
+        self._sample: list[str] = []
+
+    def add(self, path: str) -> None:
+        self.count += 1
+        if len(self._sample) < SAMPLE:
+            self._sample.append(path)
+
+    def finding(self) -> Finding:
+        return Finding(code=self._code, count=self.count, sample=tuple(self._sample))
+
+
+def _why(reasons: Mapping[str, int], row: Row) -> str:
+    rank = reasons.get(row[0])
+    return "" if rank is None else REASONS[rank]
+
+
+FORMER: Final = RANK[FileType.FORMER_METADATA]
+_BATCH: Final = 500
+
+
+class ExpiryEngine(DeleteEngine, Protocol):
+    """Makes the plan of an expiry, takes out of it what is needed, and deletes the rest."""
+
+    def plan(self, ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
+        """Write the plan, without publishing it; see `make_plan`."""
+        ...
+
+    def needed(self, ctx: ExpiryContext) -> NeededRows:
+        """Return what collects the rows of files that are needed now."""
+        ...
+
+
+class InlineExpiry(InlineDeletes):
+    """ExpiryEngine of this process: rows are sorted on its disk."""
+
+    def plan(self, ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
+        """See ExpiryEngine.plan."""
+        return make_plan(ctx, table, gone, self.name)
+
+    def needed(self, ctx: ExpiryContext) -> NeededRows:
+        """See ExpiryEngine.needed."""
+        return SortedRows(ctx)
+
+
+INLINE: Final = InlineExpiry()
+
+
+class SortedRows:
+    """NeededRows as a sorted set of paths on disk."""
+
+    def __init__(self, ctx: ExpiryContext) -> None:
+        self._ctx = ctx
+        self._files = Sorter(run_records=ctx.settings.run_records)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.__exit__()
+
+    def add_own(self, found: Retained, known: Collection[str]) -> None:
+        """See NeededRows.add_own: of manifests that a later commit names every entry counts."""
+        rows = found.rows(self._ctx, known, live=not known)
+        self._files.extend((path, REACHABLE_NOW, 0) for path, _, _ in rows)
+
+    @property
+    def added(self) -> int:
+        """How many rows were added."""
+        return self._files.added
+
+    def need_any(self, work: Sequence[Work]) -> bool:
+        """Return whether any file of these chunks is needed; more rows may be added afterwards."""
+        if self._files.empty:
+            return False
+        paths = merged_lists([paths_of(self._ctx.plans, one.index.plan_id, [one.chunk]) for one in work], list.sort)
+        rows = ([(path, 0, 0) for path in some] for some in paths)
+        return any(both for _, both in common(rows, (one.path for one in self._files.sorted())))
+
+    def add_former_metadata(self, index: ExpiryIndex) -> None:
+        """See NeededRows.add_former_metadata."""
+        chunks = [chunk for chunk in index.chunks if chunk.step is DeleteStep.META]
+        rows = (row for some in _rows(self._ctx, index.plan_id, chunks) for row in some)
+        self._files.extend((path, REACHABLE_NOW, 0) for path, rank, _ in rows if rank == FORMER)
+
+    def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
+        """See NeededRows.add_others."""
+        once = ReadOnce()
+        for neighbour in near:
+            rows = reach_of_neighbour(self._ctx, neighbour, unread, once)
+            self._files.extend((path, SHARED_NOW, 0) for path, _, _ in with_others_read(rows))
+
+    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
+        """See NeededRows.subtracted."""
+        ctx = self._ctx
+        runs = [run for kind in (Phase.DATA, Phase.META) for run in sorted_runs(left, kind)]
+        paths = merged_lists([paths_of(ctx.plans, plan_id, chunks) for plan_id, chunks in runs], list.sort)
+        with Sorter(run_records=ctx.settings.run_records) as kept:
+            self._add_kept(paths, places(), kept)
+            if kept.empty:
+                return None
+            plan_id = ctx.new_plan_id()
+            writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.lot_paths)
+            rows = merged_lists([_rows(ctx, of, chunks) for of, chunks in runs], sort_rows)
+            found = write_rest(writer, _with_reasons(rows, kept))
+            chunks, totals = writer.close()
+        return Rest(plan_id, chunks, totals, dict(found))
+
+    def _add_kept(self, batches: Iterable[list[str]], places: OtherPlaces, kept: Sorter) -> None:
+        """Add to `kept` which of these sorted paths are needed, with the reason as their rank."""
+        rows = ([(path, 0, 0) for path in paths] for paths in batches)
+        for some, needed in _with_reasons(rows, self._files):
+            kept.extend((path, why, 0) for path, why in needed.items())
+            kept.extend((path, why, 0) for path, why in places.among(some).items())
+
+
+def _with_reasons(batches: Iterable[list[Row]], files: Sorter) -> Iterator[tuple[list[Row], dict[str, int]]]:
+    """Yield sorted rows with those of their paths that are among `files`, and the ranks of these."""
+    ranks: dict[str, int] = {}
+
+    def paths() -> Iterator[str]:
+        for one in files.sorted():
+            ranks[one.path] = one.rank
+            yield one.path
+
+    for rows, both in common(batches, paths()):
+        yield rows, {path: ranks[path] for path in both}
+        last = rows[-1][0]
+        for path in [path for path in ranks if path <= last]:
+            del ranks[path]
+
+
+def _rows(ctx: ExpiryContext, plan_id: str, chunks: Sequence[Chunk]) -> Iterator[list[Row]]:
+    for chunk in chunks:
+        rows: list[Row] = list(read_chunk(ctx.plans, plan_id, chunk))
+        for at in range(0, len(rows), _BATCH):
+            yield rows[at : at + _BATCH]

@@ -1,0 +1,322 @@
+"""Requests for expiries: parameters, options and their limits, and how one relates to the stored task."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import ClassVar, Final, Self
+
+from delegation.operations.behaviors.parameters import TableWork
+from delegation.operations.behaviors.requests import TableCheck, TableForm, WorkRelation
+from delegation.removal.expiry.history import LONG
+from delegation.removal.expiry.names import BY_POLICY, ENDS_PLAN, PLAN_TASK_TYPE, PREFIX, TASK_TYPE, UPKEEP
+from delegation.removal.expiry.retention import Retention
+from delegation.tasks.errors import MalformedPayload
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.submission.form import RequestSources, RequestWords
+from delegation.tasks.submission.options import (
+    CALLBACK_OPTION,
+    DRY_RUN,
+    InvalidOption,
+    Option,
+    OptionTable,
+    SetBy,
+    option_not_allowed,
+)
+from delegation.timestamps import parse_duration
+from delegation.wire.expiries import OPERATION, ExpireSnapshotsPayload, ExpiryRequest
+from delegation.wire.identified import IdentifiedRequest
+
+_POLICY: Final = "policy"
+
+
+class TableExpiry(TableWork):
+    """An expiry of a known table's snapshots, with the table's state when the request was accepted.
+
+    `policy` names the policy that asks for it, None where a caller does; no request can set it.
+    """
+
+    operation: ClassVar[str] = OPERATION
+    work_task_type: ClassVar[str] = TASK_TYPE
+    plan_task_type: ClassVar[str] = PLAN_TASK_TYPE
+
+    policy: str | None = None
+
+    @property
+    def payload_version(self) -> int:
+        """The version of the payload."""
+        return 1 if self.policy is None else BY_POLICY
+
+    def of_the_work(self) -> dict[str, str]:
+        """Return the properties that decide what is done, not who is notified, and the policy that asks for it."""
+        of_policy = {} if self.policy is None else {"the policy": self.policy}
+        return super().of_the_work() | of_policy
+
+    def to_payload(self) -> str:
+        """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
+        document = self.document(self.task_type)
+        if self.policy is not None:
+            document["operation_parameters"][_POLICY] = self.policy
+        return json.dumps(document, sort_keys=True)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Read a stored task's parameters; raise MalformedPayload if its payload is not that of an expiry."""
+        found = super().of(task)
+        try:
+            policy = json.loads(task.task_payload)["operation_parameters"].get(_POLICY)
+        except (ValueError, KeyError, TypeError) as error:
+            raise MalformedPayload(task.task_id, type(error).__name__) from None
+        return found if policy is None else found.model_copy(update={"policy": str(policy)})
+
+
+OLDER_THAN: Final = "older-than"
+MAX_SNAPSHOT_AGE: Final = "max-snapshot-age-ms"
+RETAIN_LAST: Final = "retain-last"
+MAX_REF_AGE: Final = "max-ref-age-ms"
+SNAPSHOT_IDS: Final = "snapshot-ids"
+CLEAN: Final = "clean-expired-metadata"
+PLAN: Final = "plan"
+NOW: Final = "now"
+MOST_IDS: Final = 50
+"""Ids in one request: with 20 characters each they fit into a property."""
+LEAST_AGE: Final = "least-snapshot-age"
+LEAST_SNAPSHOTS: Final = "least-snapshots"
+_DATE: Final = "[12][0-9]{3}-[01][0-9]-[0-3][0-9]T[0-2][0-9](:[0-5][0-9]){2}"
+_TIME: Final = rf"({NOW}|{_DATE}(\.[0-9]{{1,6}})?(Z|[+\-][0-2][0-9]:[0-5][0-9]))"
+_COUNT: Final = "[1-9][0-9]{0,8}"
+_MILLISECONDS: Final = "[1-9][0-9]{0,14}"
+_ID: Final = "-?[0-9]{1,19}"
+_IDS: Final = rf"{_ID}(,{_ID}){{0,{MOST_IDS - 1}}}"
+_PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
+
+
+def _text(name: str, pattern: str, expected: str, described: str) -> Option:
+    return Option(name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described)
+
+
+OPTIONS: Final = OptionTable(
+    PREFIX,
+    (
+        _text(
+            OLDER_THAN,
+            _TIME,
+            "an RFC 3339 date-time with an offset, such as 2026-06-11T16:21:00Z, or now",
+            "Snapshots older than this time expire; `now` is when the request is accepted. Default: by the property "
+            "history.expire.max-snapshot-age-ms of the table.",
+        ),
+        _text(
+            MAX_SNAPSHOT_AGE,
+            _MILLISECONDS,
+            "a number of milliseconds, 1 or more",
+            "The same as `older-than`, as an age when the request is accepted.",
+        ),
+        _text(
+            RETAIN_LAST,
+            _COUNT,
+            "a number from 1 to 999999999",
+            "How many snapshots of each branch are kept whatever their age. Default: by the property "
+            "history.expire.min-snapshots-to-keep of the table.",
+        ),
+        _text(
+            MAX_REF_AGE,
+            _MILLISECONDS,
+            "a number of milliseconds, 1 or more",
+            "Branches and tags whose snapshot is older are removed, except main. Default: by the property "
+            "history.expire.max-ref-age-ms of the table.",
+        ),
+        _text(
+            SNAPSHOT_IDS,
+            _IDS,
+            f"1 to {MOST_IDS} snapshot ids with commas between them",
+            "Snapshots that expire too, whatever their age, unless a branch or tag is at them.",
+        ),
+        Option(
+            name=CLEAN,
+            by=SetBy.CALLER,
+            values=("false", "true"),
+            described="Whether schemas and partition specs that no kept snapshot uses are removed.",
+        ),
+        Option(name=DRY_RUN, by=SetBy.CALLER, values=("false", "true")),
+        Option(
+            name=PLAN,
+            by=SetBy.CALLER,
+            pattern=_PLAN_ID,
+            expected="the id of a plan, as listed in a dry run's `plan_segments`",
+            described="The id of a dry run's plan.",
+        ),
+        CALLBACK_OPTION,
+    ),
+    others=frozenset({LEAST_AGE, LEAST_SNAPSHOTS}),
+    exclusive=((PLAN, DRY_RUN),),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What the operator keeps of every table, whatever a request, a table's properties or its refs state."""
+
+    age: timedelta = timedelta(0)
+    snapshots: int = 1
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
+        OPTIONS.limits(properties)
+        age, snapshots = properties.get(PREFIX + LEAST_AGE), properties.get(PREFIX + LEAST_SNAPSHOTS, "1")
+        if not re.fullmatch(_COUNT, snapshots):
+            raise InvalidProperty(PREFIX + LEAST_SNAPSHOTS, f"{snapshots!r} is not a number from 1 to 999999999")
+        if age is None or re.fullmatch("0(ms|[smhd])?", age):
+            return cls(snapshots=int(snapshots))
+        try:
+            return cls(parse_duration(age), int(snapshots))
+        except ValueError as error:
+            raise InvalidProperty(PREFIX + LEAST_AGE, str(error)) from None
+
+
+_NO_FLOOR: Final = Floor()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiryChoices:
+    """What a request asks for. `execute_plan` is the id of a dry run's plan."""
+
+    retention: Retention
+    dry_run: bool = False
+    execute_plan: str | None = None
+
+
+def choices_of(
+    properties: Mapping[str, str], *, asked_at: datetime, floor: Floor = _NO_FLOOR, refuse_looser: bool = False
+) -> ExpiryChoices:
+    """Read the properties of a request that was accepted at a time; raise InvalidOption, which names the property.
+
+    Times and ages are those of `asked_at`: a repeated attempt expires nothing that the first one would have kept. What
+    keeps less than the `floor` is raised to it when the expiry decides; with `refuse_looser` it is DelegationError
+    (PROPERTY_NOT_ALLOWED).
+    """
+    chosen = OPTIONS.chosen(properties, OPTIONS.limits())
+    if OLDER_THAN in chosen and MAX_SNAPSHOT_AGE in chosen:
+        raise InvalidOption(OLDER_THAN, f"absent where {MAX_SNAPSHOT_AGE} is given")
+    asked_ms = _milliseconds(asked_at)
+    older_than = None
+    if OLDER_THAN in chosen:
+        older_than = _time(chosen[OLDER_THAN], asked_ms)
+    elif MAX_SNAPSHOT_AGE in chosen:
+        older_than = asked_ms - int(chosen[MAX_SNAPSHOT_AGE])
+    if refuse_looser:
+        _check_floor(chosen, older_than, asked_ms, floor)
+    retention = Retention(
+        older_than_ms=older_than,
+        retain_last=int(chosen[RETAIN_LAST]) if RETAIN_LAST in chosen else None,
+        snapshot_ids=_ids(chosen.get(SNAPSHOT_IDS)),
+        max_ref_age_ms=int(chosen[MAX_REF_AGE]) if MAX_REF_AGE in chosen else None,
+        clean_expired_metadata=chosen[CLEAN] == "true",
+        least_age_ms=floor.age // timedelta(milliseconds=1),
+        least_snapshots=floor.snapshots,
+    )
+    return ExpiryChoices(retention, chosen[DRY_RUN] == "true", chosen.get(PLAN))
+
+
+def _check_floor(chosen: Mapping[str, str], older_than: int | None, asked_ms: int, floor: Floor) -> None:
+    """Raise DelegationError (PROPERTY_NOT_ALLOWED) for what the request states itself.
+
+    What it leaves to the table is bounded later.
+    """
+    if older_than is not None and older_than > asked_ms - floor.age // timedelta(milliseconds=1):
+        name = OLDER_THAN if OLDER_THAN in chosen else MAX_SNAPSHOT_AGE
+        raise option_not_allowed(name, chosen[name], f"{PREFIX}{LEAST_AGE}={floor.age}")
+    if RETAIN_LAST in chosen and int(chosen[RETAIN_LAST]) < floor.snapshots:
+        raise option_not_allowed(RETAIN_LAST, chosen[RETAIN_LAST], f"{PREFIX}{LEAST_SNAPSHOTS}={floor.snapshots}")
+
+
+def _time(text: str, asked_ms: int) -> int:
+    if text == NOW:
+        return asked_ms
+    try:
+        found = _milliseconds(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        raise InvalidOption(OLDER_THAN, "a valid date and time, or now") from None
+    if not 0 <= found <= asked_ms:
+        raise InvalidOption(OLDER_THAN, "a time since 1970 that is not in the future, or now")
+    return found
+
+
+def _ids(text: str | None) -> tuple[int, ...]:
+    ids = tuple(dict.fromkeys(int(one) for one in text.split(","))) if text else ()
+    if any(one not in LONG for one in ids):
+        raise InvalidOption(SNAPSHOT_IDS, "snapshot ids, which have 64 bits")
+    return ids
+
+
+def _milliseconds(moment: datetime) -> int:
+    """Return an aware time in milliseconds since 1970."""
+    since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def obstacle(task: Task, wanted: TableExpiry) -> str | None:
+    """Return why `wanted` conflicts with the task and what to do next, None if it can attach to it or start it anew.
+
+    An expiry that failed after its commit must be finished with its plan: nothing else knows the files that only the
+    removed snapshots named. One that ended and cannot be read is replaced.
+    """
+    if task.status is Status.SUCCESS:
+        return None
+    if task.status is Status.FAILURE:
+        current = TableExpiry.readable(task)
+        if current is None or current.of_the_work() == wanted.of_the_work() or not resumes(task, wanted):
+            return None
+        return (
+            f"failed after its commit ({task.error_code}) with {current.other_properties(wanted)}: the files of the "
+            "snapshots that it removed are still to be deleted; retry the task, or send its own properties, which its "
+            "payload has"
+        )
+    return TableExpiry.conflict(task, wanted, does="expires snapshots of")
+
+
+def resumes(task: Task, wanted: TableExpiry) -> bool:
+    """Return whether a terminal expiry is resumed with its plan: a FAILURE that began to commit. Others plan anew."""
+    if task.status is not Status.FAILURE or task.effects_began_ts is None or task.error_code in ENDS_PLAN:
+        return False
+    current = TableExpiry.readable(task)
+    return current is None or current.identifier == wanted.identifier
+
+
+@lru_cache(maxsize=1)
+def _floor_of(sources: RequestSources) -> Floor:
+    return Floor.from_properties(sources.properties)
+
+
+def _never_replays(_task: Task, _wanted: TableExpiry) -> bool:
+    """Return False, since more snapshots are old each time; an expiry with nothing to do is short."""
+    return False
+
+
+def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
+    """Check a request's options; raise those of `choices_of`. What it returns raises those of `check_table`."""
+    # Loaded with the first request for an expiry: the API of most deployments gets requests for purges.
+    from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
+    from delegation.removal.expiry.errors import check_table  # noqa: PLC0415
+
+    choices_of(request.properties, asked_at=sources.clock(), floor=_floor_of(sources), refuse_looser=True)
+    return lambda loaded: check_table(
+        parse_metadata(loaded.metadata_location, loaded.metadata), table_uuid=loaded.table_uuid
+    )
+
+
+EXPIRY_FORM: Final = TableForm(
+    body=ExpireSnapshotsPayload,
+    options=OPTIONS,
+    words=RequestWords("Expiring snapshots of {} …"),
+    request_type=ExpiryRequest,
+    work_type=TableExpiry,
+    known=UPKEEP,
+    relation=WorkRelation(obstacle, _never_replays, resumes),
+    limits=Floor.from_properties,
+    checks=_checks,
+)
+"""The form of requests for expiries."""

@@ -1,0 +1,378 @@
+"""Which snapshots, refs, schemas and partition specs an expiry removes: Iceberg's own rule (RemoveSnapshots, 1.11).
+
+The rule, in Iceberg's order:
+
+1. A ref is kept if it is MAIN or its snapshot is at most `max-ref-age-ms` old: its own value, else the table's.
+2. The snapshot of a kept ref is kept. One that the request names must not be among them.
+3. Of a kept branch the newest `min-snapshots-to-keep` are kept, and after those more while they are at least as new as
+   the limit. Both are the branch's own, else the request's, else the table's. The first older one ends the branch.
+4. A snapshot that is no ancestor of a kept branch and not at a kept tag is kept if it is as new as the limit of the
+   request, else of the table.
+5. All others are removed, and so are those that the request names.
+6. With `clean_expired_metadata` a schema is removed if it is not the current one and no kept snapshot has it, and a
+   partition spec if it is not the default and no manifest of a kept snapshot has it. Here a snapshot counts as kept
+   that only the request's naming removes.
+
+Two things differ, both to keep more. A snapshot whose schema an old writer did not record stops Iceberg with a
+NullPointerException; here no schema is removed then. Parents in a cycle make Iceberg run for ever; here the metadata
+is corrupt. An id that the table does not have is ignored, as by Iceberg, which fails only if there are more of them
+than snapshots: after the commit a repeated run finds none of its ids.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from delegation.iceberg.errors import CorruptMetadata
+from delegation.removal.expiry.errors import InvalidRetention, SnapshotReferenced
+from delegation.removal.expiry.history import INT, LONG, MAIN, Ref, TableHistory, history
+
+MAX_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
+MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
+MAX_REF_AGE: Final = "history.expire.max-ref-age-ms"
+_DEFAULTS: Final = {MAX_SNAPSHOT_AGE: 5 * 24 * 60 * 60 * 1000, MIN_SNAPSHOTS: 1, MAX_REF_AGE: LONG[-1]}
+
+Reason = Literal["ref", "count", "age", "unreferenced"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """What a request or a policy states about the history to keep; None leaves it to the table's properties.
+
+    A ref's own retention comes before all of it. `snapshot_ids` are removed beside what is old. The last three are the
+    operator's or a policy's, and bound everything else, refs and properties too: no snapshot that is younger than
+    `least_age_ms` is removed, of each branch so many are kept, and no ref whose snapshot is younger than
+    `least_ref_age_ms` is removed; Iceberg has nothing like them. Raises InvalidRetention for a number that Iceberg
+    would not accept.
+    """
+
+    older_than_ms: int | None = None
+    retain_last: int | None = None
+    snapshot_ids: tuple[int, ...] = ()
+    max_ref_age_ms: int | None = None
+    clean_expired_metadata: bool = False
+    least_age_ms: int = 0
+    least_snapshots: int = 0
+    least_ref_age_ms: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.retain_last is not None and not 1 <= self.retain_last <= INT[-1]:
+            raise InvalidRetention(f"the number of snapshots to retain is {self.retain_last}; it must be at least 1")
+        if self.max_ref_age_ms is not None and not 1 <= self.max_ref_age_ms <= LONG[-1]:
+            raise InvalidRetention(f"the age of refs is {self.max_ref_age_ms} ms; it must be at least 1")
+        if self.older_than_ms is not None and self.older_than_ms not in LONG:
+            raise InvalidRetention(f"the time {self.older_than_ms} is not in milliseconds since 1970")
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What an expiry removes from the metadata of a table. MAIN, the current schema and default spec never are."""
+
+    snapshot_ids: frozenset[int] = frozenset()
+    refs: frozenset[str] = frozenset()
+    schema_ids: frozenset[int] = frozenset()
+    spec_ids: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to remove."""
+        return bool(self.snapshot_ids or self.refs or self.schema_ids or self.spec_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSnapshot:
+    """Why a snapshot is kept: a `ref` is at it, is one of its newest, or is as new as the limit of one; None has none.
+
+    `unreferenced`: no ref reaches it, and it is not old enough.
+    """
+
+    why: Reason
+    ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is removed, and why each other snapshot is `kept`.
+
+    `refs` are the kept ones with the age in milliseconds that their snapshot may have, None where it has no limit.
+    `counted` are the snapshots whose manifests decide which partition specs are in use: the kept ones, and those that
+    only the request's naming removes.
+    """
+
+    expired: Expired
+    kept: Mapping[int, KeptSnapshot]
+    refs: Mapping[str, int | None]
+    counted: frozenset[int]
+
+
+def expired(
+    metadata: Mapping[str, Any], retention: Retention, *, now_ms: int, specs_in_use: Collection[int] | None = None
+) -> Expired:
+    """Return what `decide` removes."""
+    return decide(metadata, retention, now_ms=now_ms, specs_in_use=specs_in_use).expired
+
+
+def decide(
+    metadata: Mapping[str, Any],
+    retention: Retention,
+    *,
+    now_ms: int,
+    specs_in_use: Collection[int] | None = None,
+    keep_refs: Collection[str] = (),
+) -> Decision:
+    """Apply Iceberg's rule to the parsed metadata at a time in milliseconds since 1970.
+
+    The refs to keep are kept however old they are, with what rules 2 to 4 keep for them.
+
+    `specs_in_use` are the partition spec ids of all manifests of the snapshots that are `counted`, where a manifest
+    that a snapshot lists inline (format version 1) has spec 0, as in Iceberg. None: not known, so no spec is removed.
+
+    Raises CorruptMetadata, InvalidRetention for a property of the table that is no number, and SnapshotReferenced.
+    """
+    table = history(metadata)
+    properties = {name: _number(table.properties, name) for name in _DEFAULTS}
+    older_than = retention.older_than_ms
+    limits = _Limits(
+        now=now_ms,
+        older_than=_long(now_ms - properties[MAX_SNAPSHOT_AGE]) if older_than is None else older_than,
+        newest=now_ms - retention.least_age_ms if retention.least_age_ms else LONG[-1],
+        least_snapshots=retention.least_snapshots,
+        min_snapshots=retention.retain_last or properties[MIN_SNAPSHOTS],
+        max_ref_age=retention.max_ref_age_ms or properties[MAX_REF_AGE],
+        least_ref_age=retention.least_ref_age_ms,
+    )
+    refs = {name: ref for name, ref in table.refs.items() if name in keep_refs or limits.keeps(ref, table)}
+    _refuse_referenced(retention.snapshot_ids, refs)
+    if retention.least_age_ms:
+        _refuse_young(retention.snapshot_ids, table, limits.newest)
+    retained = _retained(table, refs, limits)
+    named = frozenset(retention.snapshot_ids)
+    kept = {one: why for one, why in retained.items() if one not in named}
+    removed = frozenset(one for one in table.snapshots if one not in kept)
+    if table.current_id in removed:
+        raise CorruptMetadata(
+            "the table's metadata", "refs", "there is a current snapshot, and no branch main is at it"
+        )
+    schemas, specs = frozenset[int](), frozenset[int]()
+    if retention.clean_expired_metadata:
+        schemas = _unused_schemas(table, retained)
+        if specs_in_use is not None:
+            specs = frozenset(table.spec_ids) - {table.default_spec_id} - frozenset(specs_in_use)
+    gone = Expired(removed, frozenset(table.refs.keys() - refs.keys()), schemas, specs)
+    ages = {name: limits.age_of(ref) for name, ref in refs.items()}
+    return Decision(gone, kept, ages, frozenset(retained))
+
+
+def unknown_ids(metadata: Mapping[str, Any], retention: Retention) -> frozenset[int]:
+    """Return the ids in the request that the table has no snapshot of; raise CorruptMetadata."""
+    return frozenset(retention.snapshot_ids) - history(metadata).snapshots.keys()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """The numbers that count where a ref has none of its own."""
+
+    now: int
+    older_than: int
+    newest: int
+    min_snapshots: int
+    least_snapshots: int
+    max_ref_age: int
+    least_ref_age: int
+
+    def keeps(self, ref: Ref, table: TableHistory) -> bool:
+        """Return whether a ref is kept."""
+        limit = self.age_of(ref)
+        return limit is None or _long(self.now - table.snapshots[ref.snapshot_id].timestamp_ms) <= limit
+
+    def age_of(self, ref: Ref) -> int | None:
+        """Return how old the snapshot of a ref may be, None for any age."""
+        limit = self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms
+        if self.least_ref_age:  # without a bound of the operator's a negative age stays what it is to Iceberg
+            limit = max(limit, self.least_ref_age)
+        return None if ref.name == MAIN or limit == LONG[-1] else limit
+
+    def of(self, branch: Ref) -> tuple[int, int]:
+        """Return how many snapshots of a branch are kept, and since when all are."""
+        count = self.min_snapshots if branch.min_snapshots is None else branch.min_snapshots
+        age = branch.max_snapshot_age_ms
+        limit = self.older_than if age is None else _long(self.now - age)
+        return max(count, self.least_snapshots), min(limit, self.newest)
+
+
+def _number(properties: Mapping[str, str], name: str) -> int:
+    """Return a property as Java's parseLong or parseInt reads it; raise InvalidRetention."""
+    text = properties.get(name)
+    if text is None:
+        return _DEFAULTS[name]
+    # No number of its size has more than 20 characters, leading zeros aside; a longer text must not cost time.
+    number = int(text) if len(text) <= 1_000 and re.fullmatch(r"[+-]?\d+", text) else None
+    if number is None or number not in (INT if name == MIN_SNAPSHOTS else LONG):
+        raise InvalidRetention(
+            f"the table's property {name} is {text[:40]!r}, which Iceberg cannot read as a number; set it to one, or "
+            "remove it"
+        )
+    return number
+
+
+def _long(value: int) -> int:
+    """Return a difference of longs as Java computes it: it wraps around."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _refuse_referenced(snapshot_ids: Collection[int], refs: Mapping[str, Ref]) -> None:
+    at: dict[int, list[str]] = {}
+    for ref in refs.values():
+        at.setdefault(ref.snapshot_id, []).append(ref.name)
+    for snapshot_id in sorted(set(snapshot_ids)):
+        if snapshot_id in at:
+            raise SnapshotReferenced(snapshot_id, sorted(at[snapshot_id]))
+
+
+def _refuse_young(snapshot_ids: Collection[int], table: TableHistory, newest: int) -> None:
+    for snapshot_id in sorted(set(snapshot_ids) & table.snapshots.keys()):
+        if table.snapshots[snapshot_id].timestamp_ms >= newest:
+            raise InvalidRetention(
+                f"snapshot {snapshot_id} is younger than the operator's setting delegation.expiry.least-snapshot-age "
+                "allows; leave it out of the request"
+            )
+
+
+def _retained(table: TableHistory, refs: Mapping[str, Ref], limits: _Limits) -> dict[int, KeptSnapshot]:
+    """Return every snapshot that rules 2 to 4 keep, with one reason each, in the order of the document."""
+    order = list(_parents_first(table))
+    branches = [ref for ref in refs.values() if ref.is_branch]
+    reasons: dict[int, KeptSnapshot] = {}
+    _keep_newest(table, order, branches, limits, reasons)
+    referenced = {ref.snapshot_id for ref in branches}
+    for snapshot_id in reversed(order):
+        parent = table.parent_of(snapshot_id)
+        if snapshot_id in referenced and parent is not None:
+            referenced.add(parent)
+    referenced |= {ref.snapshot_id for ref in refs.values()}
+    for snapshot in table.snapshots.values():
+        if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= min(limits.older_than, limits.newest):
+            reasons[snapshot.snapshot_id] = KeptSnapshot("unreferenced")
+    for ref in sorted(refs.values(), key=lambda one: (one.name != MAIN, one.name), reverse=True):
+        reasons[ref.snapshot_id] = KeptSnapshot("ref", ref.name)
+    return {one: reasons[one] for one in table.snapshots if one in reasons}
+
+
+def _keep_newest(
+    table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits, reasons: dict[int, KeptSnapshot]
+) -> None:
+    """Note the snapshots that rule 3 keeps.
+
+    Many branches may share a long history, so what each keeps is handed from child to parent once: how many more are
+    kept for their number, and the oldest limit of age that every snapshot of a branch down to here has passed.
+    """
+    position = {one: at for at, one in enumerate(order)}
+    remaining: dict[int, tuple[int, str]] = {}
+    since: dict[int, tuple[int, str]] = {}
+    for branch, start in _starts_of_age(table, order, branches, limits):
+        count, limit = limits.of(branch)
+        if count > 0:
+            head = branch.snapshot_id
+            remaining[head] = max(remaining.get(head, (0, branch.name)), (min(count, len(position)), branch.name))
+        if start is not None:
+            since[start] = min(since.get(start, (limit, branch.name)), (limit, branch.name))
+    for snapshot_id in reversed(order):
+        snapshot, parent = table.snapshots[snapshot_id], table.parent_of(snapshot_id)
+        more, age = remaining.get(snapshot_id), since.get(snapshot_id)
+        if age is not None and snapshot.timestamp_ms >= age[0]:
+            reasons[snapshot_id] = KeptSnapshot("age", age[1])
+            if parent is not None:
+                since[parent] = min(since.get(parent, age), age)
+        if more is not None:
+            reasons[snapshot_id] = KeptSnapshot("count", more[1])
+            if parent is not None and more[0] > 1:
+                handed = (more[0] - 1, more[1])
+                remaining[parent] = max(remaining.get(parent, handed), handed)
+
+
+def _starts_of_age(
+    table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits
+) -> Iterator[tuple[Ref, int | None]]:
+    """Yield each branch with the first snapshot that its number does not keep; None if it keeps all of them.
+
+    `order` is depth first, so that the path from a root to a snapshot is at hand when its turn comes.
+    """
+    at: dict[int, list[Ref]] = {}
+    for branch in branches:
+        at.setdefault(branch.snapshot_id, []).append(branch)
+    depth: dict[int, int] = {}
+    path: list[int] = []
+    for snapshot_id in order:
+        parent = table.parent_of(snapshot_id)
+        depth[snapshot_id] = 0 if parent is None else depth[parent] + 1
+        del path[depth[snapshot_id] :]
+        path.append(snapshot_id)
+        for branch in at.get(snapshot_id, ()):
+            index = len(path) - 1 - max(0, limits.of(branch)[0])
+            yield branch, path[index] if index >= 0 else None
+
+
+def _parents_first(table: TableHistory) -> Iterator[int]:
+    """Yield the snapshots depth first from those whose parent is gone; raise CorruptMetadata for parents in a cycle."""
+    children: dict[int, list[int]] = {}
+    pending: list[int] = []
+    for snapshot_id in table.snapshots:
+        parent = table.parent_of(snapshot_id)
+        siblings = pending if parent is None else children.setdefault(parent, [])
+        siblings.append(snapshot_id)
+    seen = 0
+    while pending:
+        snapshot_id = pending.pop()
+        seen += 1
+        yield snapshot_id
+        pending.extend(children.get(snapshot_id, ()))
+    if seen != len(table.snapshots):
+        raise CorruptMetadata("the table's metadata", "parent-snapshot-id", "snapshots are their own ancestors")
+
+
+def _unused_schemas(table: TableHistory, retained: Collection[int]) -> frozenset[int]:
+    used = {table.snapshots[one].schema_id for one in retained}
+    if None in used:
+        return frozenset()
+    return frozenset(one for one in table.schema_ids if one not in used and one != table.current_schema_id)
+
+
+POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
+"""The code of a finding: the policy that asked for an expiry does not ask for it any more, so it stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """Nothing may be expired any more; `reason` is the beginning of a sentence."""
+
+    reason: str
+
+
+Permission = Retention | Withdrawn
+"""What may be expired now, at most as much as the task was to expire, or that it has to stop."""
+
+
+def stricter(first: Retention, second: Retention) -> Retention:
+    """Return what keeps as much as both; None leaves a number to the other, then to the table's properties."""
+    ages = [one.older_than_ms for one in (first, second) if one.older_than_ms is not None]
+    counts = [one.retain_last for one in (first, second) if one.retain_last is not None]
+    refs = [one.max_ref_age_ms for one in (first, second) if one.max_ref_age_ms is not None]
+    return Retention(
+        older_than_ms=min(ages, default=None),
+        retain_last=max(counts, default=None),
+        snapshot_ids=tuple(one for one in first.snapshot_ids if one in second.snapshot_ids),
+        max_ref_age_ms=max(refs, default=None),
+        clean_expired_metadata=first.clean_expired_metadata and second.clean_expired_metadata,
+        least_age_ms=max(first.least_age_ms, second.least_age_ms),
+        least_snapshots=max(first.least_snapshots, second.least_snapshots),
+        least_ref_age_ms=max(first.least_ref_age_ms, second.least_ref_age_ms),
+    )
+
+
+def keeps_more(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Return whether one retention keeps anything that another one removes; both as `asdict` has them."""
+    if (now["older_than_ms"] or 0) < (before["older_than_ms"] or 0):
+        return True
+    rising = ("retain_last", "max_ref_age_ms", "least_age_ms", "least_snapshots", "least_ref_age_ms")
+    return any((now[name] or 0) > (before[name] or 0) for name in rising)

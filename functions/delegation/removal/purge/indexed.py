@@ -1,0 +1,299 @@
+"""Finding the live tables that may reference a table's files, and holding a purge back while one cannot be read.
+
+Holding a purge back while a table that may share its files cannot be read, and letting it run again.
+A held purge is RETRY_SCHEDULED, takes no place in admission, and its attempts do not count. It is tried again every
+hour, and as soon as the index finds that the table is readable or gone, or that an operator exempted it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from delegation.attempts.task_attempt import TaskAttempt, TaskMoment
+from delegation.identifiers import TableIdentifier
+from delegation.items import each_item
+from delegation.keeping.catalog import Catalog, Neighbourhood, Pace
+from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.keeping.lost import WithLostRefs
+from delegation.keeping.model import TableSource
+from delegation.keeping.options import OverlapScan
+from delegation.keeping.referencing import ReferencingTables
+from delegation.operations.behaviors.sources import NeighboursOf
+from delegation.polaris.model import LoadedTable
+from delegation.references.blocking.model import HeldPurge, freed
+from delegation.references.errors import ReferencesError
+from delegation.references.reading import digest, read_references
+from delegation.references.recurring import IndexReport, RecurringCatalog, ensure_each_submitted, reference_index
+from delegation.references.refresh import Refresher
+from delegation.references.store import ReferenceStore
+from delegation.references.visiting.listing import GenericTables
+from delegation.removal.purge.limits import Limits, ReferenceSettings
+from delegation.removal.purge.names import PLAN_TASK_TYPE
+from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import TablePurge
+from delegation.storage.base import PlanStore
+from delegation.tasks.errors import LeaseLost, TaskNotFound
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.work.behaviors import Behavior
+from delegation.tasks.work.parts.writes import WriteLoop
+from delegation.tasks.work.service import TaskService
+from polaris_common.errors import DelegationError
+
+if TYPE_CHECKING:
+    from delegation.storage.listing.model import ListableStore
+
+
+@dataclass(frozen=True)
+class PurgeAccess:
+    """The access of a process to tables, and the operator's settings of purges.
+
+    `store_of` opens a table's storage with vended credentials, `store_with` with those of a table just loaded; `plans`
+    is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
+    serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
+    over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
+    is called with each purge that waits for a neighbour, and why, `passed` with a catalog after a complete pass of the
+    recurring task. `generic_tables` finds tables of other formats.
+    """
+
+    tasks: TaskService
+    catalog: Catalog
+    store_of: "Callable[[TableIdentifier], ListableStore]"
+    plans: PlanStore
+    settings: PurgeSettings = field(default_factory=PurgeSettings)
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    limits: Limits = field(default_factory=Limits)
+    references: ReferenceStore | None = None
+    reference_settings: ReferenceSettings = field(default_factory=ReferenceSettings)
+    loads_at_once: int = 1
+    store_with: "Callable[[LoadedTable], ListableStore] | None" = None
+    open_table: "Callable[[TableIdentifier], tuple[TableSource, ListableStore]] | None" = None
+    generic_tables: GenericTables | None = None
+    held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
+    passed: Callable[[str], object] = lambda _catalog: None
+
+
+logger = logging.getLogger(__name__)
+HELD_FOR: Final = timedelta(hours=1)
+CHANGED_WAIT: Final = timedelta(minutes=1)
+"""Until a purge is tried again whose neighbour lost a manifest to an expiry while it was read."""
+
+
+def may_be_held(task: Task) -> bool:
+    """Return whether a purge waits for a table that cannot be read.
+
+    A dry run states at once what it found. A caller that waits is answered with 409, and after that nothing is deleted.
+    """
+    answered = task.synchronous and task.effects_began_ts is None
+    return task.task_type != PLAN_TASK_TYPE and not answered
+
+
+def held_by(
+    task: Task, error: NeighbourUnreadable | NeighbourChanged, index: ReferenceStore | None, now: datetime
+) -> tuple[AttemptError, timedelta] | None:
+    """Return how the attempt ends and for how long the purge waits, and record what it waits for; None if it fails."""
+    if index is not None and (isinstance(error, NeighbourChanged) or error.is_found):
+        with suppress(ReferencesError):  # then the next attempt finds it
+            _record_found(error, index, now)
+    if isinstance(error, NeighbourChanged):
+        return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), CHANGED_WAIT
+    if not may_be_held(task):
+        return None
+    if index is not None and error.subject is not None:
+        with suppress(ReferencesError):  # then it runs within the hour
+            index.put_held(HeldPurge(task.task_id, error.subject))
+    fields = {"action": "hold", "task_id": task.task_id, "table": error.who, "error_code": error.why}
+    logger.warning("a table cannot be read, so a purge that it may concern waits", extra=fields)
+    return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), HELD_FOR
+
+
+def _record_found(error: NeighbourUnreadable | NeighbourChanged, index: ReferenceStore, now: datetime) -> None:
+    """Record that a file of a table cannot be read which a pass had read, or had not: the next one reads all again.
+
+    Until then nobody knows which else cannot be read, and the areas are those of the state that was read last. A table
+    without one manifest, which an expiry may have removed, is read by the next attempt, as far as it was not before.
+    """
+    subject = error.subject
+    if subject is None or subject.name is None:
+        return
+    entry = index.get(TableIdentifier(subject.catalog, subject.namespace, subject.name))
+    if entry is None or (entry.problem is not None and entry.unread is None):
+        return
+    seen = frozenset[bytes]()
+    if isinstance(error, NeighbourChanged) and entry.problem is None:
+        seen = entry.seen - {digest(error.what)}
+    again = replace(entry, etag=None, seen=seen, unread=None)
+    if entry.problem is None:
+        again = replace(again, problem=error.problem, problem_since=now, problem_location=entry.metadata_location)
+    index.put(again)
+
+
+def release(index: ReferenceStore, writes: WriteLoop, catalogs: Iterable[str], now: datetime) -> int:
+    """Let the purges run that wait for something which holds back no purge any more; return how many."""
+
+    def hastened(held: HeldPurge) -> bool:
+        try:
+            task = writes.hasten(held.task_id, NeighbourUnreadable.code)
+        except TaskNotFound:
+            task = None
+        if task is not None and task.is_held:
+            return False
+        index.remove_held(held)
+        return True
+
+    found = (held for catalog in catalogs for held in freed(index, catalog, now))
+    # What fails runs within the hour.
+    return sum(
+        one.result is True
+        for one in each_item(
+            found, hastened, name="references.release", clock=lambda: now, shown=lambda held: held.task_id
+        )
+    )
+
+
+Found = tuple[NeighboursOf, ReferencingTables | None]
+"""What yields the tables, and the index that it uses; None without an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTables:
+    """Finds other tables for attempts at purges, and at upkeep, with the access of a process."""
+
+    access: PurgeAccess
+
+    def of_purge(
+        self, purge: TablePurge, options: PurgeOptions, attempt: TaskAttempt, task: Task, *, waited_for: bool
+    ) -> Found:
+        """Return how a purge finds the live tables that may reference its table's files.
+
+        By the index, unless the operator chose another mode or nothing stores one. A caller that waits for the purge
+        does not wait for others to share its pass.
+        """
+        index = self.access.references
+        if index is None or options.references != "index":
+            return self._neighbourhood(purge.identifier, options, attempt), None
+        found = self._of_index(index, purge.identifier, purge.table.table_uuid.lower(), attempt, task)
+        refresher = replace(found.refresher, eager=waited_for and task.synchronous)
+        found = replace(found, refresher=refresher, max_age=self.access.reference_settings.max_age)
+        return self._with_lost_refs(found, index, ends_table=True), found
+
+    def search(self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task) -> Found:
+        """Return how another operation of the service finds the live tables that may reference a table's files.
+
+        By the operator's settings of purges, but never as of a pass before the attempt first asks: what
+        `reference-max-age` relaxes is for drops.
+        """
+        index, options = self.access.references, self.access.limits.base
+        if index is None or options.references != "index":
+            return self._neighbourhood(identifier, options, attempt), None
+        found = self._of_index(index, identifier, table_uuid, attempt, task)
+        self._ensure_submitted(found.catalogs)
+        return self._with_lost_refs(found, index), found
+
+    def ensure_passed(self, found: ReferencingTables, ensure: Callable[[], None]) -> None:
+        """Have `ensure` make the pass that a purge needs, and the index refreshed from time to time."""
+        self._ensure_submitted(found.catalogs)
+        before = {catalog: found.index.pass_of(catalog).complete for catalog in found.catalogs}
+        ensure()
+        passed = [catalog for catalog in found.catalogs if found.index.pass_of(catalog).complete != before[catalog]]
+        release(found.index, self.access.tasks.writes, passed, self.access.tasks.clock())
+
+    def hold(self, task: Task, error: NeighbourUnreadable | NeighbourChanged) -> tuple[AttemptError, timedelta] | None:
+        """Return how an attempt ends that waits for another table, and for how long; None if the task fails.
+
+        What it waits for is recorded, so that it runs as soon as the index finds the table readable or gone. The next
+        attempt has a new moment: other tables may have taken files while the purge was held.
+        """
+        found = held_by(task, error, self.access.references, self.access.tasks.clock())
+        if found is not None:
+            if isinstance(error, NeighbourUnreadable):
+                with suppress(LeaseLost):  # then nothing else is recorded either
+                    TaskMoment(self.access.tasks, task).forget()
+            self.access.held(task, error)
+        return found
+
+    def reference_task(self) -> Behavior[RecurringCatalog, IndexReport] | None:
+        """Return the behavior that refreshes the index with this access to tables; None without an index."""
+        index, access = self.access.references, self.access
+        if index is None:
+            return None
+
+        def refreshed(catalog: str) -> None:
+            release(index, access.tasks.writes, [catalog], access.tasks.clock())
+            access.passed(catalog)
+
+        return reference_index(
+            lambda run: replace(
+                self.refresher(index, f"{run.task.task_id}/{run.task.attempt_count}", run.checkpoint),
+                # A pass of many hand-overs must be seen to get ahead.
+                report=lambda checked: run.report(done=checked, unit="tables"),
+            ),
+            every=access.reference_settings.refresh_interval,
+            refreshed=refreshed,
+        )
+
+    def _ensure_submitted(self, catalogs: Iterable[str]) -> None:
+        indexes = self.reference_task()
+        if indexes is not None:
+            ensure_each_submitted(self.access.tasks, indexes, catalogs)
+
+    def _neighbourhood(self, identifier: TableIdentifier, options: PurgeOptions, attempt: TaskAttempt) -> Neighbourhood:
+        access = self.access
+        scan: OverlapScan = "catalog" if options.references == "location" else options.overlap_scan
+        pace = self._pace(access.settings.neighbours_per_second)
+        return Neighbourhood(access.catalog, identifier, access.store_of, scan, attempt.checkpoint, pace)
+
+    def _with_lost_refs(
+        self, found: ReferencingTables, index: ReferenceStore, *, ends_table: bool = False
+    ) -> WithLostRefs:
+        return WithLostRefs(
+            found,
+            index,
+            self.access.plans,
+            found.catalogs,
+            found.identifier,
+            found.table_uuid,
+            self.access.store_of,
+            self.access.tasks.clock,
+            ends_table,
+        )
+
+    def _of_index(
+        self, index: ReferenceStore, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
+    ) -> ReferencingTables:
+        return ReferencingTables(
+            index=index,
+            refresher=self.refresher(index, f"{attempt.task_id}/{attempt.attempt}", attempt.checkpoint),
+            catalog=self.access.catalog,
+            catalogs=self.access.reference_settings.of(identifier.catalog),
+            identifier=identifier,
+            table_uuid=table_uuid,
+            store_of=self.access.store_of,
+            checkpoint=attempt.checkpoint,
+            moment=TaskMoment(self.access.tasks, task),
+        )
+
+    def refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
+        """Return what makes a pass as `owner`, which calls `checkpoint` before each load."""
+        access = self.access
+        store_with = access.store_with or (lambda table: access.store_of(table.identifier))
+        return Refresher(
+            index,
+            access.catalog,
+            lambda table, known: read_references(table, store_with(table), known),
+            owner=owner,
+            clock=access.tasks.clock,
+            pace=self._pace(access.reference_settings.loads_per_second).wait,
+            checkpoint=checkpoint,
+            at_once=access.loads_at_once,
+            seconds=access.monotonic,
+            generic=access.generic_tables,
+        )
+
+    def _pace(self, per_second: float) -> Pace:
+        return Pace(per_second, now=self.access.monotonic, sleep=self.access.sleep)

@@ -1,0 +1,358 @@
+"""What a purge's plan keeps: files of other tables, of another root, and markers of directories.
+
+Files that a purge kept only for live tables, for the later purges of these tables to take over.
+The record is an object `kept/{table-uuid of the live table}/{id of the plan}.json` with the hash of that plan's index,
+whose KEPT chunks have the exact paths. It is written before the purged table's metadata file is deleted, after which
+nothing else leads to these files. The purge that takes them over compares them again with all live tables.
+
+Refusing a plan that keeps the table's current metadata file: the drop would take away the way to the files.
+Files that a live table references may stay, because that table still leads to them.
+
+Empty directory markers beside a table's files: `dir/` (consoles, pyarrow) and `dir_$folder$` (Hadoop on S3).
+No metadata names them, so their keys are tried for each directory from a planned file up to the table's location;
+nothing is listed. Only an object of zero bytes is a directory marker; any other object with such a key is kept.
+"""
+
+import gzip
+import heapq
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
+from typing import Any, Final
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.files import RANK, FileType, Row
+from delegation.keeping import paths
+from delegation.keeping.errors import NeighbourUnreadable, foreign_location
+from delegation.keeping.model import Neighbour
+from delegation.keeping.neighbours import ReadOnce, is_itself, is_near, locations_of, metadata_of, reach_of_neighbour
+from delegation.keeping.paths import NOT_COVERED
+from delegation.keeping.unread import UnreadNeighbours
+from delegation.polaris.model import LoadedTable
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.errors import (
+    CredentialsDoNotCover,
+    FilesAtAnotherTable,
+    FilesShared,
+    PathsOutsideTable,
+    PlanNotAllowed,
+)
+from delegation.removal.purge.guards import metadata_files
+from delegation.storage.base import FileTooLarge, ObjectNotFound, PlanStore
+from delegation.storage.locations import LOCAL, Roots, parse, split
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, paths_of, stored_part
+from delegation.worksets.engines.inline import Work
+from delegation.worksets.errors import PlanLost, PlanTampered
+from delegation.worksets.index import INDEX, SAMPLE, Finding, PlanIndex, load_index, planned_paths, sorted_runs
+from delegation.worksets.sorting import Sorter, common, without
+
+_FOLDER: Final = "kept"
+_SHARED: Final = "shared"
+
+
+def record_kept(plans: PlanStore, indexes: Sequence[PlanIndex], segments: Sequence[PlanSegment]) -> None:
+    """Record for each overlapping live table that a plan's KEPT chunks have files kept for live tables; repeatable."""
+    for index, segment in zip(indexes, segments, strict=True):
+        if not any(True for _ in kept_rows(plans, index)):
+            continue
+        body = {"format": 1, "plan": segment.id, "sha256": segment.sha256, "table_uuid": index.table_uuid}
+        uuids = {one.table_uuid for each in indexes for one in each.neighbours if one.overlaps and one.table_uuid}
+        for uuid in sorted(uuids):
+            key = f"{_FOLDER}/{uuid}/{segment.id.replace('/', '.')}.json"
+            plans.put(key, (json.dumps({**body, "identifier": index.identifier}, indent=1) + "\n").encode())
+
+
+def taken_over(plans: PlanStore, table_uuid: str, earlier: Sequence[PlanIndex]) -> tuple[PlanIndex, ...]:
+    """Return the plans that kept files for a table; raise PlanTampered for one that was altered.
+
+    One that has expired is left out: nothing states any more which files it kept.
+    """
+    own = {index.plan_id for index in earlier}
+    found = []
+    for key in plans.keys(f"{_FOLDER}/{table_uuid.lower()}/"):
+        segment = _segment_of(key, stored_part(plans, key))
+        if segment.id in own:
+            continue
+        try:
+            found.append(load_index(plans, segment))
+        except PlanLost:
+            continue
+    return tuple(found)
+
+
+def kept_rows(plans: PlanStore, index: PlanIndex) -> Iterator[Row]:
+    """Yield the files that a plan would have deleted without live tables; raise PlanTampered."""
+    for _plan_id, run in sorted_runs(index, Phase.KEPT):
+        yield from _rows(plans, index, run)
+
+
+def kept_paths(plans: PlanStore, records: Sequence[PlanIndex]) -> Iterator[str]:
+    """Yield the paths of `kept_rows` of several plans in order."""
+    runs = [(index, run) for index in records for _plan_id, run in sorted_runs(index, Phase.KEPT)]
+    return heapq.merge(*((row[0] for row in _rows(plans, index, run)) for index, run in runs))
+
+
+def roots_of(index: PlanIndex) -> tuple[str, ...]:
+    """Return where a plan deletes: the table's locations, and those of tables whose files it has taken over."""
+    return tuple(dict.fromkeys((*index.roots, *index.taken)))
+
+
+def left_over(plans: PlanStore, indexes: Sequence[PlanIndex]) -> str | None:
+    """Return the operator's command that deletes what a plan kept as NOT_COVERED; None if it kept nothing for that."""
+    found = (index.plan_id for index in indexes if any(one.code == NOT_COVERED for one in index.findings))
+    commands = (f"delegation purge {plans.where(f'{plan_id}/{INDEX}')} --not-covered" for plan_id in found)
+    return "; ".join(commands) or None
+
+
+def _rows(plans: PlanStore, index: PlanIndex, chunks: Sequence[Chunk]) -> Iterator[Row]:
+    """Yield what is kept for a live table and for no other reason: it is at the table's locations, and covered."""
+    roots = Roots(roots_of(index))
+    covered = None if index.covered is None else Roots(index.covered)
+    for chunk in chunks:
+        data = gzip.decompress(stored_part(plans, f"{index.plan_id}/{chunk.name}", chunk.sha256))
+        for one in map(json.loads, data.decode().splitlines()):
+            path = str(one["path"])
+            if one["kept"] == _SHARED and roots.contains(path) and (covered is None or covered.contains(path)):
+                yield path, RANK[one["type"]], int(one["size"])
+
+
+def _segment_of(key: str, data: bytes) -> PlanSegment:
+    try:
+        stored: dict[str, Any] = json.loads(data)
+        return PlanSegment(str(stored["plan"]), str(stored["sha256"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise PlanTampered(key, "the record cannot be read") from error
+
+
+_NOTE = "; the current metadata file stays with them, and once the table is dropped nothing leads to its files"
+
+
+def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanIndex]) -> None:
+    """Raise PathsOutsideTable, CredentialsDoNotCover or GuardRefused (ROOT_KEPT, FOREIGN_LOCATION) for a plan that
+    keeps the current metadata file.
+
+    One that is kept for a live table is no reason, unless the plan deletes nothing and keeps other files for another.
+    """
+    if any(chunk.kind is Phase.ROOT for chunk in index.chunks):
+        return
+    reason = _reason(plans, index)
+    if reason is None:
+        return
+    found = {finding.code: finding for finding in index.findings}
+    if reason == "foreign-location":
+        raise foreign_location(f"the table's metadata file {index.metadata_location}", ": drop it without purge")
+    if reason == "shared":
+        nothing = not any(one.files_planned for one in (*earlier, index))
+        others = [code for code in (paths.OUTSIDE, paths.UNCOVERED) if code in found]
+        if nothing and others:
+            raise _refusal(found[others[0]], index, found[others[0]].sample)
+        return
+    code = {"outside": paths.OUTSIDE, "uncovered": paths.UNCOVERED}.get(reason, "")
+    sample = found[code].sample if code in found else ()
+    raise _refusal(found.get(code), index, [index.metadata_location, *sample])
+
+
+def _refusal(finding: Finding | None, index: PlanIndex, sample: Sequence[str]) -> GuardRefused:
+    distinct = tuple(dict.fromkeys(sample))[:SAMPLE]
+    match finding:
+        case Finding(code=paths.OUTSIDE):
+            return PathsOutsideTable(finding.count, distinct, note=_NOTE)
+        case Finding(code=paths.UNCOVERED):
+            return CredentialsDoNotCover(finding.count, distinct, note=_NOTE)
+        case _:
+            return GuardRefused(
+                f"the table's current metadata file {index.metadata_location} is kept{_NOTE}", code="ROOT_KEPT"
+            )
+
+
+def _reason(plans: PlanStore, index: PlanIndex) -> str | None:
+    """Return why the plan keeps the current metadata file; None if it does not list it, as an earlier segment does."""
+    root = index.metadata_location
+    for chunk in index.chunks:
+        if chunk.kind is not Phase.KEPT or not chunk.first <= root <= chunk.last:
+            continue
+        data = stored_part(plans, f"{index.plan_id}/{chunk.name}", chunk.sha256)
+        for line in gzip.decompress(data).decode().splitlines():
+            record = json.loads(line)
+            if record["path"] == root:
+                return str(record["kept"])
+    return None
+
+
+_DELETED: Final = (Phase.DATA, Phase.META, Phase.ROOT)
+
+
+def check_still_not_shared(
+    ctx: PurgeContext, indexes: Sequence[PlanIndex], own: Roots, table: LoadedTable | None = None
+) -> None:
+    """Check the neighbours again before an earlier plan is executed; raise FilesShared or FilesAtAnotherTable.
+
+    With the `table` as it is now those that no catalog lists are looked for too, as when a plan is made.
+
+    A table with the same metadata as when it was checked is not read again. The plan is not altered: a table that
+    shares files since then (a registered clone), or that has its location around planned files that are not at `own`,
+    the purged table's, ends the purge, and the operator decides.
+    """
+    roots = Roots(root for index in indexes for root in (*index.roots, *index.taken))
+    outside = any(index.outside == "delete" for index in indexes)
+    checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
+    near: list[Neighbour] = []
+    listed: list[Neighbour] = []
+    with Sorter(run_records=ctx.settings.run_records) as shared_files:
+        unread, once = UnreadNeighbours(ctx), ReadOnce()
+        for neighbour in ctx.neighbours(None if outside else roots):
+            if isinstance(neighbour, NeighbourUnreadable):
+                unread.note(neighbour)
+                continue
+            if is_itself(ctx, neighbour):
+                continue
+            name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
+            try:
+                if not (outside or is_near(roots, neighbour)):
+                    continue
+                metadata_of(neighbour)
+            except NeighbourUnreadable as error:
+                unread.note(error)
+                continue
+            listed.append(neighbour)
+            if name in checked:
+                continue
+            near.append(neighbour)
+            shared_files.extend(reach_of_neighbour(ctx, neighbour, unread, once))
+        if table is not None:
+            from delegation.keeping.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
+
+            unlisted = UnlistedTables(ctx, table, listed, metadata_files(ctx.plans, indexes))
+            unread.unlisted = unlisted.unreadable_of
+            for head in unlisted.heads():
+                shared_files.extend(reach_of_neighbour(ctx, head, unread, once))
+        _check_not_referenced(ctx, indexes, shared_files)
+    _check_not_at(ctx, indexes, Roots([*locations_of(near).uris, *unread.located]), own)
+    _check_not_at(ctx, indexes, unread.last_known(roots), Roots(()))
+
+
+def check_not_foreign(ctx: PurgeContext, left: Sequence[Work]) -> None:
+    """Raise PlanLost for an earlier plan that has files at a foreign location, so that it is made again without them.
+
+    Raises PlanNotAllowed for one that the request names.
+    """
+    foreign = ctx.settings.delete.foreign
+    for one in left if foreign.uris else ():
+        paths = chain.from_iterable(paths_of(ctx.plans, one.index.plan_id, [one.chunk]))
+        if any(map(foreign.contain, paths)):
+            reason = "has files at a location that delegation.foreign-locations names by now"
+            if ctx.options.execute_plan is not None:
+                raise PlanNotAllowed(f"plan {ctx.options.execute_plan} {reason}; make a new plan")
+            raise PlanLost(one.index.plan_id, f"it {reason}")
+
+
+def _check_not_referenced(ctx: PurgeContext, indexes: Sequence[PlanIndex], files: Sorter) -> None:
+    """Raise FilesShared if any of these files of live tables is planned to be deleted."""
+    if files.empty:
+        return
+    count = 0
+    sample: list[str] = []
+    for _, both in common(files.batches(), planned_paths(ctx.plans, indexes, _DELETED)):
+        count += len(both)
+        sample.extend(sorted(both)[: SAMPLE - len(sample)])
+    if count:
+        raise FilesShared(count, sample)
+
+
+def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots, own: Roots) -> None:
+    """Raise FilesAtAnotherTable if a planned file is at one of these locations and not at `own`.
+
+    Only chunks whose range of paths meets such a location are read.
+    """
+    count = 0
+    sample: list[str] = []
+    for index in indexes:
+        chunks = (chunk for chunk in index.chunks if chunk.kind in _DELETED)
+        disputed = [
+            chunk
+            for chunk in chunks
+            if others.meet_range(chunk.first, chunk.last) and not own.contain_range(chunk.first, chunk.last)
+        ]
+        for path in chain.from_iterable(paths_of(ctx.plans, index.plan_id, disputed)):
+            if others.contains(path) and not own.contains(path):
+                count += 1
+                sample.extend([path] if len(sample) < SAMPLE else [])
+    if count:
+        raise FilesAtAnotherTable(count, sample)
+
+
+NOT_SEARCHED: Final = "MARKERS_NOT_LOOKED_FOR"
+_HADOOP_MARKER: Final = "_$folder$"
+_AT_ONCE: Final = 512
+
+
+def with_markers(ctx: PurgeContext, index: PlanIndex, earlier: Sequence[PlanIndex]) -> PlanIndex:
+    """Return the plan with the existing directory markers as further META chunks.
+
+    If a neighbour table's location overlaps, the directories may be shared: none is searched, which is a finding.
+    """
+    near = [one.identifier for one in index.neighbours if one.overlaps]
+    if near:
+        finding = Finding(code=NOT_SEARCHED, count=len(near), sample=tuple(near[:20]))
+        return index.model_copy(update={"findings": (*index.findings, finding)})
+    writer = ChunkWriter(ctx.plans, index.plan_id, Phase.META, chunk_paths=ctx.settings.chunk_paths, part="markers-")
+    with Sorter(run_records=ctx.settings.run_records) as possible:
+        possible.extend((path, RANK[FileType.DIRECTORY_MARKER], 0) for path in _possible(ctx, index))
+        planned = planned_paths(ctx.plans, [*earlier, index], Phase)
+        for rows in without(possible.batches(), planned):
+            writer.extend(list(_existing(ctx, rows)))
+    writer.flush()
+    totals = dict(index.counts)
+    add_totals(totals, {name: Total(files=n, bytes=size) for name, (n, size) in writer.totals.items()})
+    order = list(Phase)
+    chunks = sorted((*index.chunks, *writer.chunks), key=lambda chunk: order.index(chunk.kind))
+    return index.model_copy(update={"chunks": tuple(chunks), "counts": totals})
+
+
+def _possible(ctx: PurgeContext, index: PlanIndex) -> Iterator[str]:
+    """Yield the keys that directory markers of planned files would have, some more than once."""
+    roots = tuple(root for root in index.roots if split(root)[0] != LOCAL)
+    covered = index.covered
+    for directory in _directories(planned_paths(ctx.plans, [index], (Phase.DATA, Phase.META, Phase.ROOT)), roots):
+        for path in (directory, directory[:-1] + _HADOOP_MARKER):
+            # A location's `location_$folder$` is outside it, and a bucket has no directory marker.
+            inside = path.startswith(roots) and split(path)[1] != ""
+            if inside and (covered is None or path.startswith(covered)):
+                yield path
+
+
+def _directories(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
+    """Yield every directory of sorted paths at or below one of the roots, with its final slash."""
+    if not roots:
+        return
+    above: set[str] = set()
+    last = ""
+    for path in paths:
+        directory = path[: path.rindex("/") + 1]
+        if directory == last:
+            continue
+        last, before, above = directory, above, set()
+        while directory.startswith(roots):
+            above.add(directory)
+            if directory not in before:
+                yield directory
+            directory = directory[: directory.rindex("/", 0, -1) + 1]
+
+
+def _existing(ctx: PurgeContext, rows: Sequence[Row]) -> Iterator[Row]:
+    with ThreadPoolExecutor(ctx.settings.read_threads, thread_name_prefix="markers") as pool:
+        left = iter(rows)
+        while some := list(islice(left, _AT_ONCE)):
+            ctx.attempt.checkpoint()
+            found = pool.map(lambda row: _is_marker(ctx, row[0]), some)
+            yield from (row for row, is_one in zip(some, found, strict=True) if is_one)
+
+
+def _is_marker(ctx: PurgeContext, path: str) -> bool:
+    try:
+        ctx.store.read(parse(path), limit=0)
+    except (ObjectNotFound, FileTooLarge):
+        return False
+    return True

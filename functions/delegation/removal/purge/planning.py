@@ -1,0 +1,336 @@
+"""Making a plan: from the table's metadata to chunks in the plan bucket, before anything is deleted.
+
+Both engines use these steps. `make_plan` runs them in one process, with memory bounded by a sort run and a chunk.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.iceberg.errors import ManifestMissing
+from delegation.iceberg.files import RANK, FileType, TableFile
+from delegation.iceberg.history import read_history
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import Spelling, is_marked
+from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_manifest_lists
+from delegation.keeping import paths
+from delegation.keeping.model import Neighbour
+from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour, small_files
+from delegation.keeping.paths import GuardVerdict, PathGuard, reads
+from delegation.keeping.table_properties import unknown_findings
+from delegation.keeping.unread import UnreadNeighbours
+from delegation.polaris.model import LoadedTable
+from delegation.removal.purge import guards
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.errors import CredentialsDoNotCover
+from delegation.removal.purge.guards import check_not_replaced
+from delegation.removal.purge.kept import kept_paths, kept_rows, refuse_kept_root, roots_of, taken_over, with_markers
+from delegation.removal.purge.options import PurgeOptions
+from delegation.storage.base import BucketNotFound
+from delegation.storage.locations import Roots, canonical, parse, uri_of
+from delegation.worksets.attempt import PlanSegment
+from delegation.worksets.chunks import Chunk, Phase, Total, read_chunk
+from delegation.worksets.engines.choice import EngineChoice
+from delegation.worksets.engines.size import Size
+from delegation.worksets.errors import PlanLost
+from delegation.worksets.index import (
+    SAMPLE,
+    CheckedNeighbour,
+    Finding,
+    PlanIndex,
+    planned_paths,
+    read_index,
+    store_index,
+)
+from delegation.worksets.marks import Marks, plan_ids
+from delegation.worksets.sorting import Sorter, common_of_two, without
+from delegation.worksets.writing import PlanWriter
+from polaris_common.errors import DelegationError
+
+if TYPE_CHECKING:
+    from delegation.keeping.unlisted import UnlistedTables
+
+
+"""The finding that another catalog names the purged table, whose files stay for it."""
+_FORMER: Final = RANK[FileType.FORMER_METADATA]
+_MOST_ASKED: Final = 3
+"""Objects of a bucket that are read to learn whether it keeps versions."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a plan needs except the manifests' entries, read from metadata and manifest lists."""
+
+    table: LoadedTable
+    metadata: ParsedMetadata
+    guard: PathGuard
+    small: list[TableFile]
+    foreign: frozenset[str]
+    manifests: dict[str, ManifestFile]
+    known: frozenset[str]
+    tolerance: Tolerance
+    unread: UnreadNeighbours
+    former_unreadable: tuple[str, ...] = ()
+    taken: tuple[PlanIndex, ...] = ()
+    once: ReadOnce = field(default_factory=ReadOnce)
+    near: list[Neighbour] = field(default_factory=list)
+    checked: list[CheckedNeighbour] = field(default_factory=list)
+    unlisted: "UnlistedTables | None" = None
+
+    def readable_manifests(self, limit: int) -> list[tuple[str, int]]:
+        """Return the manifests to read and their size limits, without those of earlier segments and unreadable ones."""
+        readable = reads(self.metadata, self.guard.covered)
+        return [
+            (path, limit)
+            for path in self.manifests
+            if path not in self.known and path not in self.guard.damaged and readable(path)
+        ]
+
+    @property
+    def taken_roots(self) -> tuple[str, ...]:
+        """The locations of the tables that kept files for this one."""
+        return tuple(dict.fromkeys(root for index in self.taken for root in roots_of(index)))
+
+    def check_neighbours(self, ctx: PurgeContext, earlier: Sequence[PlanIndex]) -> Iterator[Neighbour]:
+        """Return the neighbours whose files have to be read, the locations of which the guard then respects.
+
+        Tables that no catalog lists come last, with metadata beside the table's own.
+        """
+        roots = Roots((*self.guard.roots.uris, *self.taken_roots))
+        self.near, self.checked = neighbours_of(ctx, roots, earlier, self.unread)
+        self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
+        self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
+        from delegation.keeping.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
+
+        own = [one.path for one in self.small if one.rank == _FORMER]
+        forks, former = ctx.lost_plan is None, self.once.former
+        unlisted = self.unlisted = UnlistedTables(ctx, self.table, self.near, own, former, forks=forks)
+        self.unread.unlisted = unlisted.unreadable_of
+        return chain(self.near, unlisted.heads())
+
+
+def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()) -> Survey:
+    """Read metadata, former metadata and manifest lists; raise the errors of guards and of corrupt files.
+
+    Manifests in `earlier` segments of the plan are not read again and may be deleted already.
+    """
+    metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+    guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+    check_not_replaced(ctx.plans, metadata, earlier)
+    covered = paths.covered_roots(table, ctx.options) if ctx.settings.vended else None
+    lost = ctx.lost_plan
+    if lost is not None:
+        lost.check_continues(ctx.plans, metadata)
+    known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
+    fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    readable = reads(metadata, covered)
+    spelling = Spelling(paths.kept_spellings(ctx.options))
+    former: dict[str, DelegationError] = {}
+    once = ReadOnce()
+    lenient = Tolerance(former.__setitem__, spelling)
+    history = read_history(metadata, fetcher, readable, lenient, known=once.former, statistics=True)
+    former_roots = [*(root for index in earlier for root in index.roots), *(lost.roots if lost else ())]
+    roots = paths.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
+    own, foreign = paths.own_root(metadata, ctx.options), ctx.settings.delete.foreign
+    guard = PathGuard(roots, covered, ctx.options, own=own, foreign=foreign)
+    gone = (path for path, error in former.items() if isinstance(error, BucketNotFound))
+    guard.damaged.update(dict.fromkeys(gone, "former-unreadable"))
+    damage = TableDamage(ctx, guard.damaged, lost.excuses(metadata, spelling) if lost else None)
+    tolerance = Tolerance(damage.keep, spelling, whole=ctx.options.damaged == "keep")
+    reached = read_manifest_lists(
+        metadata,
+        fetcher,
+        limit=ctx.settings.max_file_bytes,
+        readable=lambda path: path not in known and readable(path),
+        tolerance=tolerance,
+        read=once.lists,
+    )
+    size = Size.of(reached.manifests.values(), len(reached.lists), threads=ctx.settings.read_threads)
+    fits = size.fits_a_function(ctx.settings)
+    ctx.measured(f"{size.files} files or more, {size.objects} manifests and lists", fits or ctx.settings.has_spark)
+    maps = [*(record.path for record in reached.lists), *reached.manifests]
+    _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
+    return Survey(
+        table=table,
+        metadata=metadata,
+        guard=guard,
+        small=[
+            *small_files(metadata, history, reached, spelling),
+            *(one for _, one in history.statistics),
+            *(lost.files(ctx.plans) if lost else ()),
+        ],
+        foreign=frozenset(history.foreign),
+        manifests=reached.manifests,
+        known=known,
+        tolerance=tolerance,
+        unread=UnreadNeighbours(ctx),
+        former_unreadable=tuple(path for path in former if path not in known),
+        taken=taken_over(ctx.plans, ctx.table_uuid, earlier),
+        once=once,
+    )
+
+
+def _refuse_unread(guard: PathGuard, options: PurgeOptions, maps: Sequence[str]) -> None:
+    """Raise CredentialsDoNotCover for manifest lists and manifests outside the table that cannot be read.
+
+    They are kept anyway, but files of the table that they name would remain. The guard decides on those in another
+    kind of storage.
+    """
+    ours = [path for path in maps if path.startswith(guard.storage)]
+    unread = [path for path in ours if not guard.covers(path) and not guard.roots.contains(path)]
+    if unread and options.uncovered == "refuse":
+        raise CredentialsDoNotCover(len(unread), sorted(unread)[:SAMPLE])
+
+
+class TableDamage:
+    """Decides on manifest lists and manifests of the table that cannot be read; `verdicts` gets those that are kept.
+
+    A registered clone has its original's uuid and so its task: if the clone was purged first, manifests of the original
+    may be deleted. A manifest in a marked META chunk was deleted after all its files, so its entries are not needed.
+    Where the plan of a half deleted table was lost, `excuses` tells which of these its purge had deleted before. Any
+    other error is raised, because entries would be unknown, unless the operator's setting keeps such files.
+    """
+
+    def __init__(
+        self,
+        ctx: PurgeContext,
+        verdicts: dict[str, GuardVerdict],
+        excuses: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._ctx = ctx
+        self._verdicts = verdicts
+        self._excuses = excuses
+
+    def keep(self, path: str, error: DelegationError) -> None:
+        """Take a file out of the plan; raise its error unless it is explained or kept."""
+        if not (isinstance(error, ManifestMissing) and self._is_explained(path)):
+            self._verdicts[path] = guards.kept_for(error, self._ctx.options)
+
+    def _is_explained(self, path: str) -> bool:
+        return (self._excuses is not None and self._excuses(path)) or path in self.explained
+
+    @cached_property
+    def explained(self) -> frozenset[str]:
+        """The manifests and lists that an earlier purge of this task deleted after all files that they name."""
+        plans = self._ctx.plans
+        paths: set[str] = set()
+        for plan_id in plan_ids(plans, self._ctx.attempt.task_id):
+            index = read_index(plans, plan_id)
+            if index.table_uuid != self._ctx.table_uuid.lower():
+                continue
+            # What was deleted once may be gone although its mark is void.
+            done = Marks(plans, index.plan_id).once_done()
+            for chunk in index.chunks:
+                if chunk.kind is Phase.META and chunk.name in done:
+                    with suppress(PlanLost):
+                        paths.update(record.path for record in read_chunk(plans, index.plan_id, chunk))
+        return frozenset(paths)
+
+
+def new_plan_id(ctx: PurgeContext) -> str:
+    """Return a new plan id; with its nonce, a repeated or delayed attempt never overwrites another plan."""
+    return f"{ctx.attempt.task_id}/{ctx.attempt.attempt}/{ctx.nonce()}"
+
+
+def make_plan(
+    ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()
+) -> tuple[PlanIndex, PlanSegment]:
+    """Make a plan in this process, without publishing it: read every manifest, sort, apply guards, write chunks.
+
+    Files in `earlier` segments are left out. Raises the errors of guards and of corrupt files.
+    """
+    found = survey(ctx, table, earlier)
+    fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    plan_id = new_plan_id(ctx)
+    run_records = ctx.settings.run_records
+    with Sorter(run_records=run_records) as table_files, Sorter(run_records=run_records) as shared_files:
+        table_files.extend(found.small)
+        wanted = found.readable_manifests(ctx.settings.max_file_bytes)
+        table_files.extend(all_entries(fetcher, found.manifests, wanted, found.tolerance))
+        for index in found.taken:
+            table_files.extend(kept_rows(ctx.plans, index))
+        for neighbour in found.check_neighbours(ctx, earlier):
+            shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread, found.once))
+        writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
+        planned = planned_paths(ctx.plans, earlier, Phase)
+        fresh = without(table_files.batches(), planned)
+        theirs = (record.path for record in shared_files.sorted())
+        for rows, shared, taken in common_of_two(fresh, theirs, kept_paths(ctx.plans, found.taken)):
+            for verdict, group in found.guard.verdicts(rows, shared=shared, foreign=found.foreign, taken=taken):
+                writer.write(group, verdict)
+        chunks, totals = writer.close()
+    return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="inline", chunks=chunks, totals=totals)
+
+
+def finish_plan(
+    ctx: PurgeContext,
+    found: Survey,
+    earlier: Sequence[PlanIndex],
+    *,
+    plan_id: str,
+    engine: EngineChoice,
+    chunks: Sequence[Chunk],
+    totals: dict[str, Total],
+) -> tuple[PlanIndex, PlanSegment]:
+    """Raise for findings that the options refuse, then write the index of the chunks."""
+    metadata, covered = found.metadata, found.guard.covered
+    findings = _findings(ctx, found, chunks)
+    index = PlanIndex(
+        plan_id=plan_id,
+        task_id=ctx.attempt.task_id,
+        attempt=ctx.attempt.attempt,
+        table_uuid=metadata.table_uuid,
+        identifier=str(ctx.identifier),
+        metadata_location=metadata.path,
+        last_updated_ms=metadata.last_updated_ms,
+        format_version=metadata.format_version,
+        snapshots=len(metadata.snapshots),
+        extends=tuple(one.plan_id for one in earlier),
+        engine=engine,
+        created_at=ctx.clock().isoformat(),
+        roots=found.guard.roots.uris,
+        covered=None if covered is None else covered.uris,
+        outside=ctx.options.outside,
+        directory_markers=ctx.options.remove_directory_markers,
+        chunks=tuple(chunks),
+        counts=totals,
+        findings=findings,
+        neighbours=tuple(found.checked),
+        taken=found.taken_roots,
+    )
+    refuse_kept_root(ctx.plans, index, earlier)
+    if ctx.options.remove_directory_markers:
+        index = with_markers(ctx, index, earlier)
+    return index, store_index(ctx.plans, index)
+
+
+def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tuple[Finding, ...]:
+    kept = (finding for _, finding in found.guard.counted() if finding.code != paths.FORMER_UNREADABLE)
+    unlisted = () if found.unlisted is None else found.unlisted.findings()
+    findings = [*kept, *found.unread.findings(), *unlisted]
+    if ctx.lost_plan is not None:
+        findings.append(ctx.lost_plan.finding())
+    findings += unknown_findings(found.metadata.properties)
+    former = (*found.former_unreadable, *found.unread.former)
+    if former:
+        findings.append(Finding(code=paths.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
+    buckets = sorted({root.bucket for root in found.guard.roots.roots})
+    versioned = tuple(uri_of(bucket, "") for bucket in buckets if _keeps_versions(ctx, bucket, found, chunks))
+    if versioned:
+        findings.append(Finding(code=paths.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
+    guards.refuse_findings(findings, ctx.options)
+    return tuple(findings)
+
+
+def _keeps_versions(ctx: PurgeContext, bucket: str, found: Survey, chunks: Sequence[Chunk]) -> bool:
+    """Ask a bucket, or if it may not be asked its objects: the metadata file, else files of the plan."""
+    planned = (path for chunk in chunks for path in (chunk.first, chunk.last))
+    paths = (canonical(found.metadata.path), *(path for path in planned if not is_marked(path)))
+    known = (where for path in paths if (where := parse(path)).bucket == bucket)
+    # A file of the plan may be missing.
+    answers = (ctx.store.versioned(bucket, seen=seen) for seen in (*islice(known, _MOST_ASKED), None))
+    return next((answer for answer in answers if answer is not None), False)

@@ -1,0 +1,413 @@
+"""Executing a plan in phases, with checks between them, so that it can be resumed at any point.
+
+    compare → DATA → compare → META (manifest lists last) → compare → mark "ROOT next" → ROOT → compare
+To compare is to load the table again. Another uuid is refused. Newer metadata becomes a further segment of the plan,
+and the phases start again with the unmarked chunks. A table that cannot be loaded means success, but only after the
+mark "ROOT next". A call after a crash resumes: marked chunks are skipped, the others are repeated, and a missing object
+counts as deleted. ROOT is the current metadata file. Before META and before the lists the head records what is deleted,
+so that a plan which is lost later can be made again (`guards.LostPlan`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Literal, NamedTuple, Protocol
+
+from delegation.errors import RunCancelled
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.keeping import paths
+from delegation.keeping.errors import plan_of_another_table
+from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
+from delegation.polaris.model import LoadedTable
+from delegation.removal.purge import errors, guards
+from delegation.removal.purge.context import PurgeContext, PurgeResult, Stayed, count_stayed, store_receipt
+from delegation.removal.purge.guards import LostPlan, check_not_replaced, check_stated, metadata_files, steps_before
+from delegation.removal.purge.kept import check_not_foreign, check_still_not_shared, left_over, record_kept
+from delegation.removal.purge.planning import make_plan
+from delegation.storage.locations import Root, canonical, parse
+from delegation.worksets.attempt import PlanSegment, receipt_key
+from delegation.worksets.chunks import DeleteStep, Phase
+from delegation.worksets.collection import collected_seldom
+from delegation.worksets.engines.choice import EngineChoice
+from delegation.worksets.engines.deleting import delete_in_this_process
+from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
+from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost
+from delegation.worksets.forecast import document, forecast
+from delegation.worksets.index import PlanIndex, load_index, merge_findings
+from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
+
+# What is deleted between two looks at the table.
+_PHASES = ((DeleteStep.DATA,), (DeleteStep.META, DeleteStep.LISTS), (DeleteStep.ROOT,))
+_STEPS = tuple(DeleteStep)
+# The namespace may have been dropped with the table.
+_DROPPED = (NoSuchTable, NoSuchNamespace)
+
+
+class PurgeEngine(Protocol):
+    """Makes plans and deletes chunks; everything else is the same for every engine."""
+
+    @property
+    def name(self) -> EngineChoice: ...
+
+    def plan(
+        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
+    ) -> tuple[PlanIndex, PlanSegment]: ...
+
+    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
+        ...
+
+
+class _State(Enum):
+    """The table in the catalog, compared with the plan."""
+
+    UNCHANGED = "unchanged"
+    EXTENDED = "extended"
+    UNLOADABLE = "unloadable"
+
+
+class _Comparison(NamedTuple):
+    state: _State
+    table: LoadedTable | None = None
+    left: Sequence[Work] = ()
+
+
+class Execution:
+    """One attempt at a purge; used once."""
+
+    def __init__(self, ctx: PurgeContext, engine: PurgeEngine) -> None:
+        self._ctx = ctx
+        self._engine = engine
+        self._started = ctx.now()
+        self._indexes: tuple[PlanIndex, ...] = ()
+        self._segments: tuple[PlanSegment, ...] = ()
+        self._deleting = False
+        self._planned_here = False
+        self._planned_again = False
+        self._extensions = 0
+        self._reported = Deleted()  # by all attempts
+        self._location: Root | None = None
+
+    @collected_seldom()
+    def run(self) -> PurgeResult:
+        """Make a plan if there is none and execute it; a call after an error resumes."""
+        try:
+            self._open()
+        except PlanLost as lost:
+            self._plan_again(lost)
+        if self._ctx.options.dry_run:
+            return self._planned()
+        try:
+            try:
+                self._delete_all()
+            except PlanLost as lost:
+                self._plan_again(lost)
+                self._delete_all()
+        except FilesNotDeleted as error:
+            store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments, failed=error)
+            raise
+        except RunCancelled:
+            if self._chunks(*_STEPS, done=True) or self._deleting:
+                store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments)
+            raise
+        result = replace(self._result("PURGED"), stayed=self._stayed())
+        store_receipt(self._ctx, result, self._indexes, self._segments)
+        return result
+
+    def _planned(self) -> PurgeResult:
+        """Store the forecast beside the plan and return the result of a dry run."""
+        result = self._result("PLANNED")
+        estimated = forecast(self._indexes, result.findings, self._ctx.settings, engine=self._engine.name)
+        self._ctx.plans.put(f"{self._indexes[-1].plan_id}/estimate.json", document(estimated))
+        return replace(result, forecast=estimated)
+
+    def _open(self) -> None:
+        ctx = self._ctx
+        segments = ctx.attempt.plan()
+        if not segments and ctx.options.execute_plan is not None:
+            segment = ctx.named_plan(ctx.options.execute_plan)
+            index = load_index(ctx.plans, segment)
+            self._check_table(index)
+            guards.check_same_options(index, ctx.options)
+            guards.check_plan(index, ctx.options)
+            record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
+            segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
+        if not segments:
+            table = ctx.loaded or ctx.tables.load()
+            self._check_stated(table)
+            index, segment = self._engine.plan(ctx, table, ())
+            segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
+            self._planned_here = segments == (segment,)
+        self._read_plan(segments)
+        if not self._planned_here and not self._chunks(*_STEPS, done=True):
+            for index in self._indexes:
+                guards.check_plan(index, ctx.options)
+
+    def _plan_again(self, lost: PlanLost) -> None:
+        """Replace a plan of which a part is missing by one of what is left; raise PlanTampered if a part was altered.
+
+        A plan that the request names is not replaced: another may delete what nobody approved.
+        """
+        ctx = self._ctx
+        segments = ctx.attempt.plan()
+        if self._planned_again or ctx.options.execute_plan is not None or not segments:
+            raise lost
+        self._planned_again = True
+        left = LostPlan.read(ctx.plans, segments, ctx.attempt.steps_done())
+        if ctx.references is not None and not left.is_known:
+            # Once for each loss: every attempt that waits for the pass comes here again.
+            ctx.references.renew()
+            ctx.attempt.record_steps(left.known())
+        table = self._load_again(left)
+        index, segment = self._engine.plan(replace(ctx, lost_plan=left), table, ())
+        published = ctx.attempt.replace_plan(segment, files_planned=index.files_planned)
+        self._planned_here = published == (segment,)
+        self._read_plan(published)
+
+    def _load_again(self, left: LostPlan) -> LoadedTable:
+        try:
+            return self._ctx.tables.load()
+        except (*_DROPPED, TableMetadataMissing) as error:
+            plan_id = left.segments[-1].id
+            is_lost = isinstance(error, TableMetadataMissing)
+            raise errors.files_left_unknown(
+                plan_id,
+                "the table has no metadata file any more" if is_lost else "the catalog has no such table any more",
+                root=left.root,
+                deleted=left.steps_known(root_is_next=Marks(self._ctx.plans, plan_id).root_is_next()),
+                locations=tuple(dict.fromkeys(left.roots)),
+            ) from error
+
+    def _check_stated(self, table: LoadedTable) -> None:
+        """Compare the table with what the caller states; a plan that exists decides alone, for the purge has begun."""
+        metadata = self._metadata_of(table)
+        guards.check_table(metadata, self._ctx.options, table_uuid=self._ctx.table_uuid)
+        check_stated(self._ctx.stated, metadata)
+
+    def _metadata_of(self, table: LoadedTable) -> ParsedMetadata:
+        experimental = self._ctx.options.experimental_format
+        return parse_metadata(table.metadata_location, table.metadata, experimental=experimental)
+
+    def _read_plan(self, segments: tuple[PlanSegment, ...]) -> None:
+        """Read the published segments, which another attempt may have written."""
+        self._segments = segments
+        self._indexes = tuple(load_index(self._ctx.plans, segment) for segment in segments)
+        for index in self._indexes:
+            self._check_table(index)
+
+    def _check_table(self, index: PlanIndex) -> None:
+        if index.table_uuid != self._ctx.table_uuid.lower():
+            raise plan_of_another_table(
+                f"plan {index.plan_id} is for table {index.table_uuid}, not {self._ctx.table_uuid}"
+            )
+        # A clone that was registered from a metadata file has the same uuid, but it is another table.
+        if index.identifier != str(self._ctx.identifier):
+            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
+
+    def _delete_all(self) -> None:
+        while True:
+            for phase in _PHASES:
+                found = self._compare()
+                if found.state is _State.UNLOADABLE:
+                    return
+                if found.state is _State.EXTENDED:
+                    break
+                if found.table and found.left and not self._deleting:
+                    self._check_before_the_first_delete(found.table, found.left)
+                    self._begin_deleting()
+                for step in phase:
+                    self._record_before(step)
+                    self._delete(step)
+            else:
+                state = self._compare().state
+                if state is _State.EXTENDED or (state is _State.UNCHANGED and not self._root_is_deleted()):
+                    continue
+                return
+
+    def _compare(self) -> _Comparison:
+        """Load the table and compare it with the plan; extend the plan if the table has newer commits."""
+        ctx, last = self._ctx, self._indexes[-1]
+        ctx.attempt.checkpoint()
+        try:
+            table = ctx.tables.load()
+        except (*_DROPPED, TableMetadataMissing) as error:
+            if not self._marks(last).root_is_next():
+                root = last.metadata_location
+                lost = isinstance(error, TableMetadataMissing)
+                raise (errors.root_lost(root, last.plan_id) if lost else errors.dropped(root)) from error
+            if isinstance(error, TableMetadataMissing):
+                self._mark_root()
+            else:
+                self._finish_dropped()
+            return _Comparison(_State.UNLOADABLE)
+        left = self._chunks(*_STEPS)
+        if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
+            return _Comparison(_State.UNLOADABLE)  # all is deleted, and a new table has the name
+        metadata = self._metadata_of(table)
+        guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+        self._location = next(iter(paths.own_root(metadata, ctx.options).roots), None)
+        if canonical(metadata.path) != canonical(last.metadata_location):
+            check_not_replaced(ctx.plans, metadata, self._indexes)
+            self._extend(table)
+            return _Comparison(_State.EXTENDED)
+        return _Comparison(_State.UNCHANGED, table, left)
+
+    def _check_before_the_first_delete(self, table: LoadedTable, left: Sequence[Work]) -> None:
+        if not self._planned_here:
+            check_not_foreign(self._ctx, left)
+        if not self._planned_here or self._ctx.references is not None:
+            own = paths.own_root(self._metadata_of(table), self._ctx.options)
+            check_still_not_shared(self._ctx, self._indexes, own, None if self._planned_here else table)
+        if self._ctx.options.probe:
+            paths.check_can_delete(self._ctx.store, paths.covered_roots(table, self._ctx.options).uris)
+
+    def _begin_deleting(self) -> None:
+        self._ctx.attempt.begin_deleting()
+        self._deleting = True
+
+    def _extend(self, table: LoadedTable) -> None:
+        ctx = self._ctx
+        if ctx.options.execute_plan is not None:
+            raise errors.PlanOutdated(ctx.options.execute_plan)
+        if self._extensions >= ctx.settings.most_extensions:
+            raise errors.table_is_written_to(self._extensions)
+        self._extensions += 1
+        index, segment = self._engine.plan(ctx, table, self._indexes)
+        planned = sum(one.files_planned for one in (*self._indexes, index))
+        self._read_plan(ctx.attempt.publish(segment, files_planned=planned))
+
+    def _record_before(self, step: DeleteStep) -> None:
+        """Record what is deleted before a step, once for each state of the plan."""
+        if step is DeleteStep.ROOT:
+            record_kept(self._ctx.plans, self._indexes, self._segments)
+            self._marks(self._indexes[-1]).mark_root_next()
+        elif step is not DeleteStep.DATA and self._chunks(step):
+            done = steps_before(step, self._indexes)
+            if self._ctx.attempt.steps_done() != done:
+                self._ctx.attempt.record_steps(done)
+
+    def _delete(self, step: DeleteStep) -> None:
+        """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""
+        work = self._chunks(step)
+        if not work:
+            return
+
+        def report(now: Deleted, failed: int) -> None:
+            self._reported = now
+            self._ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
+
+        # Every engine deletes the ROOT phase in this process.
+        delete = delete_in_this_process if step is DeleteStep.ROOT else self._engine.delete
+        delete_or_raise(work, self._deleted_before(), lambda some, add: delete(self._ctx, some, add), report)
+        if self._chunks(step):
+            raise EngineFailed(f"step {step} ended without failures, but some of its chunks have no mark")
+
+    def _mark_root(self) -> None:
+        """Mark the ROOT chunk, whose file was deleted before a crash: the catalog cannot read it any more."""
+        for one in self._chunks(DeleteStep.ROOT):
+            Marks(self._ctx.plans, one.index.plan_id, one.voided).mark_done(one.chunk)
+
+    def _finish_dropped(self) -> None:
+        """Delete the ROOT chunk, if it is left, of a table that the catalog has dropped.
+
+        The file may still exist, so the store has to confirm the delete. Credentials come from loading the table, so
+        only a process that already has some can delete it.
+        """
+        left = self._chunks(DeleteStep.ROOT)
+        if not left:
+            return
+        if not self._deleting:
+            self._begin_deleting()
+        try:
+            self._delete(DeleteStep.ROOT)
+        except _DROPPED as error:
+            raise errors.dropped(self._indexes[-1].metadata_location) from error
+
+    def _root_is_deleted(self) -> bool:
+        """Check the store for the metadata file, because the catalog may answer from a cache after its delete.
+
+        If it is there, the store has confirmed a delete that it did not make, perhaps others too: no mark is valid.
+        Marks of former attempts are replaced by this one; after deletes of its own it raises FilesNotDeletedYet.
+        """
+        last = self._indexes[-1]
+        location = parse(last.metadata_location)
+        planned = any(chunk.kind is Phase.ROOT for chunk in last.chunks)
+        if not planned or not self._ctx.store.exists(location):
+            return True
+        for index in self._indexes:
+            self._marks(index).void()
+        self._ctx.attempt.record_steps(steps_before(DeleteStep.DATA, self._indexes))
+        self._reported = Deleted()
+        if self._deleting:
+            raise FilesNotDeletedYet(1, [(location.uri, "StillThere")])
+        return False
+
+    def _marks(self, index: PlanIndex) -> Marks:
+        return Marks(self._ctx.plans, index.plan_id)
+
+    def _chunks(self, *steps: DeleteStep, done: bool = False) -> list[Work]:
+        """Return the chunks of these steps without a mark, or with `done` those that have one."""
+        found: list[Work] = []
+        for index in self._indexes:
+            marks = self._marks(index)
+            marked = marks.done()
+            chunks = (chunk for chunk in index.chunks if chunk.step in steps)
+            found.extend(Work(index, chunk, marks.voided) for chunk in chunks if (chunk.name in marked) == done)
+        return found
+
+    def _deleted_before(self) -> Deleted:
+        """Return the figures of all marked chunks."""
+        return deleted_by_marks(self._ctx.plans, self._indexes)
+
+    def _stayed(self) -> Stayed | None:
+        """Count what is at the table's location; an attempt that never loaded the table has no credentials for it."""
+        return None if self._location is None else count_stayed(self._ctx.store, self._location)
+
+    def _result(self, status: Literal["PURGED", "PLANNED", "INCOMPLETE"]) -> PurgeResult:
+        ctx, indexes = self._ctx, self._indexes
+        if status == "PURGED":
+            self._reported = self._deleted_before()
+        deleted = self._reported
+        findings = merge_findings(indexes)
+        versioned = any(finding.code == paths.VERSIONED_BUCKET for finding in findings) or any(
+            self._marks(index).versioned() for index in indexes
+        )
+        root_kept = all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks)
+        return PurgeResult(
+            status=status,
+            engine=self._engine.name,
+            identifier=ctx.identifier,
+            table_uuid=ctx.table_uuid.lower(),
+            metadata_location=indexes[-1].metadata_location,
+            plan_ids=tuple(index.plan_id for index in indexes),
+            files_planned=sum(index.files_planned for index in indexes),
+            files_deleted=deleted.files,
+            files_absent=deleted.absent,
+            bytes_planned=sum(index.bytes_planned for index in indexes),
+            bytes_deleted=deleted.bytes,
+            bytes_freed=None if versioned else deleted.bytes,
+            files_kept=sum(index.files_kept for index in indexes),
+            findings=findings,
+            receipt=None if status == "PLANNED" else receipt_key(indexes[-1].plan_id),
+            seconds=ctx.now() - self._started,
+            left_over=left_over(ctx.plans, indexes),
+            root_kept=root_kept,
+            metadata_files=() if root_kept or status != "PURGED" else metadata_files(ctx.plans, indexes),
+        )
+
+
+class InlineEngine:
+    """Plans and deletes with threads of one process."""
+
+    name: EngineChoice = "inline"
+    plan = staticmethod(make_plan)
+    delete = staticmethod(delete_in_this_process)
+
+
+def purge_table(ctx: PurgeContext) -> PurgeResult:
+    """Purge a table in this process; a call after a failure resumes where it stopped.
+
+    Raises GuardRefused (before the first delete, except PlanOutdated), IcebergError, WorksetError, PurgeError,
+    RunStopped, and the errors of the object store and of delegation.polaris.
+    """
+    return Execution(ctx, InlineEngine()).run()
