@@ -11,10 +11,11 @@ import typer
 
 from delegation.cli import options
 from delegation.cli.connection import Connection
-from delegation.cli.errors import CommandError
+from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption
 from delegation.cli.output import open_output, print_json
+from delegation.items import reason_of
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.stores.notifications import NotificationStore, every
@@ -88,12 +89,16 @@ def resend_command(
         raise nothing_to_resend(f"task {task_id}" if task_id else "no task")
     if everything and not yes and options.at_a_terminal():
         typer.confirm(f"Send {counted(len(found), 'dead letter')} again?", abort=True, err=True)
-    sent = resent(store, found, utc_now())
+    tried = list(resent(store, found, utc_now()))
+    sent = [one.item for one in tried if one.result]
+    failed = {name_of(one.item): reason_of(one.error) for one in tried if one.error is not None}
     if as_json:
         print_json({"resent": [document_of(one) for one in sent]})
-        return
-    for one in sent:
-        typer.echo(f"{one.channel} of task {one.task_id}, version {one.version}: it is sent within a minute")
+    else:
+        for one in sent:
+            typer.echo(f"{name_of(one)}: it is sent within a minute")
+    if failed:
+        raise partly_done(failed, counted(len(found), "dead letter"), "sent again")
 
 
 def dead_letters(store: NotificationStore, task_id: str | None) -> Sequence[Notification]:
@@ -121,6 +126,11 @@ def document_of(one: Notification) -> dict[str, Any]:
         "due_at": isoformat(one.due_at),
         "last_error": one.last_error,
     }
+
+
+def name_of(one: Notification) -> str:
+    """Return what names a notification for people."""
+    return f"{one.channel} of task {one.task_id}, version {one.version}"
 
 
 def text_of(one: Notification) -> str:

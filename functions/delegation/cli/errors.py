@@ -1,6 +1,8 @@
 """Errors of the command line; each message names the problem, each next step what to do about it."""
 
 import errno
+import itertools
+from collections.abc import Mapping
 from typing import Final
 
 from delegation.configuration.problems import SettingsInvalid
@@ -11,6 +13,10 @@ MISUSE: Final = 2
 PARTLY_DONE: Final = 4
 INTERRUPTED: Final = 130
 """Exit statuses; docs/command.md, Exit statuses, has all of them."""
+
+
+_NAMED: Final = 20
+"""Items in a message."""
 
 
 class CommandError(DelegationError):
@@ -31,6 +37,19 @@ class CommandError(DelegationError):
         super().__init__(message, code=code, task_id=task_id)
         self.next_step = next_step
         self.exit_status = exit_status or type(self).exit_status
+
+
+def partly_done(failed: Mapping[str, str], of: str, done: str) -> CommandError:
+    """Return the error: some of several items failed, each for its own reason; the others were `done`."""
+    named = "; ".join(f"{name} ({reason})" for name, reason in itertools.islice(failed.items(), _NAMED))
+    more = len(failed) - _NAMED
+    return CommandError(
+        f"{len(failed):,} of {of} could not be {done}; the others were: {named}"
+        + (f"; and {more:,} more" if more > 0 else ""),
+        "Remove the causes, then run the same command again.",
+        code="ITEMS_FAILED",
+        exit_status=PARTLY_DONE,
+    )
 
 
 def command_interrupted(task_id: str | None = None) -> CommandError:

@@ -39,6 +39,7 @@ _MEANINGS: Final[Mapping[FileState, str]] = {
     FileState.REWRITTEN: "written again since; the new object stays",
     FileState.DELETED_AGAIN: "deleted again since by somebody else; left alone",
     FileState.GONE: "gone: the version below the delete marker expired or was removed",
+    FileState.FAILED: "the store refused or did not answer; repeat the command",
 }
 _OF_TAGS: Final[Mapping[FileState, str]] = {
     **_MEANINGS,
@@ -307,6 +308,7 @@ def _show(output: Output, removal: PastRemoval, found: Restoration, *, dry_run: 
                 **{str(state): {"files": one.files, "bytes": one.bytes} for state, one in found.amounts.items()},
                 "files_without_record": unrecorded,
                 "left": [{"path": path, "state": str(state)} for path, state in found.left],
+                "errors": [{"of": what, "reason": reason} for what, reason in found.failed],
             }
         )
         return
@@ -324,11 +326,13 @@ def _show(output: Output, removal: PastRemoval, found: Restoration, *, dry_run: 
         if state is not FileState.RESTORED and one.files
     ]
     if unrecorded:
-        why = "not recorded: they were absent already, or an attempt that died deleted them"
+        why = "not recorded: they were absent already, an attempt that died deleted them, or a record is damaged"
         rows.append((f"{unrecorded:,}", why))
     if rows:
         console.print(LabelledLines(rows, indent=2), crop=False)
     _print_left(console, found.left)
+    for what, reason in found.failed[:10]:
+        console.print(Whole(f"{plain(what)}: {reason}", indent=4), crop=False)
     if back.files and not dry_run:
         advice = (
             "No table needs these files, so the next removal finds them again: commit them to a table, or set the "

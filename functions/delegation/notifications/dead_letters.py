@@ -1,8 +1,9 @@
 """Having dead letters delivered again, as an operator asks for it."""
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 
+from delegation.items import ItemOutcome, each_item
 from delegation.tasks.life.notifications.owed import Notification, revived
 from delegation.tasks.stores.notifications import NotificationStore
 
@@ -12,6 +13,14 @@ def dead_letters_of(store: NotificationStore, task_id: str) -> list[Notification
     return [one for one in store.notifications_of(task_id) if one.is_dead]
 
 
-def resent(store: NotificationStore, dead: Iterable[Notification], now: datetime) -> list[Notification]:
-    """Let dead letters be delivered again, with all their attempts; return those that nobody else changed meanwhile."""
-    return [one for one in dead if store.revise_notification(one, revived(one, now))]
+def resent(
+    store: NotificationStore, dead: Iterable[Notification], now: datetime
+) -> Iterator[ItemOutcome[Notification, bool]]:
+    """Let dead letters be delivered again, with all their attempts; the result is False for one that has changed."""
+
+    def resend(one: Notification) -> bool:
+        return store.revise_notification(one, revived(one, now))
+
+    return each_item(
+        dead, resend, name="notifications.resent", shown=lambda one: one.notification_id, most_wasted=timedelta.max
+    )

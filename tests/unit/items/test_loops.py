@@ -15,10 +15,11 @@ from delegation.storage.base import FileTooLarge
 from delegation.tasks.errors import MalformedRecord
 from tests.kit.sources import modules, tree_of
 from tests.paths import ROOT
+from tests.unit.items import command_worlds  # noqa: F401 - its worlds are registered
 from tests.unit.items.worlds import WORLDS
 
 PAGE = ROOT / "docs" / "architecture" / "running.md"
-CALLS = {"each_item", "_each"}
+CALLS = {"each_item", "_each", "add_each"}
 """The piece, and what hands a name on to it."""
 BAD: dict[str, Callable[[], Exception]] = {
     "5xx": lambda: PolarisUnavailable("Polaris answered 503 ServiceFailureException", status=503),

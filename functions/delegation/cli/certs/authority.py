@@ -136,21 +136,31 @@ class Authority:
 
     def find(self, name: str) -> Issued:
         """Return a certificate by the name of its files or by its serial number; raises CommandError."""
-        for one in self.issued():
+        unreadable: dict[str, CommandError] = {}
+        for one in self.issued(unreadable):
             if name in {one.name, one.serial} and one.name != CA:
                 return one
+        if name in unreadable:
+            raise unreadable[name]
+        also = f"; {', '.join(sorted(unreadable))} cannot be read" if unreadable else ""
         raise CommandError(
-            f"{self.folder} has no certificate {name}",
+            f"{self.folder} has no certificate {name}{also}",
             "`delegation certs show` lists names and serial numbers.",
             code="CERTIFICATE_UNKNOWN",
         )
 
-    def issued(self) -> list[Issued]:
-        """Return the certificates of the folder, the authority's first."""
+    def issued(self, unreadable: dict[str, CommandError]) -> list[Issued]:
+        """Return the certificates of the folder, the authority's first; adds the errors of files that are none."""
         revoked = {one.serial_number for one in self.revoked()}
         names = sorted(path.stem for path in self.folder.glob("*.pem") if path.name != REVOCATION_LIST)
-        found = [Issued(name, _certificate(self.folder / f"{name}.pem")) for name in names]
-        found = [Issued(one.name, one.certificate, one.certificate.serial_number in revoked) for one in found]
+        found = []
+        for name in names:
+            try:
+                certificate = _certificate(self.folder / f"{name}.pem")
+            except CommandError as error:
+                unreadable[name] = error
+                continue
+            found.append(Issued(name, certificate, certificate.serial_number in revoked))
         return sorted(found, key=lambda one: one.name != CA)
 
     def revoked(self) -> list[x509.RevokedCertificate]:

@@ -109,7 +109,9 @@ def init_command(
 def show_command(ctx: typer.Context, *, folder: DirOption = _FOLDER, as_json: JsonOption = False) -> None:
     """Show each certificate with its name for the deployment's settings, its serial number and its end."""
     open_output(ctx, as_json=as_json)
-    _show(Authority.open(folder), utc_now(), as_json=as_json)
+    errors = _show(Authority.open(folder), utc_now(), as_json=as_json)
+    if errors:
+        raise CommandError("; ".join(map(str, errors)), errors[0].next_step, code=errors[0].code)
 
 
 @app.command("rotate")
@@ -181,11 +183,16 @@ def revoke_command(
     console.print("It has effect once the deployment has it (page Deployment, Revocation).", style="dim")
 
 
-def _show(authority: Authority, now: datetime, *, as_json: bool, operators: Sequence[str] = ()) -> None:
-    issued = authority.issued()
+def _show(
+    authority: Authority, now: datetime, *, as_json: bool, operators: Sequence[str] = ()
+) -> Sequence[CommandError]:
+    """Print the certificates; return the errors of files that cannot be read."""
+    unreadable: dict[str, CommandError] = {}
+    issued = authority.issued(unreadable)
+    errors = tuple(unreadable.values())
     if as_json:
         print_json({"dir": str(authority.folder), "certificates": [_document(one, now) for one in issued]})
-        return
+        return errors
     table = Rows("name", "use", "until", "subject, serial")
     for one in issued:
         state = _state(one, now)
@@ -198,6 +205,7 @@ def _show(authority: Authority, now: datetime, *, as_json: bool, operators: Sequ
         console.print(f"Set delegation:operator-subjects to {subjects}", style="dim", soft_wrap=True)
     if (authority.folder / REVOCATION_LIST).exists():
         console.print(f"{REVOCATION_LIST} has {counted(len(authority.revoked()), 'entry', 'entries')}.", style="dim")
+    return errors
 
 
 def _document(one: Issued, now: datetime) -> dict[str, Any]:

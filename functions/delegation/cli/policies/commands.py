@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from delegation.cli.connection import Connection
-from delegation.cli.errors import CommandError
+from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
 from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
@@ -28,10 +29,12 @@ from delegation.cli.policies.screens import print_policies, print_rules, state_o
 from delegation.cli.policies.simulate import simulate_command
 from delegation.cli.submit import parse_properties
 from delegation.identifiers import TableIdentifier
+from delegation.items import each_item, reason_of
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisForbidden
 from delegation.polaris.policies import PolicyClient, PolicyTarget
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile
 from delegation.upkeep.rules.resolve import check_content, resolve
+from polaris_common.errors import ErrorScope, counted
 
 app = typer.Typer(
     cls=WordGroup, no_args_is_help=True, help="Create and attach Polaris' policies, and show what they ask for."
@@ -194,22 +197,29 @@ def list_command(
     catalog, levels = parse_namespace(namespace, "CATALOG.NAMESPACE")
     wanted = None if type_ is None else parse_type(type_).value
     client = _policies(ctx, stack)
-    found = [(one, client.load(one)) for one in sorted(client.list_policies(catalog, levels, wanted))]
-    if not as_json:
+    listed = sorted(client.list_policies(catalog, levels, wanted))
+    tried = list(
+        each_item(listed, client.load, name="policies.listed", stops=ErrorScope.CATALOG, most_wasted=timedelta.max)
+    )
+    found = [(one.item, one.result) for one in tried if one.result is not None]
+    if as_json:
+        documents: Sequence[dict[str, Any]] = [
+            {
+                "policy": str(identifier),
+                "type": stored.type,
+                "version": stored.version,
+                "state": state_of(stored),
+                "description": stored.description,
+                "content": stored.content,
+            }
+            for identifier, stored in found
+        ]
+        print_json({"policies": documents})
+    else:
         print_policies(found)
-        return
-    documents: Sequence[dict[str, Any]] = [
-        {
-            "policy": str(identifier),
-            "type": stored.type,
-            "version": stored.version,
-            "state": state_of(stored),
-            "description": stored.description,
-            "content": stored.content,
-        }
-        for identifier, stored in found
-    ]
-    print_json({"policies": documents})
+    failed = {str(one.item): reason_of(one.error) for one in tried if one.error is not None}
+    if failed:
+        raise partly_done(failed, counted(len(listed), "policy", "policies"), "read")
 
 
 @app.command("show")

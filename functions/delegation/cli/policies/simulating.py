@@ -13,7 +13,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.output import open_output, print_json
 from delegation.cli.policies.limits import known_limits
 from delegation.cli.screens import Rows, Whole
-from delegation.polaris.errors import PolarisError
+from delegation.items import each_item, reason_of
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.deployed import DeployedPolicies, StoredPolicyFile
@@ -28,7 +28,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.amounts import MICROS
 from delegation.upkeep.schedule.choice import UpkeepNeed
 from delegation.upkeep.schedule.simulation import Simulation, simulate
-from polaris_common.errors import counted, printable
+from polaris_common.errors import ErrorScope, counted, printable
 
 _MIB: Final = 1024 * 1024
 
@@ -120,22 +120,28 @@ def simulated(
     asked: dict[str, AskedExpiryRule] = {}
     unknown: list[str] = []
     unreadable: dict[str, None] = {}
-    for health in store.healths(catalog):
-        try:
-            rule = rule_of(health.identifier, reader.applying(health.identifier, health.own), health.properties, limits)
-        except PolarisError as error:
-            if error.retryable:
-                raise
-            unknown.append(str(health.identifier))
-            unreadable[f"{error.code}: {error}"] = None
+
+    def computed(health: TableHealth) -> tuple[TableHealth | None, AskedExpiryRule | None]:
+        rule = rule_of(health.identifier, reader.applying(health.identifier, health.own), health.properties, limits)
+        return _computed(store, health, rule.asked, now), rule.asked
+
+    for one in each_item(
+        store.healths(catalog),
+        computed,
+        name="policies.simulated",
+        stops=ErrorScope.CATALOG,
+        shown=lambda health: str(health.identifier),
+        most_wasted=timedelta.max,
+    ):
+        if one.error is not None:
+            unreadable[reason_of(one.error)] = None
+        health, rule = one.result or (None, None)
+        if health is None or not can_be_decided(health):
+            unknown.append(str(one.item.identifier))
             continue
-        computed = _computed(store, health, rule.asked, now)
-        if computed is None or not can_be_decided(computed):
-            unknown.append(str(health.identifier))
-            continue
-        healths.append(computed)
-        if rule.asked is not None:
-            asked[str(health.identifier)] = rule.asked
+        healths.append(health)
+        if rule is not None:
+            asked[str(health.identifier)] = rule
     needs = [need_of(one, asked[str(one.identifier)]) for one in healths if str(one.identifier) in asked]
     simulation = simulate(
         [one for one in needs if one is not None],

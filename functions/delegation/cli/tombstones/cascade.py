@@ -7,21 +7,24 @@ continues what an interrupted cascade began, and never drops a table that was cr
 import hashlib
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import chain
 from typing import Any, Final, Protocol
 
 from delegation.cli.tombstones.drop import Dropped, DropRefused
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
 from delegation.identifiers import TableIdentifier
+from delegation.items import each_item, reason_of
 from delegation.keeping.table_properties import protection_of
-from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError
+from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
-from polaris_common.errors import DelegationError, counted
+from polaris_common.errors import DelegationError, ErrorScope, counted
 
 PARALLEL: Final = 8
 """Tables that are dropped at a time; each mostly waits for its purge in the service."""
@@ -58,17 +61,30 @@ def found_in(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...], key
         for levels in namespaces
         for one in _present(catalog.list_others(kind, name, levels))
     ]
-    others = [found for kind, one in listed if (found := _other(catalog, kind, one)) is not None]
-    names = [table for levels in namespaces for table in _present(catalog.list_tables(name, levels))]
+    listed += [(TABLE, one) for levels in namespaces for one in _present(catalog.list_tables(name, levels))]
+
+    def found(item: tuple[str, TableIdentifier]) -> CascadeTable | None:
+        kind, one = item
+        return _table(catalog, one) if kind == TABLE else _other(catalog, kind, one)
+
     with ThreadPoolExecutor(PARALLEL) as pool:
-        loaded = pool.map(lambda one: _table(catalog, one), names)
-        tables = [found for found in loaded if found is not None]
+        tried = each_item(
+            listed,
+            found,
+            name="cascade.read",
+            stops=ErrorScope.CATALOG,
+            shown=lambda item: str(item[1]),
+            pool=pool,
+            at_once=PARALLEL,
+            most_wasted=timedelta.max,
+        )
+        tables = [_unread(*one.item, one.error) if one.error is not None else one.result for one in tried]
     deepest_first = sorted(namespaces, key=lambda levels: (-len(levels), levels))
     return CascadeReceipt(
         catalog=name,
         namespace=namespace,
         idempotency_key=key,
-        tables=(*others, *tables),
+        tables=tuple(one for one in tables if one is not None),
         namespaces=tuple(deepest_first),
     )
 
@@ -104,6 +120,14 @@ def _table(catalog: CascadeCatalog, identifier: TableIdentifier) -> CascadeTable
         files=sum(one or 0 for one in files) if any(one is not None for one in files) else None,
         bytes=_number(summary.get("total-files-size")),
         refused=_refusal(loaded.properties),
+    )
+
+
+def _unread(kind: str, identifier: TableIdentifier, error: Exception) -> CascadeTable:
+    """Return what cannot be read, so that nothing is known of it: nothing is dropped then."""
+    name, refused = identifier.name, reason_of(error)
+    return CascadeTable(
+        table=str(identifier), namespace=identifier.namespace, name=name, table_uuid="", refused=refused, kind=kind
     )
 
 
@@ -226,25 +250,39 @@ class Cascade:
             self.catalog.drop_other(other.kind, identifier)
         except (NoSuchTable, NoSuchNamespace):
             return other.gone()
-        except PolarisError as error:
+        except DelegationError as error:
             return other.kept(str(error))
         return other.dropped(Dropped())
 
     def _namespaces(self, file: ReceiptFile) -> str | None:
-        """Drop the namespaces, the deepest first; return why the next one is not dropped."""
-        receipt = file.receipt
-        for levels in receipt.namespaces[len(receipt.namespaces_dropped) :]:
+        """Drop the namespaces, the deepest first; return why some are not dropped, without those above them."""
+        receipt, kept = file.receipt, list[tuple[str, ...]]()
+        done = Counter(receipt.namespaces_dropped)
+        left = []
+        for levels in receipt.namespaces:
             name = ".".join((receipt.catalog, *levels))
-            try:
+            done[name] -= 1
+            if done[name] < 0:
+                left.append((name, levels))
+
+        def drop(item: tuple[str, tuple[str, ...]]) -> bool:
+            _, levels = item
+            if any(one[: len(levels)] == levels for one in kept):
+                return False
+            with suppress(NoSuchNamespace):
                 self.catalog.drop_namespace(receipt.catalog, levels)
-            except NoSuchNamespace:
-                pass
-            except NamespaceNotEmpty:
-                return f"all tables were dropped, but {name} has a table or a view that was not among them"
-            except PolarisError as error:
-                return f"all tables were dropped, but {name} was not: {error}"
-            file.note_namespace(name)
-        return None
+            return True
+
+        problems = []
+        for one in each_item(left, drop, name="cascade.namespaces", shown=lambda item: item[0], in_a_row=None):
+            if one.result:
+                file.note_namespace(one.item[0])
+            elif one.error is not None:
+                kept.append(one.item[1])
+                is_full = isinstance(one.error, NamespaceNotEmpty)
+                why = "has a table or a view that was not among them" if is_full else f"was not: {one.error}"
+                problems.append(f"{one.item[0]} {why}")
+        return f"all tables were dropped, but {'; '.join(shortened(problems, 5))}" if problems else None
 
 
 def _named(left: Sequence[CascadeTable]) -> str:

@@ -40,8 +40,9 @@ def tables_refused(refused: Sequence[str]) -> CommandError:
     """Return the error: some tables of the namespace must not be purged, so nothing of it was dropped."""
     tables = counted(len(refused), "table")
     return CommandError(
-        f"{tables} must not be purged, so nothing was dropped: {'; '.join(shortened(refused, _NAMED))}",
-        "Move these tables to another namespace, or change the property that the message names.",
+        f"{tables} must not be purged or cannot be read, so nothing was dropped: "
+        f"{'; '.join(shortened(refused, _NAMED))}",
+        "Move these tables to another namespace, change the property that the message names, or repair the table.",
         code="TABLES_REFUSED",
         exit_status=3,
     )

@@ -5,11 +5,13 @@ resumes: records of which every file is back are not looked at again, and a mark
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
+from delegation.items import each_item, reason_of
 from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.index import Candidate
 from delegation.operations.orphans.markers import Hidden, mark_restored, read_markers, recorded, restored
@@ -18,6 +20,9 @@ from delegation.storage.listing.versions import KeyVersions, VersionedStore
 from delegation.storage.locations import Root, split
 from delegation.worksets.errors import PlanTampered
 from delegation.worksets.index import SAMPLE
+from polaris_common.errors import DelegationError
+
+T = TypeVar("T")
 
 _THREADS: Final = 16
 
@@ -35,6 +40,8 @@ class FileState(StrEnum):
     """The newest version is a delete marker that the run did not write."""
     GONE = "gone"
     """The version below the marker is gone, as by a lifecycle rule, or the store has none of the key."""
+    FAILED = "failed"
+    """The store refused or did not answer a call for this file, so it is as it was; a repetition tries it again."""
 
 
 BACK: Final = frozenset({FileState.RESTORED, FileState.PRESENT})
@@ -56,11 +63,16 @@ def state_of(hidden: Hidden, found: KeyVersions) -> FileState:
 
 @dataclass(slots=True)
 class Restoration:
-    """How many files are in which state, and some of those that are not back; `resumes` if progress was recorded."""
+    """How many files are in which state, and some of those that are not back; `resumes` if progress was recorded.
+
+    `failed` has some of the files, records and plans with an error, each with its reason.
+    """
 
     amounts: dict[FileState, ListedAmount] = field(default_factory=lambda: dict.fromkeys(FileState, ListedAmount()))
     left: list[tuple[str, FileState]] = field(default_factory=list)
     resumes: bool = True
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    _error: Exception | None = None
 
     @property
     def files(self) -> int:
@@ -70,11 +82,47 @@ class Restoration:
     @property
     def is_complete(self) -> bool:
         """Whether every file is back."""
-        return all(state in BACK or not one.files for state, one in self.amounts.items())
+        return not self.failed and all(state in BACK or not one.files for state, one in self.amounts.items())
 
-    def add(self, hidden: Hidden, state: FileState) -> None:
-        """Count a file that was deleted."""
-        self.add_file(hidden.file, state)
+    def add_each(
+        self,
+        items: Sequence[T],
+        act: Callable[[T], FileState],
+        pool: Executor,
+        file: Callable[[T], Candidate],
+        *,
+        name: str,
+    ) -> list[FileState]:
+        """Count files by what `act` finds, and return the states; raises the last error if nothing was found so far."""
+        tried = each_item(
+            items,
+            act,
+            name=name,
+            shown=lambda one: file(one).path,
+            pool=pool,
+            at_once=_THREADS,
+            most_wasted=timedelta.max,
+        )
+        states = []
+        for one in tried:
+            state = FileState.FAILED if one.result is None else one.result
+            if one.error is not None:
+                self.fail(file(one.item).path, one.error)
+            self.add_file(file(one.item), state)
+            states.append(state)
+        self.check()
+        return states
+
+    def fail(self, what: str, error: Exception) -> None:
+        """Note a file, a record or a plan with an error."""
+        self._error = error
+        if len(self.failed) < SAMPLE:
+            self.failed.append((what, reason_of(error)))
+
+    def check(self) -> None:
+        """Raise the last error if nothing else was found: the credentials or the store, not one file."""
+        if self._error is not None and self.files == self.amounts[FileState.FAILED].files:
+            raise self._error
 
     def add_file(self, file: Candidate, state: FileState) -> None:
         """Count a file."""
@@ -99,7 +147,10 @@ class RestoreRun:
     seen: Callable[[Restoration], None] = lambda _found: None
 
     def run(self) -> Restoration:
-        """Remove the markers, with `dry_run` only look; raise PlanTampered and the errors of the stores."""
+        """Remove the markers, with `dry_run` only look.
+
+        Raises PlanTampered and the errors of the stores where nothing else was found, else they are in the result.
+        """
         found = Restoration()
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="restore")
         try:
@@ -107,15 +158,19 @@ class RestoreRun:
                 done = restored(self.plans, plan_id)
                 for name in recorded(self.plans, plan_id):
                     self.checkpoint()
-                    files = self._read(plan_id, name)
-                    states = [FileState.PRESENT] * len(files) if name in done else list(pool.map(self._file, files))
-                    for one, state in zip(files, states, strict=True):
-                        found.add(one, state)
-                    if name not in done and not self.dry_run and BACK.issuperset(states):
+                    try:
+                        files = self._read(plan_id, name)
+                    except DelegationError as error:
+                        found.fail(f"{plan_id}/markers/{name}", error)
+                        continue
+                    act = self._present if name in done else self._file
+                    states = found.add_each(files, act, pool, lambda one: one.file, name="orphans.restored")
+                    if name not in done and not self.dry_run and len(states) == len(files) and BACK.issuperset(states):
                         self._mark(found, plan_id, name)
                     self.seen(found)
         finally:
             pool.shutdown(cancel_futures=True)
+        found.check()
         return found
 
     def _read(self, plan_id: str, name: str) -> list[Hidden]:
@@ -124,6 +179,9 @@ class RestoreRun:
         if any(not one.file.path.startswith(root.uri) for one in files):
             raise PlanTampered(plan_id, f"the record {name} of its delete markers has files outside {root.uri}")
         return files
+
+    def _present(self, _hidden: Hidden) -> FileState:
+        return FileState.PRESENT
 
     def _file(self, hidden: Hidden) -> FileState:
         bucket, key = split(hidden.file.path)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance, Create
@@ -100,6 +101,23 @@ def test_all_are_confirmed_at_a_terminal(run, store, monkeypatch, answer, left):
 @pytest.mark.parametrize("words", [(), ("--all", "some-task")])
 def test_one_task_or_all_must_be_named(run, store, words):
     assert run("callbacks", "resend", *words).exit_code == 2
+
+
+def test_a_dead_letter_that_cannot_be_changed_is_named_and_the_others_are_sent(run, store, monkeypatch):
+    bad, good = dead(store), dead(store)
+    revise = MemoryNotificationStore.revise_notification
+
+    def failing(self, one, after):
+        if one.task_id == bad:
+            raise MalformedRecord("format: 9 is not 1")
+        return revise(self, one, after)
+
+    monkeypatch.setattr(MemoryNotificationStore, "revise_notification", failing)
+    result = run("callbacks", "resend", "--all", "--yes", "--json")
+    assert [one["task_id"] for one in json.loads(result.stdout)["resent"]] == [good]
+    error = json.loads(result.stderr)
+    assert (result.exit_code, error["error_code"]) == (4, "ITEMS_FAILED")
+    assert f"callback:catalog of task {bad}, version 2 (MALFORMED" in error["message"]
 
 
 def test_nothing_to_send_names_the_next_step(run, store):

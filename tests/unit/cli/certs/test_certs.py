@@ -165,6 +165,19 @@ def test_a_broken_file_is_named(run, pki, broken):
     assert broken in json.loads(result.stderr)["message"]
 
 
+def test_a_file_that_is_no_certificate_stops_no_work_on_the_others(run, pki):
+    (pki / "notes.pem").write_text("nothing")
+    result = run("certs", "show", "--dir", str(pki), "--json")
+    assert {"ca", "server", "polaris", "alice"} == {each["name"] for each in lines(result.stdout)[0]["certificates"]}
+    assert result.exit_code == 1
+    assert run("certs", "revoke", "alice", "--dir", str(pki)).exit_code == 0
+    assert run("certs", "rotate", "polaris", "--dir", str(pki)).exit_code == 0
+    unknown = json.loads(run("certs", "revoke", "bob", "--dir", str(pki), "--json").stderr)
+    assert "notes cannot be read" in unknown["message"]
+    named = json.loads(run("certs", "revoke", "notes", "--dir", str(pki), "--json").stderr)
+    assert named["error_code"] == "CERTIFICATE_UNREADABLE"
+
+
 def test_certificates_that_end_soon_are_marked(run, tmp_path):
     run("certs", "init", "--dir", str(tmp_path / "p"), "--days", "10")
     assert shown(run, tmp_path / "p")["polaris"]["state"].endswith("soon")

@@ -195,7 +195,7 @@ def _denied(*_: Any) -> None:
     raise ObjectStoreDenied("no")
 
 
-def test_a_store_that_fails_in_between_is_an_error_and_the_next_run_resumes() -> None:
+def test_a_store_that_fails_in_between_leaves_that_file_and_the_next_run_resumes() -> None:
     world = Shoal()
     _, planted, result = world.swept()
     usual, calls = world.store.versions, iter(range(99))
@@ -206,8 +206,9 @@ def test_a_store_that_fails_in_between_is_an_error_and_the_next_run_resumes() ->
         return usual(bucket, key)
 
     world.store.versions = failing  # type: ignore[method-assign]
-    with pytest.raises(ObjectStoreUnavailable):
-        world.restore(result)
+    found = world.restore(result)
+    assert (files(found), found.is_complete) == ({"restored": 4, "failed": 1}, False)
+    assert [reason for _, reason in found.failed] == ["STORAGE_UNAVAILABLE: 503"]
     assert world.restore(result).is_complete
     assert planted <= world.lake.uris()
 
@@ -219,9 +220,19 @@ def test_a_record_of_files_elsewhere_or_one_that_cannot_be_read_removes_nothing(
         world.restore(replace(result, location="s3://lake/wh/t2/"))
     [name, *_] = [key for key in world.plans.objects if "/markers/" in key]
     world.plans.objects[name] = b"x"
-    with pytest.raises(PlanTampered, match="markers"):
-        world.restore(result)
+    found = world.restore(result)
+    assert [what for what, _ in found.failed] == [name]
+    assert not found.is_complete
+    assert planted & world.lake.uris()
     assert not planted <= world.lake.uris()
+
+
+def test_credentials_that_may_do_nothing_are_one_error_and_not_each_files() -> None:
+    world = Shoal()
+    _, _, result = world.swept()
+    world.store.versions = _denied  # type: ignore[method-assign, assignment]
+    with pytest.raises(ObjectStoreDenied):
+        world.restore(result)
 
 
 def test_markers_without_a_version_of_their_own_are_not_recorded() -> None:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from heapq import merge
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
-from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of
+from delegation.operations.orphans.index import Candidate, OrphanIndex, read_candidates
 from delegation.operations.orphans.restoring import FileState, Restoration
 from delegation.storage.base import BatchResult, KeyFailure, PlanStore
 from delegation.storage.listing.model import ListedObject
@@ -20,6 +20,7 @@ from delegation.storage.listing.tags import GONE, TagFound, TagStore
 from delegation.storage.locations import Root, split
 from delegation.worksets.errors import PlanLost, PlanTampered
 from delegation.worksets.index import load_index_as, segment_of
+from polaris_common.errors import DelegationError
 
 _AT_A_TIME: Final = 8
 """Files that are tagged at a time, within one batch; each takes four requests."""
@@ -66,34 +67,44 @@ class UntagRun:
     checkpoint: Callable[[], None] = lambda: None
 
     def run(self) -> Restoration:
-        """Take the tags away, with `dry_run` only look; raise PlanLost, PlanTampered and the errors of the stores."""
+        """Take the tags away, with `dry_run` only look.
+
+        Raises PlanLost, PlanTampered and the errors of the stores where nothing else was found, else they are in the
+        result.
+        """
         found = Restoration()
-        files = self._files()
+        files = self._files(found)
         with ThreadPoolExecutor(_RESTORED_AT_A_TIME, thread_name_prefix="untag") as pool:
             while batch := list(islice(files, _BATCH)):
                 self.checkpoint()
-                for one, state in zip(batch, pool.map(self._file, batch), strict=True):
-                    found.add_file(one, state)
+                found.add_each(batch, self._file, pool, lambda one: one, name="orphans.untagged")
+        found.check()
         return found
 
-    def _files(self) -> Iterator[Candidate]:
+    def _files(self, found: Restoration) -> Iterator[Candidate]:
         """Yield each file of the plans once; a plan that was reduced has files of the one that replaced it."""
         root = Root.of(self.location)
-        streams = []
-        for plan_id in self.plan_ids:
-            try:
-                index = load_index_as(OrphanIndex, self.plans, segment_of(self.plans, plan_id))
-            except PlanLost:
-                if not self.by_location:
-                    raise
-                continue
-            streams.append(chain.from_iterable(candidates_of(self.plans, [(plan_id, index.chunks)])))
+        streams = [self._planned(plan_id, found) for plan_id in self.plan_ids]
         for path, same in groupby(merge(*streams, key=attrgetter("path")), key=attrgetter("path")):
             if not path.startswith(root.uri):
                 if self.by_location:
                     continue
                 raise PlanTampered(self.plan_ids[-1], f"it has files outside {root.uri}")
             yield next(same)
+
+    def _planned(self, plan_id: str, found: Restoration) -> Iterator[Candidate]:
+        """Yield the files of a plan, without the chunks that cannot be read."""
+        try:
+            index = load_index_as(OrphanIndex, self.plans, segment_of(self.plans, plan_id))
+        except DelegationError as error:
+            if not (self.by_location and isinstance(error, PlanLost)):
+                found.fail(plan_id, error)
+            return
+        for chunk in index.chunks:
+            try:
+                yield from read_candidates(self.plans, plan_id, chunk)
+            except DelegationError as error:
+                found.fail(plan_id, error)
 
     def _file(self, one: Candidate) -> FileState:
         bucket, _ = split(one.path)

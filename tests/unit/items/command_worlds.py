@@ -1,0 +1,159 @@
+"""For each loop of the commands a world with good items among bad ones, and which of the good ones it served."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from typer.testing import CliRunner
+
+from delegation.cli.connection import Connection
+from delegation.cli.policies import simulating
+from delegation.cli.policies.commands import app as policies
+from delegation.cli.tombstones.cascade import Cascade, found_in
+from delegation.cli.tombstones.receipts import ReceiptFile
+from delegation.notifications.dead_letters import resent
+from delegation.operations.orphans.quarantine.tagging import UntagRun
+from delegation.polaris.policies import PolicyClient, PolicyIdentifier, StoredPolicy
+from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.upkeep.execution.settings import UpkeepSettings
+from tests.kit.tasks.builders import NOW
+from tests.unit.cli.callbacks.test_callbacks import dead
+from tests.unit.cli.tombstones.test_drop_namespace import MemoryCatalog
+from tests.unit.items.worlds import ORDER, Failing, Served, planted, world
+from tests.unit.operations.orphans.quarantine.test_released import tagged
+from tests.unit.operations.orphans.test_restoring import Shoal
+from tests.unit.upkeep.execution.catalogs import ALLOWED, WEEK, UpkeepWorld
+from tests.unit.upkeep.execution.catalogs import NOW as UPKEEP_NOW
+
+NAMES = {f"t{number}": kind for number, kind in enumerate(ORDER)}
+GOOD = {name for name, kind in NAMES.items() if kind == "g"}
+
+
+@world("notifications.resent")
+def dead_letters_that_cannot_be_changed(failing: Failing) -> Served:
+    tasks, found = MemoryTaskStore(), {"g": set[str](), "b": set[str]()}
+    for kind in ORDER:
+        found[kind].add(dead(tasks))
+    store = MemoryNotificationStore(tasks)
+    letters = [one for one in tasks.owed.values() if one.is_dead]
+    with planted(store, "revise_notification", lambda one, _after: one.task_id in found["b"], failing):
+        return found["g"], {one.item.task_id for one in resent(store, letters, NOW) if one.result}
+
+
+@world("policies.listed")
+def policies_that_cannot_be_read(failing: Failing) -> Served:
+    def load(_client: Any, one: PolicyIdentifier) -> StoredPolicy:
+        if NAMES[one.name] == "b":
+            raise failing()
+        return StoredPolicy("system.snapshot-expiry", one.name, "{}", 0)
+
+    listed = [PolicyIdentifier("lake", ("gov",), name) for name in NAMES]
+    with (
+        patch.object(Connection, "of", lambda *_: SimpleNamespace(catalog=lambda: SimpleNamespace(requests=None))),
+        patch.multiple(PolicyClient, list_policies=lambda *_: listed, load=load),
+    ):
+        result = CliRunner().invoke(policies, ["list", "lake.gov"])
+    error: Any = result.exception
+    assert (error.code, error.exit_status) == ("ITEMS_FAILED", 4)
+    assert all((f"lake.gov.{name} (" in str(error)) == (name not in GOOD) for name in NAMES)
+    return GOOD, {name for name in NAMES if f"lake.gov.{name}" in result.stdout}
+
+
+@world("policies.simulated")
+def tables_whose_policies_cannot_be_read_for_a_simulation(failing: Failing) -> Served:
+    here = UpkeepWorld()
+    for name in NAMES:
+        here.write(name, [30.0, 20.0, 1.0])
+    here.policies.attach(WEEK, "ns")
+    real = simulating.rule_of
+
+    def rule_of(table: Any, *more: Any) -> Any:
+        if NAMES[table.name] == "b":
+            raise failing()
+        return real(table, *more)
+
+    with patch.object(simulating, "rule_of", rule_of):
+        found = simulating.simulated(
+            here.healths,
+            here.policies,
+            "lake",
+            limits=ALLOWED,
+            settings=UpkeepSettings(),
+            now=UPKEEP_NOW,
+            days=7,
+        )
+    assert set(found.unknown) == {f"lake.ns.{name}" for name in NAMES.keys() - GOOD}
+    assert found.unreadable
+    return GOOD, {one.need.table.name for one in found.simulation.runs}
+
+
+def below(catalog: MemoryCatalog) -> None:
+    catalog.namespaces = {("sales",), *(("sales", name) for name in NAMES)}
+    catalog.tables.clear()
+
+
+@world("cascade.read")
+def tables_of_a_namespace_that_cannot_be_read(failing: Failing) -> Served:
+    """Each is named, and nothing is dropped."""
+    catalog = MemoryCatalog()
+    below(catalog)
+    for name in NAMES:
+        catalog.create(f"lake.sales.{name}")
+    with planted(catalog, "load_table", lambda one, **_: NAMES[one.name] == "b", failing):
+        found = found_in(catalog, "lake", ("sales",), "k")
+    assert {one.name for one in found.tables} == NAMES.keys()
+    assert all((one.refused is None) == (one.table_uuid != "") for one in found.tables)
+    return GOOD, {one.name for one in found.tables if one.refused is None}
+
+
+@world("cascade.namespaces")
+def empty_namespaces_that_cannot_be_dropped(failing: Failing) -> Served:
+    """The namespace above one that stays is not tried; a rerun drops what is left."""
+    catalog = MemoryCatalog()
+    below(catalog)
+
+    def is_bad(_catalog: str, levels: tuple[str, ...]) -> bool:
+        return NAMES.get(levels[-1]) == "b"
+
+    with TemporaryDirectory() as folder:
+        file = ReceiptFile(Path(folder) / "r.json", found_in(catalog, "lake", ("sales",), "k"))
+        file.begin()
+        with planted(catalog, "drop_namespace", is_bad, failing):
+            done = Cascade(catalog, pytest.fail).run(file)
+        assert ("sales",) in catalog.namespaces
+        assert "lake.sales.t0 was not: " in str(done.problem)
+        gone = {name for name in NAMES if ("sales", name) not in catalog.namespaces}
+        resumed = ReceiptFile.opened(file.path)
+        assert resumed is not None
+        assert Cascade(catalog, pytest.fail).run(resumed).complete
+        assert not catalog.namespaces
+    return GOOD, gone
+
+
+@world("orphans.restored")
+def deleted_files_whose_versions_cannot_be_read(failing: Failing) -> Served:
+    here = Shoal()
+    _, files, result = here.swept()
+    bad = set(sorted(files)[:2])
+    with planted(here.store, "versions", lambda bucket, key: f"s3://{bucket}/{key}" in bad, failing):
+        found = here.restore(result)
+    assert ({path for path, _ in found.failed}, found.is_complete) == (bad, False)
+    served = files & here.lake.uris()
+    assert here.restore(result).is_complete
+    return files - bad, served
+
+
+@world("orphans.untagged")
+def tagged_files_that_cannot_be_untagged(failing: Failing) -> Served:
+    here, table, files = tagged()
+    bad = set(sorted(files)[:2])
+    here.context(table)
+    run = UntagRun(here.store, here.plans, [here.plan().plan_id], "s3://lake/wh/t")
+    with planted(here.store, "untag", lambda bucket, one, **_: f"s3://{bucket}/{one.key}" in bad, failing):
+        found = run.run()
+    assert {path for path, _ in found.failed} == bad
+    return files - bad, files - here.tagged()
