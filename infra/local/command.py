@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from delegation.cli.calls import JsonOption
 from delegation.cli.errors import CommandError
-from delegation.cli.options import JsonOption
 from delegation.cli.output import open_output
 from delegation.cli.submit import parse_properties
 from infra.local.demo.commands import plant_orphans_command, tables_command

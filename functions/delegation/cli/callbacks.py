@@ -9,12 +9,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from delegation.cli import options
+from delegation.cli.calls import Call, command
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
-from delegation.cli.options import JsonOption, StackOption, TasksTableOption, YesOption
-from delegation.cli.output import open_output, print_json
 from delegation.items import reason_of
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
@@ -41,23 +39,18 @@ def nothing_to_resend(whose: str) -> CommandError:
     )
 
 
-@app.command("list")
+@command(app, "list", "stack tasks_table")
 def list_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Also list what is still tried.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="The largest number to list.")] = 50,
-    stack: StackOption = None,
-    tasks_table: TasksTableOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List the dead letters: events and callbacks that were tried as often as the settings allow, the oldest first."""
-    open_output(ctx, as_json=as_json)
-    store = store_of(Connection.of(ctx, stack), tasks_table)
+    store = store_of(call.connection, call.tasks_table)
     states = (NotificationState.DEAD, NotificationState.OWED) if everything else (NotificationState.DEAD,)
     found = [one for state in states for one in every(store, state, utc_now() + _EVER, limit=limit)][:limit]
-    if as_json:
-        print_json({"notifications": [document_of(one) for one in found]})
+    if call.printed({"notifications": [document_of(one) for one in found]}):
         return
     for one in found:
         typer.echo(text_of(one))
@@ -65,36 +58,29 @@ def list_command(
         typer.echo("Nothing is owed." if everything else "There are no dead letters.")
 
 
-@app.command("resend")
+@command(app, "resend", "yes stack tasks_table")
 def resend_command(
-    ctx: typer.Context,
+    call: Call,
     task_id: Annotated[
         str | None,
         typer.Argument(metavar="[TASK_ID]", help="The task whose dead letters to send again.", show_default=False),
     ] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Send the dead letters of all tasks again.")] = False,
-    yes: YesOption = False,
-    stack: StackOption = None,
-    tasks_table: TasksTableOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Send dead letters again, with all their attempts and the same Idempotency-Key; the next sweep sends them."""
-    open_output(ctx, as_json=as_json)
     if (task_id is None) != everything:
         raise typer.BadParameter("name one task, or give --all")
-    store = store_of(Connection.of(ctx, stack), tasks_table)
+    store = store_of(call.connection, call.tasks_table)
     found = dead_letters(store, task_id)
     if not found:
         raise nothing_to_resend(f"task {task_id}" if task_id else "no task")
-    if everything and not yes and options.at_a_terminal():
-        typer.confirm(f"Send {counted(len(found), 'dead letter')} again?", abort=True, err=True)
+    if everything:
+        call.confirm(f"Send {counted(len(found), 'dead letter')} again?")
     tried = list(resent(store, found, utc_now()))
     sent = [one.item for one in tried if one.result]
     failed = {name_of(one.item): reason_of(one.error) for one in tried if one.error is not None}
-    if as_json:
-        print_json({"resent": [document_of(one) for one in sent]})
-    else:
+    if not call.printed({"resent": [document_of(one) for one in sent]}):
         for one in sent:
             typer.echo(f"{name_of(one)}: it is sent within a minute")
     if failed:

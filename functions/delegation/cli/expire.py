@@ -8,11 +8,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from delegation.cli.connection import Connection
-from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
-from delegation.cli.output import JsonOutput, Output, open_output, print_json, watch
+from delegation.cli.calls import Call, command
+from delegation.cli.output import JsonOutput, Output, print_json, watch
 from delegation.cli.screens import Rows
-from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
+from delegation.cli.submit import TableArgument, checked_key, parse_table
 from delegation.iceberg.metadata import parse_metadata
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.errors import check_table
@@ -86,8 +85,9 @@ PlanOption = Annotated[
 ]
 
 
+@command(takes="key wait yes stack")
 def expire_command(
-    ctx: typer.Context,
+    call: Call,
     table: TableArgument,
     *,
     older_than: OlderThanOption = None,
@@ -97,11 +97,6 @@ def expire_command(
     clean_expired_metadata: CleanOption = False,
     dry_run: DryRunOption = False,
     plan: PlanOption = None,
-    key: KeyOption = None,
-    wait: WaitOption = False,
-    yes: YesOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Have the service remove old snapshots from a table, and delete the files that only they reach.
 
@@ -109,7 +104,6 @@ def expire_command(
     removed snapshot. Exit status: 1 if the task was not accepted or, with
     --wait, if it failed.
     """
-    output = open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
     properties = _properties(
         older_than=older_than,
@@ -120,32 +114,32 @@ def expire_command(
         dry_run=dry_run,
         plan=plan,
     )
-    connection = Connection.of(ctx, stack)
-    used_key = checked_key(key)
+    used_key = checked_key(call.key)
     request = ExpiryRequest(
-        realm=connection.client_settings().realm,
+        realm=call.connection.client_settings().realm,
         identifier=identifier,
         properties=properties,
         correlation_id=used_key,
         # Repeating the command with the same --key requires the same payload each time, which then has no time.
-        requested_at=utc_now() if key is None else None,
+        requested_at=utc_now() if call.key is None else None,
     ).request()
     shown: Mapping[str, Any] = {}
     if dry_run:
-        preview = Preview.of(connection.catalog().load_table(identifier, vend=False), properties, utc_now())
+        preview = Preview.of(call.connection.catalog().load_table(identifier, vend=False), properties, utc_now())
         shown = preview.document()
-        if not isinstance(output, JsonOutput):
-            preview.show(output)
-    elif not yes:
-        confirm_change(f"This removes old snapshots of {identifier} and permanently deletes the files only they reach")
-    client = connection.client()
+        if not isinstance(call.output, JsonOutput):
+            preview.show(call.output)
+    else:
+        effect = "permanently deletes the files only they reach"
+        call.confirm(f"This removes old snapshots of {identifier} and {effect}. Continue?")
+    client = call.connection.client()
     accepted = client.submit(request, key=used_key)
-    if isinstance(output, JsonOutput):
+    if isinstance(call.output, JsonOutput):
         print_json({**accepted.model_dump(mode="json"), "idempotency_key": used_key, **shown})
     else:
-        output.accepted(accepted, key=used_key, dry_run=True)
-    if wait:
-        watch(output, client, accepted.delegation_task_id)
+        call.output.accepted(accepted, key=used_key, dry_run=True)
+    if call.wait:
+        watch(call.output, client, accepted.delegation_task_id)
 
 
 def _properties(

@@ -11,14 +11,14 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
+from delegation.cli.calls import Call, command
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.misuse import WordGroup
-from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
-from delegation.cli.output import JsonOutput, Output, open_output, print_json, watch
+from delegation.cli.output import JsonOutput, Output, watch
 from delegation.cli.restore import PlanBucketOption, plans_of, restore_command
 from delegation.cli.screens import LabelledLines, Whole, plain, size_text, summary_text
-from delegation.cli.submit import KeyOption, TableArgument, WaitOption, checked_key, parse_table
+from delegation.cli.submit import TableArgument, checked_key, parse_table
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound, NotPermitted
 from delegation.identifiers import TableIdentifier
@@ -108,24 +108,21 @@ LimitOption = Annotated[
 ]
 
 
+@command()
 def show_command(
-    ctx: typer.Context,
+    call: Call,
     plan: KnownPlanArgument,
     *,
     limit: LimitOption = 20,
     plan_bucket: PlanBucketOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List the files of a plan, with your own AWS credentials: what `delegation orphans approve` would delete.
 
     Each has the time at which it was written, by the clock of its store.
     """
-    open_output(ctx, as_json=as_json)
-    plans, index = opened_plan(Connection.of(ctx, stack), plan, plan_bucket)
+    plans, index = opened_plan(call.connection, plan, plan_bucket)
     files = list(islice(_files(plans, index), limit))
-    if as_json:
-        print_json(_document(index, files))
+    if call.printed(_document(index, files)):
         return
     console = Console(highlight=False)
     console.print(Whole(f"Plan {index.plan_id} of {plain(index.identifier)}"), crop=False)
@@ -264,9 +261,9 @@ PlanArgument = Annotated[
 ]
 
 
-@app.command("scan")
+@command(app, "scan", "key wait stack")
 def scan_command(
-    ctx: typer.Context,
+    call: Call,
     table: TableArgument,
     *,
     older_than: AgeOption = None,
@@ -276,10 +273,6 @@ def scan_command(
     inventory: InventoryOption = None,
     location: LocationOption = None,
     quarantine: QuarantineOption = None,
-    key: KeyOption = None,
-    wait: WaitOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Have the service list a table's location and plan which files no table needs; nothing is deleted.
 
@@ -287,7 +280,6 @@ def scan_command(
     id of the plan, which `delegation orphans approve` executes. Exit status:
     1 if the task was not accepted or, with --wait, if it failed.
     """
-    output = open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
     properties = _properties(
         {
@@ -301,7 +293,7 @@ def scan_command(
             DRY_RUN: "true",
         }
     )
-    _send(output, Connection.of(ctx, stack), identifier, properties, key, wait=wait)
+    _send(call.output, call.connection, identifier, properties, call.key, wait=call.wait)
 
 
 IncludingOption = Annotated[
@@ -315,17 +307,12 @@ IncludingOption = Annotated[
 ]
 
 
-@app.command("approve")
+@command(app, "approve", "key wait yes stack")
 def approve_command(
-    ctx: typer.Context,
+    call: Call,
     plan: PlanArgument,
     *,
     including: IncludingOption = None,
-    key: KeyOption = None,
-    wait: WaitOption = False,
-    yes: YesOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Approve a plan with the operator's identity, and have its files deleted that are still as they were listed.
 
@@ -335,12 +322,10 @@ def approve_command(
     left to the policy's next run, unless --wait is given. Exit status: 1 if
     the plan was not approved, the task not accepted or, with --wait, failed.
     """
-    output = open_output(ctx, as_json=as_json)
     properties = _properties({PLAN: plan})
     wanted = _approval(plan, including or ())
-    connection = Connection.of(ctx, stack)
     task_id = plan.partition("/")[0]
-    operator = connection.operator_client()
+    operator = call.connection.operator_client()
     try:
         task = operator.get(task_id)
     except NotFound:
@@ -352,24 +337,23 @@ def approve_command(
             code="PLAN_NOT_FOUND",
         )
     identifier = TableRequest.of_stored(task.task_payload).identifier
-    if not yes:
-        found = printable(summary_text(task.result_summary or "the task has no summary").partition(";")[0], 300)
-        more = f", and the files of {counted(len(wanted.including), 'foreign table')}" if wanted.including else ""
-        confirm_change(
-            f"{identifier}: {found}.\nThis deletes them{more}, or tags them if the plan is a quarantine. Where their "
-            "bucket keeps no versions, nothing brings deleted ones back"
-        )
+    found = printable(summary_text(task.result_summary or "the task has no summary").partition(";")[0], 300)
+    more = f", and the files of {counted(len(wanted.including), 'foreign table')}" if wanted.including else ""
+    call.confirm(
+        f"{identifier}: {found}.\nThis deletes them{more}, or tags them if the plan is a quarantine. Where their "
+        "bucket keeps no versions, nothing brings deleted ones back. Continue?"
+    )
     seen = [one for one in (*task.plan_segments, task.waiting_plan) if one is not None and one.id == plan]
     approved = operator.approve(task_id, plan, sha256=seen[0].sha256 if seen else None, including=wanted.including)
-    if POLICY in task.properties and not wait:
-        _approved(output, approved, "the next run of its policy deletes them")
+    if POLICY in task.properties and not call.wait:
+        _approved(call.output, approved, "the next run of its policy deletes them")
         return
     try:
-        _send(output, connection, identifier, properties, key, wait=wait)
+        _send(call.output, call.connection, identifier, properties, call.key, wait=call.wait)
     except NotPermitted as error:
         if error.error_code != "PERMISSION_MISSING":
             raise
-        _approved(output, approved, "the next request for the table, or the next run of its policy, deletes them")
+        _approved(call.output, approved, "the next request for the table, or the next run of its policy, deletes them")
 
 
 app.command("show")(show_command)

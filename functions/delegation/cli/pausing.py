@@ -7,13 +7,12 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from rich.console import Console
 
+from delegation.cli.calls import Call, command
 from delegation.cli.errors import CommandError
-from delegation.cli.options import DirectOption, JsonOption, StackOption, TasksTableOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.cli.screens import Rows, plain
 from delegation.cli.tasks.filters import StatusName, make_filter
-from delegation.cli.tasks.opening import PauseSource, open_pauses, open_tasks
-from delegation.cli.tasks.source import TaskSource
+from delegation.cli.tasks.opening import PauseSource, TaskSource
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import counted
@@ -34,82 +33,65 @@ ReasonOption = Annotated[
 ]
 
 
+@command(takes="direct tasks_table stack")
 def pause_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     everything: Annotated[bool, typer.Option("--all", help="All work, that of the service itself included.")] = False,
     realm: RealmOption = False,
     table: TableOption = None,
     reason: ReasonOption = "",
-    direct: DirectOption = False,
-    tasks_table: TasksTableOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.
 
     Nothing fails, and `delegation resume` lets it continue where it stopped.
     A pause outlasts deployments and restarts; an alarm states that it is on.
     """
-    open_output(ctx, as_json=as_json)
     if everything + realm + (table is not None) != 1:
         raise typer.BadParameter("name what is paused: one of --all, --realm and --table", param_hint="--all")
     if not reason.strip():
         raise typer.BadParameter("must say why", param_hint="--reason")
     wanted = PauseRequest(scope=_scope(realm=realm, table=table), table=table, reason=reason)
-    show(open_pauses(ctx, stack, direct=direct, table=tasks_table).pause(wanted), as_json=as_json)
+    show(call.pauses().pause(wanted), as_json=call.as_json)
 
 
+@command(takes="direct tasks_table stack")
 def resume_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     realm: RealmOption = False,
     table: TableOption = None,
-    direct: DirectOption = False,
-    tasks_table: TasksTableOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays."""
-    open_output(ctx, as_json=as_json)
     wanted = ResumeRequest(scope=_scope(realm=realm, table=table), table=table)
-    show(open_pauses(ctx, stack, direct=direct, table=tasks_table).resume(wanted), as_json=as_json)
+    show(call.pauses().resume(wanted), as_json=call.as_json)
 
 
-def pauses_command(
-    ctx: typer.Context,
-    *,
-    direct: DirectOption = False,
-    tasks_table: TasksTableOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command(takes="direct tasks_table stack")
+def pauses_command(call: Call) -> None:
     """Show everything that is paused: who did it, when and why."""
-    open_output(ctx, as_json=as_json)
-    show(open_pauses(ctx, stack, direct=direct, table=tasks_table).pauses(), as_json=as_json)
+    show(call.pauses().pauses(), as_json=call.as_json)
 
 
+@command(takes="direct tasks_table stack")
 def drain_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     reason: ReasonOption = "",
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.0, help="Stop waiting after this many seconds, with exit status 1.")
     ] = 3_600.0,
-    direct: DirectOption = False,
-    tasks_table: TasksTableOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Begin nothing new, and wait until nothing runs, for instance before an upgrade.
 
     Requests are still accepted and wait. End it with `delegation resume`.
     """
-    open_output(ctx, as_json=as_json)
-    pauses = open_pauses(ctx, stack, direct=direct, table=tasks_table)
-    tasks = open_tasks(ctx, stack, direct=direct, table=tasks_table)
-    found = drain(pauses, tasks, reason=reason, timeout_seconds=timeout, report=None if as_json else report_running)
-    show(found, as_json=as_json)
+    pauses = call.pauses()
+    tasks = call.tasks()
+    found = drain(
+        pauses, tasks, reason=reason, timeout_seconds=timeout, report=None if call.as_json else report_running
+    )
+    show(found, as_json=call.as_json)
 
 
 def drain(

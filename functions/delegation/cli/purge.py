@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from delegation.cli.calls import Call, command
 from delegation.cli.errors import INTERRUPTED, command_unavailable
 from delegation.cli.interruption import Interrupted, Interruption
-from delegation.cli.options import JsonOption, YesOption, confirm_deletion
 from delegation.cli.output import output_of, print_json
 from delegation.cli.policies.limits import CdkOption, StageFileOption, given_foreign
 from delegation.errors import GuardRefused
@@ -94,8 +94,9 @@ KeepOption = Annotated[
 ]
 
 
+@command(takes="yes")
 def purge_command(
-    ctx: typer.Context,
+    call: Call,
     metadata_location: MetadataArgument,
     *,
     engine: EngineOption = "inline",
@@ -109,8 +110,6 @@ def purge_command(
     experimental_format: ExperimentalOption = False,
     cdk: CdkOption = Path("cdk.json"),
     stage_file: StageFileOption = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete all files of a table from its metadata.json alone: with your own credentials, without the service.
 
@@ -118,8 +117,8 @@ def purge_command(
     same command to resume. Exit status: 0 done, 3 refused by a guard, 4 some
     keys could not be deleted, 5 corrupt metadata, 130 interrupted, 1 any other error.
     """
-    if not (yes or dry_run):
-        confirm_deletion(f"that {metadata_location} reaches")
+    if not dry_run:
+        call.confirm_deletion(f"that {metadata_location} reaches")
     options = PurgeOptions(
         outside=outside,
         dry_run=dry_run,
@@ -133,8 +132,8 @@ def purge_command(
     settings = S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None)
     if not_covered and plan:
         raise typer.BadParameter("the plan is named by METADATA_LOCATION", param_hint="--plan")
-    report = _run(ctx, purge, plan, settings, as_json, not_covered=not_covered)
-    report.show(ctx, as_json=as_json)
+    report = _run(call.ctx, purge, plan, settings, call.as_json, not_covered=not_covered)
+    report.show(call.ctx, as_json=call.as_json)
     raise typer.Exit(_status(report.problem)[1])
 
 

@@ -7,22 +7,22 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
+from delegation.cli.calls import Call, command
 from delegation.cli.connection import Connection
 from delegation.cli.errors import INTERRUPTED, PARTLY_DONE, CommandError
-from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change
-from delegation.cli.output import JsonOutput, Output, open_output, print_json
+from delegation.cli.output import JsonOutput, Output, print_json
 from delegation.cli.screens import LabelledLines, Whole, plain, size_text
 from delegation.client.errors import NotFound
 from delegation.errors import GuardRefused
 from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, has_records
 from delegation.storage.base import ObjectNotFound, ObjectStoreDenied, PlanStore
 from delegation.storage.listing.tags import TAG_RIGHTS
-from delegation.storage.listing.versions import RIGHTS, VersionedStore
+from delegation.storage.listing.versions import RIGHTS
 from delegation.storage.locations import Root, split
 from polaris_common.errors import counted, printable
 
@@ -127,16 +127,14 @@ class PastRemoval:
         )
 
 
+@command(takes="yes stack")
 def restore_command(
-    ctx: typer.Context,
+    call: Call,
     receipt: ReceiptArgument,
     *,
     dry_run: DryRunOption = False,
     plan_bucket: PlanBucketOption = None,
     s3_endpoint: S3EndpointOption = None,
-    yes: YesOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Bring back the files that a removal deleted in a bucket with versions, with your own AWS credentials.
 
@@ -147,12 +145,26 @@ def restore_command(
     Exit status: 0 all files are back, 4 some are not, 130 interrupted, 1 any
     other error.
     """
-    output = open_output(ctx, as_json=as_json)
-    connection = Connection.of(ctx, stack)
-    bucket = _bucket_of(receipt, plan_bucket, connection)
-    plans, removal = _opened(connection, receipt, bucket)
+    bucket = _bucket_of(receipt, plan_bucket, call.connection)
+    plans, removal = _opened(call.connection, receipt, bucket)
     if removal.is_quarantine:
-        _untag(output, connection.s3(bucket, s3_endpoint), plans, removal, dry_run=dry_run, yes=yes)
+        what, rights = "to take away tags", TAG_RIGHTS
+        effect = f"This takes the tag of the quarantine from files at {removal.location} that no table needs"
+    else:
+        what, rights = "to remove delete markers", RIGHTS
+        _check_restorable(plans, removal)
+        files = f"{counted(removal.files_deleted, 'file')} at {removal.location}"
+        effect = f"This brings back up to {files} that no table needs"
+    if not dry_run:
+        call.confirm(f"{effect}. Continue?")
+    run = _run_of(call.connection.s3(bucket, s3_endpoint), plans, removal, dry_run=dry_run)
+    found = _restored(call.output, run, removal, what, rights)
+    _show(call.output, removal, found, dry_run=dry_run)
+    raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
+
+
+def _check_restorable(plans: PlanStore, removal: PastRemoval) -> None:
+    """Raise CommandError (NOT_RESTORABLE) for a removal whose files are gone, or that recorded none."""
     if not removal.is_versioned:
         raise nothing_to_restore(f"{removal.location} is in a bucket that keeps no versions, so its files are gone")
     if not has_records(plans, removal.plan_ids):
@@ -160,37 +172,18 @@ def restore_command(
             "the removal recorded no delete markers: it was made by an earlier release, or the bucket's versioning "
             "was suspended"
         )
-    if not (yes or dry_run):
-        confirm_change(
-            f"This brings back up to {counted(removal.files_deleted, 'file')} at {removal.location} that no table needs"
-        )
-    store = _versions(connection.s3(bucket, s3_endpoint))
-    run = RestoreRun(store, plans, removal.plan_ids, removal.location, dry_run=dry_run)
-    found = _restored(output, run, removal, "to remove delete markers", RIGHTS)
-    _show(output, removal, found, dry_run=dry_run)
-    raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
 
 
-def _untag(
-    output: Output, client: "S3Client", plans: PlanStore, removal: PastRemoval, *, dry_run: bool, yes: bool
-) -> NoReturn:
-    """Take the tag from the files of a quarantine, show it, and raise Exit."""
+def _run_of(client: "S3Client", plans: PlanStore, removal: PastRemoval, *, dry_run: bool) -> "RestoreRun | UntagRun":
+    if not removal.is_quarantine:
+        from delegation.storage.listing.versions_s3 import S3Versions  # noqa: PLC0415 - loads boto3
+
+        return RestoreRun(S3Versions(client), plans, removal.plan_ids, removal.location, dry_run=dry_run)
     from delegation.operations.orphans.quarantine.tagging import UntagRun  # noqa: PLC0415 - few removals have tags
     from delegation.storage.listing.tags_s3 import S3Tags  # noqa: PLC0415 - loads boto3
 
-    if not (yes or dry_run):
-        confirm_change(f"This takes the tag of the quarantine from files at {removal.location} that no table needs")
-    run = UntagRun(
-        S3Tags(lambda: client),
-        plans,
-        removal.plan_ids,
-        removal.location,
-        dry_run=dry_run,
-        by_location=removal.by_location,
-    )
-    found = _restored(output, run, removal, "to take away tags", TAG_RIGHTS)
-    _show(output, removal, found, dry_run=dry_run)
-    raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
+    tags, by_location = S3Tags(lambda: client), removal.by_location
+    return UntagRun(tags, plans, removal.plan_ids, removal.location, dry_run=dry_run, by_location=by_location)
 
 
 def _bucket_of(receipt: str, plan_bucket: str | None, connection: Connection) -> str | None:
@@ -219,12 +212,6 @@ def _tagged_here(plans: PlanStore, location: str) -> PastRemoval:
     if not found:
         raise nothing_to_restore(f"no removal tagged files at {printable(location)}; name a receipt for deleted ones")
     return PastRemoval(found, location, 0, 0, is_versioned=False, is_quarantine=True, by_location=True)
-
-
-def _versions(client: "S3Client") -> VersionedStore:
-    from delegation.storage.listing.versions_s3 import S3Versions  # noqa: PLC0415 - loads boto3
-
-    return S3Versions(client)
 
 
 def plans_of(connection: Connection, bucket: str | None) -> PlanStore:

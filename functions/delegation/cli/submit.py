@@ -9,10 +9,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from delegation.cli.calls import Call, command
 from delegation.cli.connection import Connection
 from delegation.cli.errors import bad_table_metadata
-from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
-from delegation.cli.output import Output, open_output, watch
+from delegation.cli.output import Output, watch
 from delegation.cli.screens import Whole
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.errors import TASK_EXISTS, Conflict
@@ -81,8 +81,9 @@ MetadataOption = Annotated[
 ]
 
 
+@command(takes="yes stack")
 def submit_command(
-    ctx: typer.Context,
+    call: Call,
     table: TableArgument,
     *,
     sync: SyncOption = False,
@@ -92,9 +93,6 @@ def submit_command(
     properties: PropertyOption = None,
     dry_run: DryRunOption = False,
     metadata: MetadataOption = None,
-    yes: YesOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Have the service delete all files of a table; the table's entry in the catalog stays.
 
@@ -102,14 +100,12 @@ def submit_command(
     SUCCESS, drop the entry in the catalog, without purge. Exit status: 1 if the
     task was not accepted or, with --sync or --wait, if the purge failed.
     """
-    output = open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
     form = form_of(task_type)
     given = options_of(form, parse_properties(properties or ()), dry_run=dry_run)
-    connection = Connection.of(ctx, stack)
     used_key = checked_key(key)
     wanted = WantedTask(
-        realm=connection.client_settings().realm,
+        realm=call.connection.client_settings().realm,
         identifier=identifier,
         properties=given,
         correlation_id=used_key,
@@ -122,9 +118,9 @@ def submit_command(
     dry_run = given.get(DRY_RUN) == "true"
     if dry_run and sync:
         raise typer.BadParameter("a dry run needs --async: the service refuses it", param_hint="--dry-run")
-    if form.words.deletes and not (yes or dry_run):
-        confirm_deletion(f"of {identifier}")
-    _send(output, connection, form, wanted, used_key, sync=sync, dry_run=dry_run, wait=wait)
+    if form.words.deletes and not dry_run:
+        call.confirm_deletion(f"of {identifier}")
+    _send(call.output, call.connection, form, wanted, used_key, sync=sync, dry_run=dry_run, wait=wait)
 
 
 def form_of(task_type: str | None) -> RequestForm:

@@ -20,10 +20,10 @@ import typer
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
+from delegation.cli.calls import Call, command
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
-from delegation.cli.options import JsonOption, StackOption
-from delegation.cli.output import next_step, open_output, print_json
+from delegation.cli.output import next_step, print_json
 from delegation.cli.tasks.source import executed_elsewhere
 from delegation.cli.tasks.why import explain
 from delegation.client.client import DelegationClient
@@ -252,27 +252,24 @@ class StatusRequest(BaseHTTPRequestHandler):
         """Print nothing: the path is a secret."""
 
 
+@command()
 def ui_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65_535, show_default=False, help="The port. Default: any free one.")
     ] = 0,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.
 
     It only reads, with your identity as an operator. A user of this machine who has
     the printed address can read it too, so keep the address to yourself.
     """
-    open_output(ctx, as_json=as_json)
     # The page asks again by itself every few seconds: it shows a failure at once, and repeats nothing.
-    connection = Connection.of(ctx, stack)
-    client = connection.operator_client().without_repeats()
+    client = call.connection.operator_client().without_repeats()
     try:
-        server = StatusServer(lambda target: answer(client, target, utc_now, operator_reads(connection)), port)
+        server = StatusServer(lambda target: answer(client, target, utc_now, operator_reads(call.connection)), port)
     except OSError as error:
         raise CommandError(
             f"port {port} cannot be used: {error.strerror or type(error).__name__}",
@@ -280,7 +277,7 @@ def ui_command(
             code="PORT_TAKEN",
         ) from error
     with server:
-        if as_json:
+        if call.as_json:
             print_json({"url": server.url})
         else:
             Console(highlight=False, markup=False).print(f"{server.url}\nCtrl-C ends it.", soft_wrap=True)

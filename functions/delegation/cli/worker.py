@@ -17,9 +17,8 @@ import typer
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from pydantic import ValidationError
 
+from delegation.cli.calls import Call, command
 from delegation.cli.errors import MISUSE, CommandError
-from delegation.cli.options import JsonOption
-from delegation.cli.output import open_output
 from delegation.configuration.validation import problems_of
 from delegation.environment import parse_properties
 from delegation.idempotency.settings import KeySettings
@@ -54,8 +53,9 @@ class BadSettings(CommandError):
         super().__init__(reason, "Correct the setting and start the worker again; the page Workers lists all settings.")
 
 
+@command(takes="")
 def worker_command(
-    ctx: typer.Context,
+    call: Call,
     properties: Annotated[
         Path | None,
         typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False),
@@ -64,20 +64,18 @@ def worker_command(
     added_only: Annotated[
         bool, typer.Option("--added-only", help="Run only the behaviors that DELEGATION_BEHAVIORS adds.")
     ] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Run the service's tasks in this process, one at a time, until SIGTERM.
 
     Any number of workers may run beside each other; they share the task table.
     On SIGTERM or Ctrl-C the worker hands its task over at the next checkpoint.
     """
-    output = open_output(ctx, as_json=as_json)
     stop = _Stop()
     with stop.on_signals():
         try:
             deployed, stop.worker = _worker(properties, poll, stop.event, added_only=added_only)
         except (BadSettings, BadPlugin, InvalidProperty) as error:
-            output.problem(error)
+            call.output.problem(error)
             raise typer.Exit(MISUSE) from error
         _log_to_stderr()
         logger.info("started", extra={"action": "start", "owner": stop.worker.owner})

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from delegation.cli.calls import JsonOption, StackOption
 from delegation.cli.connection import Connection
-from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.screens import size_text
 from delegation.cli.submit import TableArgument, parse_table

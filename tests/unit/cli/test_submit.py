@@ -70,7 +70,7 @@ def test_synchronous_purge_loads_the_table_and_sends_no_credential(run, service,
 
 
 def test_dry_run_needs_no_confirmation_and_does_not_advise_to_drop_the_table(run, accepting, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     left = run("submit", TABLE, "--property", "dry-run=true", "--stack", str(stack))
     assert left.exit_code == 0
     assert "drop it" not in left.stdout
@@ -89,7 +89,7 @@ def test_an_unknown_option_is_misuse_and_names_the_nearest_one(run, accepting, s
     "words", [("--dry-run",), ("--property", "dryRun=true"), ("--dry-run", "--property", "dry-run=true")]
 )
 def test_a_dry_run_is_sent_as_one_and_asks_nothing(run, accepting, stack, monkeypatch, words):
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     left = run("submit", TABLE, *words, "--stack", str(stack))
     assert (left.exit_code, "drop it" in left.stdout) == (0, False)
     (body,) = bodies(accepting, TASKS)
@@ -224,7 +224,7 @@ def test_other_or_repeated_properties_are_misuse(texts):
 
 
 def test_at_a_terminal_the_command_asks_before_it_submits(run, accepting, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     refused = run("submit", TABLE, "--stack", str(stack), given="n\n")
     assert refused.exit_code == 1
     assert "deletes every file of lake.sales.eu.orders" in refused.stderr

@@ -17,13 +17,13 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from delegation.cli.calls import Call, IndexTableOption, command
 from delegation.cli.catalog.findings import Audit, OrphanLook, audited
 from delegation.cli.catalog.health import StoragePrices
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.cli.errors import CommandError
-from delegation.cli.options import IndexTableOption, JsonOption, StackOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.cli.restore import PlanBucketOption, plans_of
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.orphans.index import load_plan
@@ -167,8 +167,9 @@ StateOption = Annotated[
 ]
 
 
+@command()
 def audit_command(
-    ctx: typer.Context,
+    call: Call,
     catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
     *,
     most: Annotated[
@@ -178,20 +179,17 @@ def audit_command(
     state: StateOption = None,
     index_table: IndexTableOption = None,
     plan_bucket: PlanBucketOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what a catalog's tables have that could go or is wrong, in bytes and money; change nothing.
 
     Orphan files by the last looks for them, expirable snapshots, small and
     oversized data files, tables that cannot be read, and tables that overlap.
     """
-    output = open_output(ctx, as_json=as_json)
-    if as_csv and as_json:
+    if as_csv and call.as_json:
         raise typer.BadParameter("--json and --csv exclude each other", param_hint="--csv")
-    with output.status(f"Reading what is known of {catalog} …"):
-        audit = audit_of(Connection.of(ctx, stack), catalog, KnownPlans(state), index_table, plan_bucket)
-    if as_json:
+    with call.output.status(f"Reading what is known of {catalog} …"):
+        audit = audit_of(call.connection, catalog, KnownPlans(state), index_table, plan_bucket)
+    if call.as_json:
         print_json(audit.document())
     elif as_csv:
         sys.stdout.write(audit.csv())

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from delegation.cli.calls import Call, command
 from delegation.cli.catalog.references import document_of as lost_document
 from delegation.cli.catalog.references import kept_now, summary_of
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.cli.errors import CommandError
-from delegation.cli.options import IndexTableOption, JsonOption, StackOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.cli.screens import LabelledLines, Rows, Whole, plain, size_text
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import SetAside
@@ -278,33 +278,27 @@ def print_health(health: TableHealth, costs: str) -> None:
 MOST_SHOWN: Final = 20
 
 
+@command(takes="index_table stack")
 def health_command(
-    ctx: typer.Context,
+    call: Call,
     name: Annotated[
         str,
         typer.Argument(metavar="CATALOG|TABLE", show_default=False, help="A catalog, or CATALOG.NAMESPACE.TABLE."),
     ],
     *,
     most: Annotated[int, typer.Option("--limit", min=1, help="Print so many tables; --json prints all.")] = MOST_SHOWN,
-    index_table: IndexTableOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage.
 
     Of one table also the runs of maintenance that ended are shown: when, because of which policy, and what they did.
     """
-    open_output(ctx, as_json=as_json)
-    connection = Connection.of(ctx, stack)
-    store, prices, wanted = connection.health_store(index_table), storage_prices(), named(name)
+    store, prices, wanted = call.connection.health_store(call.index_table), storage_prices(), named(name)
     if isinstance(wanted, TableIdentifier):
-        _one_table(health_of(store, wanted), prices, as_json=as_json)
+        _one_table(health_of(store, wanted), prices, as_json=call.as_json)
         return
-    lost = kept_now(connection.reference_store(index_table).lost_refs(wanted), utc_now())
+    lost = kept_now(call.connection.reference_store(call.index_table).lost_refs(wanted), utc_now())
     rows = rows_of(list(store.healths(wanted)), prices)
-    if as_json:
-        print_json(catalog_document(wanted, rows, lost, prices))
-    else:
+    if not call.printed(catalog_document(wanted, rows, lost, prices)):
         print_healths(wanted, rows, prices, most)
         for one in lost[:most]:
             Console(highlight=False).print(Whole(summary_of(one)), crop=False)

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 
+from delegation.cli.calls import Call, command
 from delegation.cli.catalog.polaris_setup import (
     SetupKind,
     SetupStep,
@@ -27,8 +28,7 @@ from delegation.cli.certs.files import write_secret
 from delegation.cli.connection import Connection, polaris_as, polaris_tokens
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
-from delegation.cli.options import JsonOption, StackOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement, management_url
@@ -80,9 +80,9 @@ def polaris() -> None:
     """Prepare Polaris for the service."""
 
 
-@app.command("setup")
+@command(app, "setup")
 def setup_command(
-    ctx: typer.Context,
+    call: Call,
     catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog of the tables.")],
     *,
     namespace: NamespaceOption = None,
@@ -118,8 +118,6 @@ def setup_command(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed; change nothing.")] = False,
     management_api: ManagementOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Create the service's principal, its roles and its grants in Polaris, as far as they are missing.
 
@@ -129,7 +127,6 @@ def setup_command(
     Safe to repeat: what exists is kept, and nothing is taken away. The secret
     of a new principal is printed once, or written to --secret-file.
     """
-    open_output(ctx, as_json=as_json)
     _check_options(namespace, only_namespaces, tombstones, callers)
     if secret_file is not None and secret_file.exists():
         raise CommandError(
@@ -139,8 +136,7 @@ def setup_command(
         )
     purged = list(map(parse_namespace, namespace or ()))
     grants = wanted_grants(purged, whole_index=not only_namespaces)
-    connection = Connection.of(ctx, stack)
-    api = connect_management(connection, management_api)
+    api = connect_management(call.connection, management_api)
     if not api.has_catalog(catalog):
         raise CommandError(
             f"Polaris has no catalog {catalog}",
@@ -156,7 +152,7 @@ def setup_command(
     if tombstones is not None:
         place = parse_namespace(tombstones, "--tombstones")
         wanted_there = WantedTombstones(catalog, place, tuple(callers or ()), callers_role)
-        extra = TombstoneSetup(api, as_administrator(connection), wanted_there)
+        extra = TombstoneSetup(api, as_administrator(call.connection), wanted_there)
         grants = tuple(dict.fromkeys((*grants, *service_grants(place, purged))))
     wanted = WantedAccess(catalog, principal, principal_role, catalog_role, grants)
     steps = steps_to(wanted, find(api, wanted), new_secret=new_secret)
@@ -164,7 +160,7 @@ def setup_command(
         steps += steps_to_drop_views(api, catalog)
     if extra is not None:
         steps = [*extra.before, *steps, *extra.after]
-    report = _SetupReport(secret_file, as_json=as_json, dry_run=dry_run)
+    report = _SetupReport(secret_file, as_json=call.as_json, dry_run=dry_run)
     try:
         for step in steps:
             report.done(step, None if dry_run else _apply(api, wanted, extra, step))

@@ -12,6 +12,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from delegation.cli.calls import (
+    Call,
+    command,
+)
 from delegation.cli.catalog.blocking import (
     BlockingRow,
     exemption_document,
@@ -23,8 +27,6 @@ from delegation.cli.catalog.blocking import (
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.cli.misuse import WordGroup
-from delegation.cli.options import IndexTableOption, JsonOption, StackOption, TasksTableOption, YesOption, at_a_terminal
-from delegation.cli.output import open_output, print_json
 from delegation.cli.screens import Whole, plain
 from delegation.identifiers import split_name
 from delegation.references.blocking.model import LONGEST_REASON, Exemption, Subject, blocking_of
@@ -41,38 +43,24 @@ from polaris_common.errors import counted
 CatalogArgument = Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")]
 
 
-def lost_command(
-    ctx: typer.Context,
-    catalog: CatalogArgument,
-    *,
-    index_table: IndexTableOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command(takes="index_table stack")
+def lost_command(call: Call, catalog: CatalogArgument) -> None:
     """List the branches and tags that expiries lost, how to restore each, and until when their files are kept."""
-    open_output(ctx, as_json=as_json)
-    found = kept_now(Connection.of(ctx, stack).reference_store(index_table).lost_refs(catalog), utc_now())
-    if as_json:
-        print_json({"catalog": catalog, "lost": [document_of(one) for one in found]})
-    else:
+    found = kept_now(call.connection.reference_store(call.index_table).lost_refs(catalog), utc_now())
+    if not call.printed({"catalog": catalog, "lost": [document_of(one) for one in found]}):
         print_lost(catalog, found)
 
 
+@command(takes="yes index_table stack")
 def dismiss_command(
-    ctx: typer.Context,
+    call: Call,
     catalog: CatalogArgument,
     key: Annotated[
         str, typer.Argument(metavar="ID", show_default=False, help="As `delegation references lost` has it.")
     ],
-    *,
-    yes: YesOption = False,
-    index_table: IndexTableOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Keep files no longer for lost branches and tags, because they are restored or nobody needs them."""
-    open_output(ctx, as_json=as_json)
-    store = Connection.of(ctx, stack).reference_store(index_table)
+    store = call.connection.reference_store(call.index_table)
     lost = next((one for one in store.lost_refs(catalog) if one.key == key), None)
     if lost is None:
         raise CommandError(
@@ -80,14 +68,10 @@ def dismiss_command(
             f"`delegation references lost {plain(catalog)}` lists what is kept, with ids.",
             code="NOTHING_LOST",
         )
-    if not yes and at_a_terminal():
-        what = f"{_refs(lost)} of {plain(_table(lost))}"
-        text = f"The next expiry, and removals of orphan files, may delete what only {what} read. Continue?"
-        typer.confirm(text, abort=True, err=True)
+    what = f"{_refs(lost)} of {plain(_table(lost))}"
+    call.confirm(f"The next expiry, and removals of orphan files, may delete what only {what} read. Continue?")
     store.remove_lost_refs(lost)
-    if as_json:
-        print_json({"dismissed": document_of(lost)})
-    else:
+    if not call.printed({"dismissed": document_of(lost)}):
         Console(highlight=False).print(f"Nothing is kept any more for {_refs(lost)} of {plain(_table(lost))}.")
 
 
@@ -189,26 +173,19 @@ def never_read(subject: Subject) -> CommandError:
     )
 
 
-@app.command("blocking")
+@command(app, "blocking", "index_table stack")
 def blocking_command(
-    ctx: typer.Context,
+    call: Call,
     catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
-    *,
-    index_table: IndexTableOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List what cannot be read in a catalog, since when and why, which purges that holds back, and who exempted it.
 
     It states also why passes over the catalog are not completed.
     """
-    open_output(ctx, as_json=as_json)
-    store = Connection.of(ctx, stack).reference_store(index_table)
+    store = call.connection.reference_store(call.index_table)
     found, state = shown(store, catalog), store.pass_of(catalog)
     waiting = len(store.held(catalog))
-    if as_json:
-        print_json(found_in([one.document() for one in found], catalog, waiting, state))
-    else:
+    if not call.printed(found_in([one.document() for one in found], catalog, waiting, state)):
         print_blocking(catalog, found, waiting, utc_now(), state)
 
 
@@ -227,9 +204,9 @@ def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
     )
 
 
-@app.command("exempt")
+@command(app, "exempt", "yes index_table tasks_table stack")
 def exempt_command(
-    ctx: typer.Context,
+    call: Call,
     name: Annotated[
         str,
         typer.Argument(
@@ -246,36 +223,27 @@ def exempt_command(
     of_list: Annotated[
         bool, typer.Option("--list", help="The name is that of a namespace, or of a catalog, that cannot be listed.")
     ] = False,
-    yes: YesOption = False,
-    index_table: IndexTableOption = None,
-    tasks_table: TasksTableOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Let purges and expiries run although a table cannot be read; what is known of it still protects its files.
 
     It is of the files that cannot be read now, and outlives commits while all else can. Where these are not known one
     by one it ends at the table's next commit. It ends when the table can be read, and after 30 days.
     """
-    open_output(ctx, as_json=as_json)
     subject = parse_subject(name, of_list=of_list)
     if not why.strip() or len(why) > LONGEST_REASON:
         raise typer.BadParameter(f"give a reason of at most {LONGEST_REASON} characters", param_hint="--why")
-    connection = Connection.of(ctx, stack)
-    store = connection.reference_store(index_table)
+    store = call.connection.reference_store(call.index_table)
     blocking = next((one for one in blocking_of(store, subject.catalog) if one.subject == subject), None)
     if blocking is None:
         raise nothing_blocks(subject)
     if blocking.was_never_read:
         raise never_read(subject)
-    if not yes:
-        confirm(subject)
-    exemption = Exemption.of(blocking, why=why, by=connection.operator(tasks_table), now=utc_now())
+    needs = f"{name_of(subject)} needs, unless what can be read names them"
+    call.confirm(f"Purges and expiries delete files that {needs}. Continue?")
+    exemption = Exemption.of(blocking, why=why, by=call.connection.operator(call.tasks_table), now=utc_now())
     store.put_exemption(exemption)
-    released = released_by(connection, store, subject.catalog, tasks_table)
-    if as_json:
-        print_json({"exemption": exemption_document(exemption), "purges_released": released})
-    else:
+    released = released_by(call.connection, store, subject.catalog, call.tasks_table)
+    if not call.printed({"exemption": exemption_document(exemption), "purges_released": released}):
         print_exempted(exemption, released)
 
 
@@ -288,14 +256,6 @@ def parse_subject(text: str, *, of_list: bool) -> Subject:
         hint = "CATALOG or CATALOG.NAMESPACE" if of_list else "CATALOG.NAMESPACE.TABLE"
         raise typer.BadParameter(f"{text!r} is not {hint}", param_hint="CATALOG.NS.TABLE")
     return Subject(parts[0], tuple(parts[1:-1]), parts[-1])
-
-
-def confirm(subject: Subject) -> None:
-    """Ask at a terminal whether files may go that only this table is known to share; raises Abort."""
-    if at_a_terminal():
-        name = name_of(subject)
-        text = f"Purges and expiries delete files that {name} needs, unless what can be read names them. Continue?"
-        typer.confirm(text, abort=True, err=True)
 
 
 def released_by(connection: Connection, store: ReferenceStore, catalog: str, tasks_table: str | None) -> int | None:

@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from delegation.cli.calls import Call, command
 from delegation.cli.certs.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
-from delegation.cli.options import JsonOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.cli.screens import Rows
 from delegation.timestamps import isoformat, utc_now
 from polaris_common.errors import counted
@@ -43,9 +43,9 @@ def authority_stays() -> CommandError:
     )
 
 
-@app.command("init")
+@command(app, "init", "")
 def init_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     folder: DirOption = _FOLDER,
     organization: Annotated[str, typer.Option("--organization", help="The organization in every name.")] = "Delegation",
@@ -72,14 +72,12 @@ def init_command(
     ca_days: Annotated[
         int, typer.Option("--ca-days", min=1, max=7300, help="For how many days the CA is valid.")
     ] = 3650,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a private CA, and the certificates that do not exist yet: safe to repeat, nothing is replaced.
 
     Only you can read the keys (mode 0600). Keep ca.key off the machines that
     run the service.
     """
-    open_output(ctx, as_json=as_json)
     names = [*(client or ["polaris"]), *(operator or ())]
     for name in (*names, *(["server"] if server else ())):
         if not is_name(name):
@@ -99,42 +97,38 @@ def init_command(
     ]
     if server and not authority.has("server"):
         made.append(authority.issue_server("server", server, organization=organization, lifetime=lifetime, now=now))
-    if not as_json:
+    if not call.as_json:
         issued = ", ".join(one.name for one in made) or "nothing new"
         Console(highlight=False).print(f"Issued in {folder}: {issued}.", soft_wrap=True)
-    _show(authority, now, as_json=as_json, operators=operator or ())
+    _show(authority, now, as_json=call.as_json, operators=operator or ())
 
 
-@app.command("show")
-def show_command(ctx: typer.Context, *, folder: DirOption = _FOLDER, as_json: JsonOption = False) -> None:
+@command(app, "show", "")
+def show_command(call: Call, *, folder: DirOption = _FOLDER) -> None:
     """Show each certificate with its name for the deployment's settings, its serial number and its end."""
-    open_output(ctx, as_json=as_json)
-    errors = _show(Authority.open(folder), utc_now(), as_json=as_json)
+    errors = _show(Authority.open(folder), utc_now(), as_json=call.as_json)
     if errors:
         raise CommandError("; ".join(map(str, errors)), errors[0].next_step, code=errors[0].code)
 
 
-@app.command("rotate")
+@command(app, "rotate", "")
 def rotate_command(
-    ctx: typer.Context,
+    call: Call,
     name: NameArgument,
     *,
     folder: DirOption = _FOLDER,
     days: DaysOption = 365,
-    as_json: JsonOption = False,
 ) -> None:
     """Issue a successor with a new key; the former pair stays as NAME.former until you revoke it.
 
     Both are admitted while the deployment pins the name and no serial number.
     """
-    open_output(ctx, as_json=as_json)
     if name == CA:
         raise authority_stays()
     authority, now = Authority.open(folder), utc_now()
     former = authority.find(name)
     one = authority.rotate(former.name, lifetime=timedelta(days=days), now=now)
-    if as_json:
-        print_json({"former_serial": former.serial, **_document(one, now)})
+    if call.printed({"former_serial": former.serial, **_document(one, now)}):
         return
     console = Console(highlight=False)
     console.print(f"{one.name} has a new certificate, serial {one.serial}, until {_day(one)}.", soft_wrap=True)
@@ -142,9 +136,9 @@ def rotate_command(
     console.print(f"The former one is {one.name}.former.pem. {advice}", style="dim", soft_wrap=True)
 
 
-@app.command("revoke")
+@command(app, "revoke", "")
 def revoke_command(
-    ctx: typer.Context,
+    call: Call,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -159,10 +153,8 @@ def revoke_command(
         int, typer.Option("--list-days", min=1, max=365, help="For how many days the revocation list counts.")
     ] = 30,
     renew: Annotated[bool, typer.Option("--renew", help="Only sign the list anew, before it is out of date.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Put a certificate on the CA's revocation list (crl.pem), and sign the list anew."""
-    open_output(ctx, as_json=as_json)
     if (name is None) != renew:
         raise typer.BadParameter("give either a certificate or --renew", param_hint="NAME")
     if name == CA:
@@ -171,7 +163,7 @@ def revoke_command(
     one = None if name is None else authority.find(name)
     path = authority.revoke(one, lifetime=timedelta(days=list_days), now=now)
     ends = now + timedelta(days=list_days)
-    if as_json:
+    if call.as_json:
         revoked = [f"{entry.serial_number:x}" for entry in authority.revoked()]
         print_json({"list": str(path), "next_update": isoformat(ends), "revoked": revoked})
         return

@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
+from delegation.cli.calls import Call, command
 from delegation.cli.connection import Connection, settings_of
 from delegation.cli.misuse import WordGroup
-from delegation.cli.options import JsonOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.cli.screens import LabelledLines, Rows, Whole
 from delegation.client.settings import ClientSettings
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
@@ -160,9 +160,9 @@ _TITLES: Final = {
 }
 
 
-@app.command("show")
+@command(app, "show", "")
 def show_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     cdk: Annotated[
         Path, typer.Option("--cdk", metavar="FILE", help="The cdk.json whose deployment is shown, if it exists.")
@@ -171,13 +171,11 @@ def show_command(
         Path | None,
         typer.Option("--stage-file", metavar="FILE", show_default=False, help="The file of the stage, as for cdk."),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show every setting with its value, where it comes from and its default: the command's own, those of a
     deployment, the service's properties, and the variables of its processes. Secrets are not shown.
     """
-    open_output(ctx, as_json=as_json)
-    settings = settings_of(ctx)
+    settings = settings_of(call.ctx)
     paths = [*([cdk] if cdk.is_file() else []), *([stage_file] if stage_file else [])]
     layers = {str(path): context_of(path) for path in paths}
     groups = {
@@ -185,7 +183,7 @@ def show_command(
         "properties": shown_properties(layers),
         "variables": shown_variables(os.environ),
     }
-    if as_json:
+    if call.as_json:
         shown = {setting.name: _document(setting, settings) for setting in SETTINGS if setting.name in settings.values}
         described = {group: [_described(each) for each in found] for group, found in groups.items()}
         print_json({**_place(settings), "settings": shown, **described})
@@ -239,22 +237,19 @@ def _described(shown: Shown) -> dict[str, Any]:
     return {"name": shown.name, "value": shown.value, "from": shown.source, **described}
 
 
-@app.command("check")
-def check_command(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
+@command(app, "check", "")
+def check_command(call: Call) -> None:
     """Read the configuration file and every setting, and name each one that is missing or wrong.
 
     Fails also if they lead to no service: neither edge_url is set nor is there a stack.json.
     """
-    open_output(ctx, as_json=as_json)
-    settings = settings_of(ctx)
+    settings = settings_of(call.ctx)
     problems = find_problems(settings)
     if problems:
         where = f"the settings of profile {settings.profile}" if settings.profile else "the settings"
         raise SettingsInvalid(where, problems, "Correct each; `delegation config show` has where its value comes from.")
     connection = _connection_text(Connection(None, settings))
-    if as_json:
-        print_json({**_place(settings), "problems": [], "connection": connection})
-    else:
+    if not call.printed({**_place(settings), "problems": [], "connection": connection}):
         text = f"{_place_text(settings)} {connection} All that is set can be used; `delegation doctor` tries it."
         Console(highlight=False).print(Whole(text), crop=False)
 

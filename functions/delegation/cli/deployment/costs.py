@@ -16,10 +16,9 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from delegation.cli.connection import Connection
+from delegation.cli.calls import Call, command
 from delegation.cli.errors import CommandError, task_unknown
-from delegation.cli.options import JsonOption, StackOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.cli.screens import LabelledLines, Rows, duration_text, size_text
 from delegation.client.errors import NotFound
 from delegation.metrics import METRICS as ALL_METRICS
@@ -284,8 +283,9 @@ def print_monthly(work: Workload, prices: MonthlyPrices, *, as_json: bool) -> No
 _NO_TASK = "TASK_NOT_FOUND"
 
 
+@command()
 def estimate_command(
-    ctx: typer.Context,
+    call: Call,
     task_id: Annotated[str | None, typer.Argument(metavar="TASK_ID", show_default=False, help="The task's id.")] = None,
     *,
     of_a_month: Annotated[bool, typer.Option("--monthly", help="Show what the service costs in a month.")] = False,
@@ -304,29 +304,24 @@ def estimate_command(
     prices: Annotated[
         Path | None, typer.Option("--prices", metavar="FILE", show_default=False, help="With --monthly: a price file.")
     ] = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.
 
     With --monthly instead what the service costs in a month.
     """
-    open_output(ctx, as_json=as_json)
     if of_a_month == (task_id is not None):
         raise typer.BadParameter("give a task's id, or --monthly", param_hint="TASK_ID")
     if task_id is None:
         work = Workload(tables, files, engine, network, architecture, nat_gateways)
-        print_monthly(work, prices_of(prices), as_json=as_json)
+        print_monthly(work, prices_of(prices), as_json=call.as_json)
         return
     try:
-        found = Connection.of(ctx, stack).operator_client().estimate(task_id)
+        found = call.connection.operator_client().estimate(task_id)
     except NotFound as error:
         if error.error_code == _NO_TASK:
             raise task_unknown(task_id) from error
         raise
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-    else:
+    if not call.printed(found.model_dump(mode="json")):
         Console(highlight=False).print(estimate_screen(found), crop=False)
 
 

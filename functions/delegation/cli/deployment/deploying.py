@@ -16,9 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.text import Text
 
+from delegation.cli.calls import Call, command
 from delegation.cli.errors import CommandError
-from delegation.cli.options import JsonOption
-from delegation.cli.output import open_output, print_json
 from polaris_common.errors import counted
 
 Template = Mapping[str, Any]
@@ -289,8 +288,9 @@ def deploy_refused(count: int) -> CommandError:
     )
 
 
+@command(takes="")
 def deploy_check_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     folder: Annotated[
         Path, typer.Option("--app", metavar="FOLDER", help="The templates that `cdk synth` wrote.")
@@ -304,7 +304,6 @@ def deploy_check_command(
             help="Read the change sets of this name too, which `cdk deploy --method prepare-change-set` makes.",
         ),
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Check before a deployment that it replaces and removes nothing that holds data; changes nothing.
 
@@ -312,11 +311,8 @@ def deploy_check_command(
     keys, secrets, queues, subnets, exports in use, Spark applications.
     """
 
-    open_output(ctx, as_json=as_json)
     found = check(synthesized(folder), DeployedStacks.connect(), change_set)
-    if as_json:
-        print_json({"refused": [{**asdict(one), "advice": one.advice} for one in found]})
-    else:
+    if not call.printed({"refused": [{**asdict(one), "advice": one.advice} for one in found]}):
         show(found)
     if found:
         raise deploy_refused(len(found))

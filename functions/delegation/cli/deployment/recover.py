@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from delegation.cli.calls import Call, command
 from delegation.cli.connection import Connection
 from delegation.cli.errors import PARTLY_DONE, CommandError
-from delegation.cli.options import JsonOption, StackOption
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.identifiers import new_nonce
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.recovery.copying import Recovery, RecoveryReport, not_paused, recover_records
@@ -27,8 +27,9 @@ def records_unread(ids: list[str]) -> CommandError:
     )
 
 
+@command()
 def recover_command(
-    ctx: typer.Context,
+    call: Call,
     copy: Annotated[str, typer.Option("--from", metavar="TABLE", help="The task table that DynamoDB restored.")],
     live: Annotated[
         str, typer.Option("--to", metavar="TABLE", envvar="DELEGATION_TASKS_TABLE", help="The live task table.")
@@ -45,21 +46,18 @@ def recover_command(
         typer.Option("--records-to", metavar="TABLE", show_default=False, help="The live idempotency table."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be copied, and copy nothing.")] = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.
 
     The service has to be paused, so that you can look at the recovered tasks, and
     cancel some, before they run.
     """
-    open_output(ctx, as_json=as_json)
     if (records_copy is None) != (records_live is None):
         raise typer.BadParameter("give both --records-from and --records-to", param_hint="--records-from")
     if copy == live:
         raise typer.BadParameter("is the live table", param_hint="--from")
-    report = recover(Connection.of(ctx, stack), copy, live, records_copy, records_live, dry_run=dry_run)
-    print_report(report, dry_run=dry_run, as_json=as_json)
+    report = recover(call.connection, copy, live, records_copy, records_live, dry_run=dry_run)
+    print_report(report, dry_run=dry_run, as_json=call.as_json)
     if report.unreadable:
         raise records_unread(report.unreadable)
 

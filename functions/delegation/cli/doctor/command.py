@@ -9,6 +9,7 @@ import typer
 from pydantic import SecretStr
 from rich.console import Console
 
+from delegation.cli.calls import Call, command
 from delegation.cli.catalog.polaris import as_administrator, connect_management, parse_namespace, polaris_url, realm_of
 from delegation.cli.catalog.polaris_setup import service_grants, wanted_grants
 from delegation.cli.connection import Connection, emulated_identity, find_task_table, polaris_as
@@ -25,8 +26,7 @@ from delegation.cli.doctor.catalog import (
 from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, is_healthy, not_checked, report
 from delegation.cli.doctor.service import ServiceCheck
 from delegation.cli.errors import CommandError
-from delegation.cli.options import JsonOption, StackOption
-from delegation.cli.output import next_step, open_output, print_json
+from delegation.cli.output import next_step
 from delegation.configuration.problems import SettingsInvalid
 from delegation.edge.api.release import VERSION
 from delegation.polaris.errors import PolarisError
@@ -37,8 +37,9 @@ from polaris_common.errors import DelegationError
 _PARTS = ("tasks_table", "idempotency_table", "references_table", "queue_url", "plan_bucket")
 
 
+@command()
 def doctor_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     namespace: Annotated[
         str | None,
@@ -78,8 +79,6 @@ def doctor_command(
         bool, typer.Option("--deployed", help="Check the stacks on AWS instead: what a first deployment has to show.")
     ] = False,
     stage: Annotated[str, typer.Option("--stage", help="With --deployed: the stage.")] = "prod",
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Check each part that the service needs, and state how to mend what is broken.
 
@@ -87,17 +86,17 @@ def doctor_command(
     those for Polaris the rest, as far as their settings are set. Exit status 1
     if a check failed.
     """
-    open_output(ctx, as_json=as_json)
     wanted = wanted_of(namespace, tombstones, callers or (), principal, whole_index=not only_namespaces)
-    connection = Connection.of(ctx, stack)
     if deployed:
         findings = list(deployed_findings(stage))
     else:
-        parts = service_findings(connection), aws_findings(connection), catalog_findings(connection, wanted)
+        parts = (
+            service_findings(call.connection),
+            aws_findings(call.connection),
+            catalog_findings(call.connection, wanted),
+        )
         findings = [one for part in parts for one in part]
-    if as_json:
-        print_json(report(findings, VERSION))
-    else:
+    if not call.printed(report(findings, VERSION)):
         Console(highlight=False).print(findings_screen(findings), crop=False)
     if not is_healthy(findings):
         raise typer.Exit(1)

@@ -13,7 +13,6 @@ import httpx
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
 from delegation.cli.screens import duration_text, plain
-from delegation.cli.tasks.own import SERVICES_OWN
 from delegation.client.errors import ClientMisconfigured
 from delegation.client.protocol.requests import with_query
 from delegation.client.settings import BASE_PATH, ClientSettings
@@ -21,6 +20,7 @@ from delegation.polaris.errors import PolarisError, PolarisUnavailable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.timestamps import utc_now
+from delegation.wiring.types import TYPES
 
 CERTIFICATE: Final = "certificate"
 HANDSHAKE: Final = "handshake"
@@ -142,7 +142,7 @@ class ServiceCheck:
     def _maintenance(self, client: httpx.Client, token: str) -> CheckResult:
         """Return whether the service's recurring tasks recur: one that was cancelled or failed comes back later."""
         ended: list[Mapping[str, Any]] = []
-        for kind in sorted(SERVICES_OWN):
+        for kind in sorted(TYPES.own):
             try:
                 path = with_query("v1/tasks", {"type": kind, "status": "FAILURE"})
                 url = f"{self.settings.edge_url.rstrip('/')}/{path}"

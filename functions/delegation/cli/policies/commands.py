@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from delegation.cli.calls import JsonOption, StackOption
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
-from delegation.cli.options import JsonOption, StackOption
 from delegation.cli.output import open_output, print_json
 from delegation.cli.policies.limits import InsteadOption, StageFileOption, known_limits
 from delegation.cli.policies.names import (

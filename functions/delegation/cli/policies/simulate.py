@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from delegation.cli.options import IndexTableOption, JsonOption, StackOption
+from delegation.cli.calls import IndexTableOption, JsonOption, StackOption
 from delegation.cli.policies.limits import InsteadOption, StageFileOption
 
 _MOST_SHOWN: Final = 50

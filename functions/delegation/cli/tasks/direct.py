@@ -47,7 +47,7 @@ class DirectTasks:
     added: tuple[str, ...] = ()
 
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        """See TaskSource.found; raises BadPlugin."""
+        """Return up to `limit` of the wanted tasks; raises BadPlugin."""
         built_in = frozenset(TYPES)
         known = built_in | load(self.added, self._service(), existing=built_in).task_types
         return collect(self.store, wanted, limit=limit, cursor=cursor, known=known)
@@ -61,11 +61,11 @@ class DirectTasks:
         return TaskRecord.of({**task.public(), **holder, **outlook})
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
-        """See TaskSource.waiting; DELEGATION_PROPERTIES names the caps."""
+        """Return for what a task waits; DELEGATION_PROPERTIES names the caps."""
         return waiting_of(self.store, self._task(task.task_id), LimitSettings.read().limits(), utc_now())
 
     def executed_by(self, task: TaskRecord) -> None:
-        """See TaskSource.executed_by; the task table has no receipts."""
+        """Return None: the task table has no receipts."""
 
     def versions(self, task_id: str) -> list[TaskRecord]:
         return versions_of(self.store, task_id)

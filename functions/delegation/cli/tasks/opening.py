@@ -1,39 +1,30 @@
 """What the commands of `delegation tasks` work with; loaded when one runs, because their `--help` needs none of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
-from delegation.cli.connection import Connection, dynamodb_client
-from delegation.cli.output import open_output, watch
-from delegation.cli.tasks.source import ApiTasks, TaskSource, change_each
-from delegation.cli.tasks.why import explain
+from delegation.cli.connection import Connection
+from delegation.cli.tasks.source import ApiTasks
+from delegation.cli.tasks.why import Why, explain
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
 from delegation.tasks.life.model import Caller
 from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.model import PauseMode, PauseRecord, PauseScope
 from delegation.timestamps import utc_now
-from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest, ShownPause
+from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 
-__all__ = [
-    "Connection",
-    "change_each",
-    "dynamodb_client",
-    "explain",
-    "known_pauses",
-    "open_output",
-    "open_tasks",
-    "utc_now",
-    "watch",
-]
+if TYPE_CHECKING:
+    from delegation.cli.tasks.direct import DirectTasks
+
+TaskSource: TypeAlias = "ApiTasks | DirectTasks"
 
 
-def open_tasks(ctx: typer.Context, stack: Path | None, *, direct: bool, table: str | None) -> TaskSource:
+def open_tasks(connection: Connection, *, direct: bool, table: str | None) -> TaskSource:
     """Return the service's tasks, or those of the task table; naming a task table means the latter."""
-    connection = Connection.of(ctx, stack)
     if not direct and table is None:
         return ApiTasks(connection.operator_client())
     from delegation.cli.tasks.direct import DirectTasks  # noqa: PLC0415 - loads the task store
@@ -45,12 +36,16 @@ def open_tasks(ctx: typer.Context, stack: Path | None, *, direct: bool, table: s
     return DirectTasks(connection.task_store(table), lambda: connection.operator(table), added)
 
 
-def known_pauses(ctx: typer.Context, stack: Path | None, direct: bool, table: str | None) -> Sequence[ShownPause]:
-    """Return what is paused; nothing from a service of a former release, which pauses nothing."""
+def why_of(tasks: TaskSource, task_id: str, opened: "Callable[[], PauseSource]") -> Why:
+    """Explain a task; a service of a former release pauses nothing."""
+    task = tasks.get(task_id)
+    if task.is_terminal:
+        return explain(task, utc_now(), executed_by=tasks.executed_by(task))
     try:
-        return open_pauses(ctx, stack, direct=direct, table=table).pauses().pauses
+        pauses = opened().pauses().pauses
     except NotFound:
-        return ()
+        pauses = ()
+    return explain(task, utc_now(), pauses, tasks.waiting(task))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +79,8 @@ class DirectPauses:
 PauseSource = DelegationClient | DirectPauses
 
 
-def open_pauses(ctx: typer.Context, stack: Path | None, *, direct: bool, table: str | None) -> PauseSource:
+def open_pauses(connection: Connection, *, direct: bool, table: str | None) -> PauseSource:
     """Return the service's pauses, or those of the task table; naming a task table means the latter."""
-    connection = Connection.of(ctx, stack)
     if not direct and table is None:
         return connection.operator_client()
     control = PauseControl(connection.pause_store(table), utc_now)

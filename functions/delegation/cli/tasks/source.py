@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import typer
 
@@ -61,41 +61,9 @@ class TaskPage:
         return replace(self, tasks=order(self.tasks))
 
 
-class TaskSource(Protocol):
-    """Finds and changes tasks; raises CommandError, and the errors of the service or of the store."""
-
-    def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        """Return up to `limit` of the wanted tasks."""
-        ...
-
-    def get(self, task_id: str) -> TaskRecord:
-        """Return a task's current version."""
-        ...
-
-    def waiting(self, task: TaskRecord) -> QueuePlace | None:
-        """Return for what a task waits, None if it waits for no place, or if its record alone states it."""
-        ...
-
-    def executed_by(self, task: TaskRecord) -> str | None:
-        """Return the id of another task that executed the plan which waits with a task, None if none is known."""
-        ...
-
-    def versions(self, task_id: str) -> list[TaskRecord]:
-        """Return all versions of a task, oldest first."""
-        ...
-
-    def cancel(self, task_id: str) -> TaskRecord:
-        """Cancel a task, or ask a running one to stop; a repeat returns the cancelled task."""
-        ...
-
-    def retry(self, task_id: str) -> TaskRecord:
-        """Retry a FAILURE task."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ApiTasks:
-    """The tasks of the service."""
+    """The tasks of the service; raises CommandError, and the errors of the service."""
 
     client: DelegationClient
 
@@ -129,7 +97,10 @@ class ApiTasks:
             raise task_unknown(task_id) from error
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
-        """See TaskSource.waiting; a service of a former release names the lane alone, in the record."""
+        """Return for what a task waits, None if it waits for no place.
+
+        A service of a former release names the lane alone, in the record.
+        """
         following = None if task.outlook is None else task.outlook.next_attempt
         if following is None or not following.awaits_admission:
             return None
@@ -140,7 +111,7 @@ class ApiTasks:
         return None if found.lane is None else QueuePlace(found.lane, found.place, found.reasons)
 
     def executed_by(self, task: TaskRecord) -> str | None:
-        """See TaskSource.executed_by; the receipt beside the plan names it."""
+        """Return the id of another task that executed the plan which waits with a task, by the plan's receipt."""
         if task.outlook is None or task.outlook.next_step is None:
             return None
         try:

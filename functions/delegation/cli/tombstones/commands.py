@@ -5,11 +5,10 @@ from typing import Annotated, Final
 
 import typer
 
-from delegation.cli.connection import Connection
+from delegation.cli.calls import Call, command
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
-from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_change, confirm_deletion
-from delegation.cli.output import open_output, print_json, watch
+from delegation.cli.output import watch
 from delegation.cli.tombstones.own import TIMEOUT_SECONDS, CallersTombstones
 from delegation.cli.tombstones.screens import tombstone_list, tombstone_screen
 from delegation.client.client import DelegationClient
@@ -49,9 +48,9 @@ def tombstone_stays(error: Conflict, next_step: str) -> CommandError:
     return CommandError(error.message, next_step, code=error.error_code)
 
 
-@app.command("list")
+@command(app, "list")
 def list_command(
-    ctx: typer.Context,
+    call: Call,
     *,
     only_open: Annotated[
         bool, typer.Option("--open", help="Only those that have not ended: DROPPED, RESTORED and CLEARED are left out.")
@@ -62,41 +61,31 @@ def list_command(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number to list.")] = 50,
     mine: MineOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List tables that were dropped with their files, the newest first."""
-    output = open_output(ctx, as_json=as_json)
-    connection = Connection.of(ctx, stack)
     if mine:
-        records = CallersTombstones(connection.catalog_through_gateway(TIMEOUT_SECONDS)).all()
+        records = CallersTombstones(call.connection.catalog_through_gateway(TIMEOUT_SECONDS)).all()
     else:
-        records = connection.operator_client().tombstones(page_size=_LARGEST_PAGE)
+        records = call.connection.operator_client().tombstones(page_size=_LARGEST_PAGE)
     found, more = _found(records, limit, only_open=only_open, table=table)
-    if as_json:
-        print_json({"tombstones": [one.model_dump(mode="json", exclude_none=True) for one in found], "more": more})
+    if call.printed({"tombstones": [one.model_dump(mode="json", exclude_none=True) for one in found], "more": more}):
         return
-    output.show(tombstone_list(found, output.width) if found else "No tombstones.")
+    call.output.show(tombstone_list(found, call.output.width) if found else "No tombstones.")
     if more:
-        output.say("There are more; --limit shows them.", dim=True)
+        call.output.say("There are more; --limit shows them.", dim=True)
 
 
-@app.command("show")
-def show_command(
-    ctx: typer.Context, tombstone_id: TombstoneArgument, stack: StackOption = None, as_json: JsonOption = False
-) -> None:
+@command(app, "show")
+def show_command(call: Call, tombstone_id: TombstoneArgument) -> None:
     """Show a tombstone: where its table was and is, how far its purge is, and what can be done."""
-    output = open_output(ctx, as_json=as_json)
-    record = _shown(Connection.of(ctx, stack).operator_client(), tombstone_id)
-    if as_json:
-        print_json(record.model_dump(mode="json", exclude_none=True))
-    else:
-        output.show(tombstone_screen(record))
+    record = _shown(call.connection.operator_client(), tombstone_id)
+    if not call.printed(record.model_dump(mode="json", exclude_none=True)):
+        call.output.show(tombstone_screen(record))
 
 
-@app.command("restore")
+@command(app, "restore")
 def restore_command(
-    ctx: typer.Context,
+    call: Call,
     tombstone_id: TombstoneArgument,
     *,
     to: Annotated[
@@ -109,8 +98,6 @@ def restore_command(
         ),
     ] = None,
     mine: MineOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Give a dropped table its name back, before the first attempt at its purge begins.
 
@@ -118,17 +105,13 @@ def restore_command(
     the same catalog. With --mine you need no operator, but TABLE_CREATE on the
     namespace. A repeat finishes what was begun.
     """
-    output = open_output(ctx, as_json=as_json)
-    connection = Connection.of(ctx, stack)
     if mine:
-        own = CallersTombstones(connection.catalog_through_gateway(TIMEOUT_SECONDS))
+        own = CallersTombstones(call.connection.catalog_through_gateway(TIMEOUT_SECONDS))
         record = own.find(tombstone_id)
         restored = own.restore(record, None if to is None else parse_name(to, record))
     else:
-        restored = _restored(connection.operator_client(), tombstone_id, to)
-    if as_json:
-        print_json(restored.model_dump(mode="json", exclude_none=True))
-    else:
+        restored = _restored(call.connection.operator_client(), tombstone_id, to)
+    if not call.printed(restored.model_dump(mode="json", exclude_none=True)):
         name = ".".join(
             (
                 restored.catalog,
@@ -136,66 +119,48 @@ def restore_command(
                 restored.restore_name or restored.name,
             )
         )
-        output.say(f"Restored: {name} can be loaded again.")
+        call.output.say(f"Restored: {name} can be loaded again.")
 
 
-@app.command("purge")
+@command(app, "purge", "yes stack")
 def purge_command(
-    ctx: typer.Context,
+    call: Call,
     tombstone_id: TombstoneArgument,
     *,
     wait: Annotated[bool, typer.Option("--wait", help="Follow the purge until it has an outcome.")] = False,
-    yes: YesOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Purge a dropped table now: end its grace period, or retry a purge that failed."""
-    output = open_output(ctx, as_json=as_json)
-    client = Connection.of(ctx, stack).operator_client()
+    client = call.connection.operator_client()
     record = _shown(client, tombstone_id)
-    if not yes:
-        confirm_deletion(f"of {record.table}")
+    call.confirm_deletion(f"of {record.table}")
     try:
         record = client.purge_tombstone(tombstone_id)
     except Conflict as error:
         advice = f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
         raise tombstone_stays(error, advice) from error
-    if as_json:
-        print_json(record.model_dump(mode="json", exclude_none=True))
-    else:
-        output.show(tombstone_screen(record))
+    if not call.printed(record.model_dump(mode="json", exclude_none=True)):
+        call.output.show(tombstone_screen(record))
     if wait and record.task_id is not None:
-        watch(output, client, record.task_id)
+        watch(call.output, client, record.task_id)
 
 
-@app.command("dismiss")
-def dismiss_command(
-    ctx: typer.Context,
-    tombstone_id: TombstoneArgument,
-    *,
-    yes: YesOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@command(app, "dismiss", "yes stack")
+def dismiss_command(call: Call, tombstone_id: TombstoneArgument) -> None:
     """End a tombstone that failed and cannot be purged: drop its entry, keep its files.
 
     For one whose metadata file is gone, or whose files are to stay. The answer
     names the metadata.json from which `delegation purge` deletes what is left.
     """
-    output = open_output(ctx, as_json=as_json)
-    client = Connection.of(ctx, stack).operator_client()
+    client = call.connection.operator_client()
     record = _shown(client, tombstone_id)
-    if not yes:
-        confirm_change(f"The entry of {record.table} is dropped, and its files stay")
+    call.confirm(f"The entry of {record.table} is dropped, and its files stay. Continue?")
     try:
         record = client.dismiss_tombstone(tombstone_id)
     except Conflict as error:
         advice = f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
         raise tombstone_stays(error, advice) from error
-    if as_json:
-        print_json(record.model_dump(mode="json", exclude_none=True))
-    else:
-        output.show(tombstone_screen(record))
+    if not call.printed(record.model_dump(mode="json", exclude_none=True)):
+        call.output.show(tombstone_screen(record))
 
 
 def _restored(client: DelegationClient, tombstone_id: str, to: str | None) -> TombstoneRecord:

@@ -8,10 +8,9 @@ from typing import Annotated, Final, Self
 
 import typer
 
-from delegation.cli.connection import Connection
+from delegation.cli.calls import Call, command
 from delegation.cli.errors import CommandError
-from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
-from delegation.cli.output import Output, open_output, print_json
+from delegation.cli.output import Output, print_json
 from delegation.cli.screens import Whole
 from delegation.cli.submit import TableArgument, checked_key, parse_table
 from delegation.client.protocol.repeats import SameKeyPauses
@@ -135,8 +134,9 @@ class Dropped:
                 return "its files are being purged"
 
 
+@command(takes="yes stack")
 def drop_command(
-    ctx: typer.Context,
+    call: Call,
     table: TableArgument,
     *,
     wait: Annotated[
@@ -157,9 +157,6 @@ def drop_command(
             "--timeout", min=1.0, max=_LONGEST_WAIT, help="Give up after this many seconds; the drop continues."
         ),
     ] = _LONGEST_WAIT,
-    yes: YesOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Drop a table with its files through the gateway: the name is free at once, the files are purged.
 
@@ -168,16 +165,14 @@ def drop_command(
     this instead of Spark's DROP TABLE ... PURGE, which up to Iceberg 1.11
     deletes the files from the client.
     """
-    output = open_output(ctx, as_json=as_json)
     identifier = parse_table(table)
     used = checked_key(key)
-    client = Connection.of(ctx, stack).catalog_through_gateway(_HELD_OPEN)
-    if not yes:
-        confirm_deletion(f"of {identifier}")
+    client = call.connection.catalog_through_gateway(_HELD_OPEN)
+    call.confirm_deletion(f"of {identifier}")
     drop = TableDrop(client, identifier, used, wait, timeout)
-    with output.status(f"Dropping {identifier} …"):
+    with call.output.status(f"Dropping {identifier} …"):
         dropped = drop.run()
-    _report(output, drop, dropped, as_json=as_json)
+    _report(call.output, drop, dropped, as_json=call.as_json)
 
 
 def _local(moment: str) -> str:

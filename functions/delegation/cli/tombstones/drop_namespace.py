@@ -10,11 +10,10 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from delegation.cli.connection import Connection
+from delegation.cli.calls import Call, command
 from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
 from delegation.cli.interruption import Interrupted, Interruption
-from delegation.cli.options import JsonOption, StackOption, YesOption, confirm_deletion
-from delegation.cli.output import Output, open_output, print_json
+from delegation.cli.output import Output, print_json
 from delegation.cli.screens import Rows, plain, size_text
 from delegation.cli.submit import checked_key
 from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, others_of, shortened
@@ -63,8 +62,9 @@ def others_refused(others: Mapping[str, Sequence[str]]) -> CommandError:
     )
 
 
+@command(takes="yes stack")
 def drop_namespace_command(
-    ctx: typer.Context,
+    call: Call,
     namespace: Annotated[
         str,
         typer.Argument(
@@ -103,12 +103,9 @@ def drop_namespace_command(
         bool,
         typer.Option("--wait/--no-wait", help="Wait for each purge, or only until the name of its table is free."),
     ] = True,
-    parallel: Annotated[int, typer.Option("--parallel", min=1, max=64, help="Tables that are dropped at a time.")] = (
-        PARALLEL
-    ),
-    yes: YesOption = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
+    parallel: Annotated[
+        int, typer.Option("--parallel", min=1, max=64, help="Tables that are dropped at a time.")
+    ] = PARALLEL,
 ) -> None:
     """Drop a namespace, with --cascade also its tables with their files, through the gateway.
 
@@ -119,31 +116,30 @@ def drop_namespace_command(
     drop, and a line for each table. Safe to interrupt: rerun the same command
     with --receipt FILE to resume.
     """
-    output = open_output(ctx, as_json=as_json)
     catalog, levels = parse_place(namespace)
     used = checked_key(key)
     if len(used) > _LONGEST_KEY:
         raise typer.BadParameter(f"must have at most {_LONGEST_KEY} characters here", param_hint="--key")
     path = receipt or Path(f"delegation-drop-{used}.json")
-    client = Connection.of(ctx, stack).catalog_through_gateway(_HELD_OPEN)
+    client = call.connection.catalog_through_gateway(_HELD_OPEN)
     file = ReceiptFile.opened(path)
     is_resumed = file is not None
     if file is not None:
         file.check_same(catalog, levels, key)
     if file is None or dry_run:
-        with output.status(f"Listing {namespace} …"):
+        with call.output.status(f"Listing {namespace} …"):
             found = found_in(client, catalog, levels, used)
-        if dry_run or not as_json:
-            print_json(_planned(found)) if as_json else output.show(cascade_screen(found))
+        if dry_run or not call.as_json:
+            print_json(_planned(found)) if call.as_json else call.output.show(cascade_screen(found))
         permitted = {VIEW: drop_views, GENERIC_TABLE: drop_generic_tables}
         _refuse(found, {kind for kind, is_said in permitted.items() if is_said}, cascade=cascade, dry_run=dry_run)
         if dry_run:
             return
         file = ReceiptFile(path, found)
     left = sum(not table.is_done for table in file.receipt.tables)
-    if left and not yes:
-        confirm_deletion(f"of {counted(left, 'table')} in {namespace}")
-    done = _dropped(client, file, output, _How(wait, parallel, is_resumed), as_json=as_json)
+    if left:
+        call.confirm_deletion(f"of {counted(left, 'table')} in {namespace}")
+    done = _dropped(client, file, call.output, _How(wait, parallel, is_resumed), as_json=call.as_json)
     if not done.complete:
         raise CommandError(
             str(done.problem),

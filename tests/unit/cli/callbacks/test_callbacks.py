@@ -92,7 +92,7 @@ def test_all_dead_letters_are_sent_again(run, store):
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("n\n", 2)])
 def test_all_are_confirmed_at_a_terminal(run, store, monkeypatch, answer, left):
     dead(store), dead(store)
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     result = run("callbacks", "resend", "--all", given=answer)
     assert "Send 2 dead letters again?" in result.stderr
     assert sum(state == "dead" for _, state, _ in states(store)) == left

@@ -76,7 +76,7 @@ def test_the_release_is_printed(run):
 
 
 def test_a_question_that_is_not_answered_with_yes_is_json_too(run, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     result = run("submit", "lake.sales.orders", "--json", "--stack", str(stack), given="n\n")
     assert result.exit_code == 1
     assert json.loads(result.stderr[result.stderr.index("{") :])["error_code"] == "ABORTED"

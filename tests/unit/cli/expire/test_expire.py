@@ -137,7 +137,7 @@ def test_what_the_service_would_refuse_is_not_sent(run, accepting, stack, words,
 
 
 def test_it_asks_before_it_expires_anything(run, accepting, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     left = run("expire", TABLE, "--stack", str(stack), given="n\n")
     assert left.exit_code == 1
     assert "permanently deletes the files only they reach" in left.stderr
@@ -146,7 +146,7 @@ def test_it_asks_before_it_expires_anything(run, accepting, stack, monkeypatch):
 
 
 def test_dry_run_shows_what_expires_and_why_the_rest_stays(run, accepting, polaris, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     loaded(polaris)
     result = run("expire", TABLE, "--dry-run", "--retain-last", "2", "--snapshot-id", "5", "--stack", str(stack))
     assert result.exit_code == 0, result.stderr

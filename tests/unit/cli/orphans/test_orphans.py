@@ -129,7 +129,7 @@ def test_an_approval_that_is_refused_has_nothing_executed(run, accepting, stack)
 
 
 def test_approve_shows_what_was_found_and_asks_first(run, accepting, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     approving(accepting, planned())
     left = run("orphans", "approve", PLAN, "--stack", str(stack), given="n\n")
     assert left.exit_code == 1

@@ -169,7 +169,7 @@ def test_what_is_no_receipt_of_a_removal_is_refused(run, bay, stack, words, stat
 
 
 def test_it_asks_first_at_a_terminal(run, bay, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     assert run("orphans", "restore", PLAN, "--stack", str(stack), given="n\n").exit_code == 1
     assert bay.keys() == []
     assert run("orphans", "restore", PLAN, "--stack", str(stack), "--yes").exit_code == 0

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.tasks.filters import Order, TaskFilter, in_order, parse_since
-from delegation.cli.tasks.own import SERVICES_OWN
-from delegation.cli.tasks.source import TaskSource
+from delegation.cli.tasks.opening import TaskSource
 from delegation.removal.purge.names import labels_of
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wire.tasks import TaskRecord
+from delegation.wiring.types import TYPES
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import in_status, submitted
 from tests.unit.cli.conftest import OPERATOR, lines
@@ -214,7 +214,7 @@ def test_every_failure_of_a_filter_is_retried_after_a_confirmation(run, through_
 
 
 def test_at_a_terminal_the_tasks_are_shown_before_the_question(run, through_api, monkeypatch):
-    monkeypatch.setattr("delegation.cli.tasks.commands.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     result = run("tasks", "cancel", "--table", "lake.sales.orders", given="n\n")
     assert result.exit_code == 1
     assert a_task(1).task_id in result.stderr
@@ -234,7 +234,7 @@ def test_some_of_several_that_cannot_be_changed_are_named_with_exit_status_4(run
     assert json.loads(result.stderr)["error_code"] == "TASKS_NOT_CHANGED"
 
 
-@pytest.mark.parametrize("kind", sorted(SERVICES_OWN))
+@pytest.mark.parametrize("kind", sorted(TYPES.own))
 def test_filters_of_a_cancel_never_choose_the_services_own_tasks(run, through_api, kind):
     """They keep the stores small and the index fresh; a cancellation of everything used to end them."""
     own = through_api.apply(Create(submitted(str(uuid.uuid4()), task_type=kind, recurrence_seconds=3600)))

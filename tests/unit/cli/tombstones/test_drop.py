@@ -183,7 +183,7 @@ def test_an_unknown_table_is_named(run, gateway, stack):
 
 
 def test_at_a_terminal_nothing_is_sent_before_the_confirmation(run, gateway, stack, monkeypatch):
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     assert run("drop", TABLE, "--stack", str(stack), given="n\n").exit_code == 1
     assert gateway.asked("DELETE", PATH) == []
 

@@ -136,7 +136,7 @@ def test_a_purge_is_confirmed_and_followed(run, shown, stack, monkeypatch):
     path = f"{TOMBSTONES}/{ID}/purge"
     shown.answer("POST", path, json_answer(200, tombstone(state="PURGING")))
     shown.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record(status="SUCCESS")))
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     assert run("tombstones", "purge", ID, "--stack", str(stack), given="n\n").exit_code == 1
     assert shown.asked("POST", path) == []
     result = run("tombstones", "purge", ID, "--yes", "--wait", "--stack", str(stack))
@@ -150,7 +150,7 @@ def test_a_purge_is_confirmed_and_followed(run, shown, stack, monkeypatch):
 def test_a_dismissal_is_confirmed_and_names_the_command_that_finishes(run, shown, stack, monkeypatch):
     path, problem = f"{TOMBSTONES}/{ID}/dismiss", "dismissed: `delegation purge s3://b/m.json` deletes what is left"
     shown.answer("POST", path, json_answer(200, tombstone(state="DISMISSED", problem=problem)))
-    monkeypatch.setattr("delegation.cli.options.at_a_terminal", lambda: True)
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     refused = run("tombstones", "dismiss", ID, "--stack", str(stack), given="n\n")
     assert (refused.exit_code, shown.asked("POST", path)) == (1, [])
     assert "its files stay" in refused.stderr

@@ -1,0 +1,169 @@
+"""One call of a command: the options that many commands have, what it prints on, and what it reaches."""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from delegation.configuration.settings import DEFAULT_STACK
+
+if TYPE_CHECKING:
+    from delegation.cli.connection import Connection
+    from delegation.cli.output import Output
+    from delegation.cli.tasks.opening import PauseSource, TaskSource
+
+StackOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--stack",
+        envvar="DELEGATION_STACK",
+        show_default=False,
+        help=f"The stack.json of a local stack. Default: the settings (`config show`), else {DEFAULT_STACK}.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+TasksTableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tasks-table",
+        show_default=False,
+        help="The name of the task table, for --direct. Default: DELEGATION_TASKS_TABLE, else that of the local stack.",
+    ),
+]
+DirectOption = Annotated[
+    bool,
+    typer.Option("--direct", help="Use the task table with your own AWS credentials instead of the service."),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+TaskId = Annotated[str, typer.Argument(metavar="TASK_ID", help="The task's id.", show_default=False)]
+IndexTableOption = Annotated[
+    str | None,
+    typer.Option(
+        "--index-table",
+        show_default=False,
+        help="The table of the reference index. Default: DELEGATION_REFERENCES_TABLE, else that of the local stack.",
+    ),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        show_default=False,
+        help="The idempotency key: repeating the command with it starts no second purge. Default: a new UUID.",
+    ),
+]
+WaitOption = Annotated[bool, typer.Option("--wait", help="With --async: follow the task until it has an outcome.")]
+_OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {
+    "stack": (StackOption, None),
+    "as_json": (JsonOption, False),
+    "tasks_table": (TasksTableOption, None),
+    "direct": (DirectOption, False),
+    "index_table": (IndexTableOption, None),
+    "yes": (YesOption, False),
+    "key": (KeyOption, None),
+    "wait": (WaitOption, False),
+}
+"""The options that many commands have, by the members of Call that have their values; and their defaults."""
+
+
+@dataclass
+class Call:
+    """A call of a command, with the values of the options that it takes of _OPTIONS."""
+
+    ctx: typer.Context
+    as_json: bool = False
+    stack: Path | None = None
+    tasks_table: str | None = None
+    direct: bool = False
+    index_table: str | None = None
+    yes: bool = False
+    key: str | None = None
+    wait: bool = False
+    output: "Output" = field(init=False)
+
+    def __post_init__(self) -> None:
+        from delegation.cli.output import open_output  # noqa: PLC0415 - `--help` needs no rich
+
+        self.output = open_output(self.ctx, as_json=self.as_json)
+
+    @cached_property
+    def connection(self) -> "Connection":
+        """What the command reaches, closed when it ends; raises SettingsInvalid."""
+        from delegation.cli.connection import Connection  # noqa: PLC0415 - `--help` needs no client
+
+        return Connection.of(self.ctx, self.stack)
+
+    def tasks(self) -> "TaskSource":
+        """Return the service's tasks, or those of the task table; naming a task table means the latter."""
+        from delegation.cli.tasks.opening import open_tasks  # noqa: PLC0415 - `--help` needs no client
+
+        return open_tasks(self.connection, direct=self.direct, table=self.tasks_table)
+
+    def pauses(self) -> "PauseSource":
+        """Return the service's pauses, or those of the task table; naming a task table means the latter."""
+        from delegation.cli.tasks.opening import open_pauses  # noqa: PLC0415 - `--help` needs no client
+
+        return open_pauses(self.connection, direct=self.direct, table=self.tasks_table)
+
+    def printed(self, document: Mapping[str, Any]) -> bool:
+        """Print the result if it is to be JSON; return whether it was."""
+        if self.as_json:
+            from delegation.cli.output import print_json  # noqa: PLC0415 - `--help` needs no rich
+
+            print_json(document)
+        return self.as_json
+
+    def confirm(self, question: str, *, otherwise: str | None = None) -> None:
+        """Ask at a terminal, unless --yes is given; raises Abort unless the answer is yes.
+
+        Where there is no terminal the answer is yes, or raises BadParameter with the text `otherwise` if there is one.
+        """
+        if self.yes:
+            return
+        if at_a_terminal():
+            typer.confirm(question, abort=True, err=True)
+        elif otherwise is not None:
+            raise typer.BadParameter(otherwise, param_hint="--yes")
+
+    def confirm_deletion(self, scope: str) -> None:
+        """Ask whether to delete every file in `scope`."""
+        self.confirm(f"This permanently deletes every file {scope}. Continue?")
+
+
+def at_a_terminal() -> bool:
+    """Return whether standard input is a terminal."""
+    return sys.stdin.isatty()
+
+
+def command(
+    app: typer.Typer | None = None, name: str | None = None, takes: str = "stack", **settings: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function of a Call and of the command's own arguments; `app` has it under a name.
+
+    `takes` are the names of the options of many commands that it takes too, --json always the last.
+    """
+    names: Sequence[str] = (*takes.split(), "as_json")
+
+    def decorated(run: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(run)
+        def called(ctx: typer.Context, **values: Any) -> None:
+            run(Call(ctx, **{one: values.pop(one) for one in names}), **values)
+
+        _, *own = inspect.signature(run, eval_str=True).parameters.values()
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        common = [
+            inspect.Parameter(one, keyword, annotation=_OPTIONS[one][0], default=_OPTIONS[one][1]) for one in names
+        ]
+        ctx = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        signature = inspect.Signature([ctx, *own, *common])
+        called.__signature__ = signature  # type: ignore[attr-defined]
+        called.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+        return app.command(name, **settings)(called) if app is not None else called
+
+    return decorated
