@@ -1,13 +1,14 @@
 """Client of Polaris' Iceberg REST API: the operations that purges and drops need."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final
 
 import httpx
 
 from delegation.identifiers import TableIdentifier, encoded
+from delegation.items import each_item
 from delegation.polaris.answers import CATALOG_UNSUPPORTED, json_object, why_unsupported
 from delegation.polaris.credentials import parse_credentials
 from delegation.polaris.errors import (
@@ -15,6 +16,7 @@ from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,
+    PolarisForbidden,
     PolarisOutcomeUnknown,
     PolarisUnavailable,
     PolarisUnexpectedAnswer,
@@ -28,9 +30,10 @@ from delegation.polaris.other_entities import (
     entity_path,
     name_in,
 )
-from delegation.polaris.requests import CatalogRequests, error_in, mapping_in
+from delegation.polaris.requests import CatalogRequests, each_named, error_in, mapping_in
 from delegation.polaris.tokens import TokenSource
 from delegation.polaris.transport import Transport
+from polaris_common.errors import ErrorScope
 
 _NO_SUCH_API = frozenset({400, 404, 405, 406, 501})
 """Answers of a catalog without generic tables: another server, an older Polaris, or one where they are switched off."""
@@ -122,11 +125,11 @@ class PolarisClient:
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """Yield the tables of one namespace, excluding namespaces below it; pages are fetched on demand.
 
-        Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listTables and PageToken.
+        Raises NoSuchNamespace, NoSuchCatalog, and after all others PolarisUnexpectedAnswer for a name that no request
+        can carry. Source: Iceberg REST specification, listTables and PageToken.
         """
         path = self.requests.catalog(catalog).tables_path(namespace)
-        for entry in self.requests.pages(path, {}, "identifiers"):
-            yield _listed(TABLE, catalog, namespace, entry)
+        yield from _listed(TABLE, catalog, namespace, self.requests.pages(path, {}, "identifiers"))
 
     def check_listing(self, catalog: str, namespace: tuple[str, ...]) -> None:
         """Raise NoSuchNamespace or PolarisForbidden unless the tables of a namespace may be listed."""
@@ -136,25 +139,27 @@ class PolarisClient:
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         """Yield the namespaces one level below `parent`, by default the catalog's; pages are fetched on demand.
 
-        Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, listNamespaces.
+        Raises what `list_tables` does. Source: Iceberg REST specification, listNamespaces.
         """
         known = self.requests.catalog(catalog)
         params = {"parent": known.joined(parent)} if parent else {}
-        for entry in self.requests.pages(known.namespaces_path, params, "namespaces"):
+
+        def named(entry: Any) -> tuple[str, ...]:
             if not isinstance(entry, list) or not entry or not all(isinstance(level, str) for level in entry):
                 raise PolarisUnexpectedAnswer("Polaris listed a namespace that is not a list of names", status=200)
-            yield tuple(entry)
+            return tuple(entry)
+
+        yield from each_named(self.requests.pages(known.namespaces_path, params, "namespaces"), named)
 
     def list_others(self, kind: str, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """Yield the views or generic tables of one namespace; none of a server that does not have that kind.
 
-        `kind` is one of other_entities. Raises NoSuchNamespace, NoSuchCatalog.
+        `kind` is one of other_entities. Raises what `list_tables` does.
         """
         # An unknown catalog is found here; after it a path that the server does not have is 404 NotFoundException too.
         path = entities_path(kind, self.requests.catalog(catalog).namespace_path(namespace))
         try:
-            for entry in self.requests.pages(path, {}, "identifiers"):
-                yield _listed(kind, catalog, namespace, entry)
+            yield from _listed(kind, catalog, namespace, self.requests.pages(path, {}, "identifiers"))
         except NoSuchNamespace:
             raise
         except PolarisError as error:
@@ -181,36 +186,51 @@ class PolarisClient:
 
     def generic_tables(
         self, catalog: str, namespace: tuple[str, ...], before: Callable[[], None] = lambda: None
-    ) -> list[GenericTable]:
-        """Return the generic tables of a namespace; none of a catalog that has no such API, which is asked once.
+    ) -> Iterator[GenericTable]:
+        """Yield the generic tables of a namespace; none of a catalog that has no such API, which is asked once.
 
-        `before` is called before each request. Raises NoSuchNamespace. Source: Apache Polaris, generic-tables-api.yaml.
+        One that may not be read has no location. `before` is called before each request. Raises NoSuchNamespace, and
+        after all others the errors of names and of tables without an answer. Source: Apache Polaris,
+        generic-tables-api.yaml.
         """
         with self._lock:
             if catalog in self._without_generic_tables:
-                return []
+                return
         path = f"polaris/{self.requests.catalog(catalog).namespace_path(namespace)}/generic-tables"
+        found, failed = list[TableIdentifier](), list[Exception]()
         try:
-            entries = self.requests.pages(path, {}, "identifiers", before)
-            found = [_listed(GENERIC_TABLE, catalog, namespace, entry) for entry in entries]
+            for one in _listed(GENERIC_TABLE, catalog, namespace, self.requests.pages(path, {}, "identifiers", before)):
+                found.append(one)
         except PolarisError as error:
-            if isinstance(error, NoSuchNamespace) or error.status not in _NO_SUCH_API:
+            if error.status in _NO_SUCH_API and not isinstance(error, NoSuchNamespace):
+                with self._lock:
+                    self._without_generic_tables.add(catalog)
+                return
+            if error.status != 200:
                 raise
-            with self._lock:
-                self._without_generic_tables.add(catalog)
-            return []
-        tables = []
-        for identifier in found:
-            before()
+            failed.append(error)
+
+        def load(identifier: TableIdentifier) -> GenericTable | None:
             try:
                 table = self.requests.get(f"{path}/{encoded(identifier.name)}", {}).get("table")
+            except (PolarisForbidden, PolarisUnexpectedAnswer):
+                return GenericTable(identifier, None)
             except PolarisError as error:
                 if error.status == 404:
-                    continue  # dropped meanwhile
+                    return None  # dropped meanwhile
                 raise
             location = table.get("base-location") if isinstance(table, dict) else None
-            tables.append(GenericTable(identifier, location if isinstance(location, str) and location else None))
-        return tables
+            return GenericTable(identifier, location if isinstance(location, str) and location else None)
+
+        for outcome in each_item(
+            found, load, name="polaris.generic-tables", stops=ErrorScope.CATALOG, checkpoint=before
+        ):
+            if outcome.result is not None:
+                yield outcome.result
+            elif outcome.error is not None:
+                failed.append(outcome.error)
+        if failed:
+            raise failed[0]
 
     def has_namespace(self, catalog: str, namespace: tuple[str, ...]) -> bool:
         """Return whether there is a namespace; raises NoSuchCatalog."""
@@ -327,14 +347,17 @@ class PolarisClient:
             raise PolarisOutcomeUnknown(f"the commit to {identifier} was answered unusably: {error}") from error
 
 
-def _listed(kind: str, catalog: str, namespace: tuple[str, ...], entry: Any) -> TableIdentifier:
-    name = name_in(entry)
-    if name is None:
-        raise PolarisUnexpectedAnswer(f"Polaris listed a {kind} without a name", status=200)
-    try:
-        return TableIdentifier(catalog, namespace, name)
-    except ValueError as error:
-        raise PolarisUnexpectedAnswer(f"no request can name the {kind} {name!r}: {error}", status=200) from None
+def _listed(kind: str, catalog: str, namespace: tuple[str, ...], entries: Iterable[Any]) -> Iterator[TableIdentifier]:
+    def named(entry: Any) -> TableIdentifier:
+        name = name_in(entry)
+        if name is None:
+            raise PolarisUnexpectedAnswer(f"Polaris listed a {kind} without a name", status=200)
+        try:
+            return TableIdentifier(catalog, namespace, name)
+        except ValueError as error:
+            raise PolarisUnexpectedAnswer(f"no request can name the {kind} {name!r}: {error}", status=200) from None
+
+    return each_named(entries, named)
 
 
 def _is_usable(metadata: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ from delegation.polaris.errors import (
     PoliciesNotSupported,
     TableAlreadyExists,
 )
-from delegation.polaris.requests import CatalogRequests, error_in
+from delegation.polaris.requests import CatalogRequests, each_named, error_in
 
 MOST_APPLICABLE: Final = 1_000
 """Policies that one table, namespace or catalog may have; Polaris has one of each of its types."""
@@ -109,14 +109,20 @@ class PolicyClient:
     def list_policies(
         self, catalog: str, namespace: tuple[str, ...], type_: str | None = None
     ) -> Iterator[PolicyIdentifier]:
-        """Yield the policies of one namespace, by default of any type; raises NoSuchNamespace."""
+        """Yield the policies of one namespace, by default of any type.
+
+        Raises NoSuchNamespace, and after all others PolarisUnexpectedAnswer for one without a name.
+        """
         path = f"polaris/{self._requests.catalog(catalog).namespace_path(namespace)}/policies"
         params = {} if type_ is None else {"policyType": type_}
-        for entry in self._pages(path, params, "identifiers"):
+
+        def named(entry: Any) -> PolicyIdentifier:
             name = entry.get("name") if isinstance(entry, dict) else None
             if not isinstance(name, str) or not name:
                 raise PolarisUnexpectedAnswer("Polaris listed a policy without a name", status=200)
-            yield PolicyIdentifier(catalog, namespace, name)
+            return PolicyIdentifier(catalog, namespace, name)
+
+        yield from each_named(self._pages(path, params, "identifiers"), named)
 
     def create(self, identifier: PolicyIdentifier, type_: str, content: str, description: str = "") -> StoredPolicy:
         """Create a policy of one of Polaris' types.

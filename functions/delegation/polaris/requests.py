@@ -1,9 +1,9 @@
 """Requests to a catalog as one principal: paths, tokens, pages and errors, which the clients of its APIs share."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import httpx
@@ -14,6 +14,7 @@ from delegation.polaris.errors import PolarisError, PolarisUnauthorized, Polaris
 from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
 from delegation.polaris.transport import Transport
 
+T = TypeVar("T")
 PAGE_SIZE = 1_000
 _OF_TABLES: Final = frozenset({"credentials", "metrics", "plan", "sign", "tasks", "unregister"})
 """Below a table in the Iceberg REST specification of 2026-08-21."""
@@ -54,6 +55,20 @@ class PolarisPaths:
 
     def table_path(self, identifier: TableIdentifier) -> str:
         return f"{self.tables_path(identifier.namespace)}/{encoded(identifier.name)}"
+
+
+def each_named(entries: Iterable[Any], named: Callable[[Any], T]) -> Iterator[T]:
+    """Yield what each entry of a listing names; raise the first error of one after all others."""
+    failed = list[PolarisUnexpectedAnswer]()
+    for entry in entries:
+        try:
+            one = named(entry)
+        except PolarisUnexpectedAnswer as error:
+            failed.append(error)
+            continue
+        yield one
+    if failed:
+        raise failed[0]
 
 
 class CatalogRequests:

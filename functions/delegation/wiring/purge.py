@@ -1,6 +1,6 @@
 """The behavior of purges."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -77,7 +77,7 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
 def generic_tables_of(catalog: PolarisClient) -> GenericTables:
     """Return a function that lists the tables of other formats of a namespace."""
 
-    def listed(name: str, namespace: tuple[str, ...], before: Callable[[], None]) -> list[GenericTable]:
+    def listed(name: str, namespace: tuple[str, ...], before: Callable[[], None]) -> Iterable[GenericTable]:
         return catalog.generic_tables(name, namespace, before)
 
     return listed

@@ -15,7 +15,7 @@ from delegation.storage.base import FileTooLarge
 from delegation.tasks.errors import MalformedRecord
 from tests.kit.sources import modules, tree_of
 from tests.paths import ROOT
-from tests.unit.items import command_worlds  # noqa: F401 - its worlds are registered
+from tests.unit.items import outer_worlds  # noqa: F401 - its worlds are registered
 from tests.unit.items.worlds import WORLDS
 
 PAGE = ROOT / "docs" / "architecture" / "running.md"

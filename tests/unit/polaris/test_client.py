@@ -29,6 +29,10 @@ def token(value: str, expires_in: int = 3600) -> httpx.Response:
 
 @pytest.fixture
 def client(server: Server, clock: Clock) -> PolarisClient:
+    return client_of(server, clock)
+
+
+def client_of(server: Server, clock: Clock) -> PolarisClient:
     server.answer("POST", TOKENS, token("token-1"), token("token-2"))
     server.answer("GET", CONFIG, httpx.Response(200, json={"defaults": {}, "overrides": {"prefix": "lake"}}))
     server.answer("GET", TABLE, table_answer())
@@ -415,6 +419,30 @@ def test_a_listing_that_repeats_its_page_token_is_refused(client: PolarisClient,
     server.answer("GET", TABLES, listed("a", following="p2"), listed("b", following="p2"))
     with pytest.raises(errors.PolarisUnexpectedAnswer):
         list(client.list_tables("lake", ("sales", "eu")))
+
+
+@pytest.mark.parametrize("bad", [{"name": ".."}, {"name": "\x1f"}, {"name": ""}, {}, 7])
+def test_a_name_that_no_request_can_carry_is_raised_after_all_others(
+    client: PolarisClient, server: Server, bad: object
+) -> None:
+    entries = [{"name": "a"}, bad, {"name": "b"}]
+    for path in (TABLES, TABLES.replace("/tables", "/views")):
+        server.answer("GET", path, httpx.Response(200, json={"identifiers": entries}))
+    for listing in (
+        client.list_tables("lake", ("sales", "eu")),
+        client.list_others("view", "lake", ("sales", "eu")),
+    ):
+        assert [next(listing).name, next(listing).name] == ["a", "b"]
+        with pytest.raises(errors.PolarisUnexpectedAnswer):
+            next(listing)
+
+
+def test_a_malformed_namespace_is_raised_after_all_others(client: PolarisClient, server: Server) -> None:
+    server.answer("GET", NAMESPACES, httpx.Response(200, json={"namespaces": [7, ["sales"]]}))
+    listing = client.list_namespaces("lake")
+    assert next(listing) == ("sales",)
+    with pytest.raises(errors.PolarisUnexpectedAnswer):
+        next(listing)
 
 
 @pytest.mark.parametrize("entry", ["sales", [], ["sales", 7], None])

@@ -35,7 +35,7 @@ def test_each_is_loaded_for_its_location(client: PolarisClient, server: Server) 
     server.answer("GET", f"{TABLES}/lost", error(404, "NoSuchTableException"))
     server.answer("GET", f"{TABLES}/plain", httpx.Response(200, json={"table": {"name": "plain"}}))
     asked: list[bool] = []
-    found = client.generic_tables("lake", NAMESPACE, lambda: asked.append(True))
+    found = list(client.generic_tables("lake", NAMESPACE, lambda: asked.append(True)))
     assert found == [
         GenericTable(identifier("delta"), "s3://b/delta"),
         GenericTable(identifier("a/b"), None),
@@ -47,9 +47,9 @@ def test_each_is_loaded_for_its_location(client: PolarisClient, server: Server) 
 @pytest.mark.parametrize("answer", [httpx.Response(404), error(400, "UnsupportedOperationException"), error(501, "X")])
 def test_a_catalog_without_them_is_asked_once(client: PolarisClient, server: Server, answer: httpx.Response) -> None:
     server.answer("GET", TABLES, answer)
-    assert client.generic_tables("lake", NAMESPACE) == []
+    assert list(client.generic_tables("lake", NAMESPACE)) == []
     before = len(server.requests)
-    assert client.generic_tables("lake", ("other",)) == []
+    assert list(client.generic_tables("lake", ("other",))) == []
     assert len(server.requests) == before
 
 
@@ -66,4 +66,34 @@ def test_what_is_no_answer_to_the_question_is_raised(
 ) -> None:
     server.answer("GET", TABLES, answer)
     with pytest.raises(kind):
-        client.generic_tables("lake", NAMESPACE)
+        list(client.generic_tables("lake", NAMESPACE))
+
+
+def test_one_that_may_not_be_read_or_answers_nonsense_is_known_without_a_location(
+    client: PolarisClient, server: Server
+) -> None:
+    server.answer("GET", TABLES, page("secret", "odd", "delta"))
+    server.answer("GET", f"{TABLES}/secret", error(403, "ForbiddenException"))
+    server.answer("GET", f"{TABLES}/odd", httpx.Response(200, content=b"x"))
+    server.answer("GET", f"{TABLES}/delta", httpx.Response(200, json={"table": {"base-location": "s3://b/delta"}}))
+    assert list(client.generic_tables("lake", NAMESPACE)) == [
+        GenericTable(identifier("secret"), None),
+        GenericTable(identifier("odd"), None),
+        GenericTable(identifier("delta"), "s3://b/delta"),
+    ]
+
+
+def test_the_others_are_yielded_before_the_error_of_one_without_an_answer_or_a_name(
+    client: PolarisClient, server: Server
+) -> None:
+    found: list[GenericTable] = []
+    server.answer("GET", TABLES, page("..", "down", "delta"))
+    server.answer("GET", f"{TABLES}/down", error(503, "ServiceFailureException"))
+    server.answer("GET", f"{TABLES}/delta", httpx.Response(200, json={"table": {"base-location": "s3://b/delta"}}))
+    with pytest.raises(errors.PolarisUnexpectedAnswer, match="no request can name"):
+        found.extend(client.generic_tables("lake", NAMESPACE))
+    assert found == [GenericTable(identifier("delta"), "s3://b/delta")]
+    server.answer("GET", TABLES, page("down", "delta"))
+    with pytest.raises(errors.PolarisUnavailable):
+        found.extend(client.generic_tables("lake", NAMESPACE))
+    assert len(found) == 2

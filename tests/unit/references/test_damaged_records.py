@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import PolarisUnexpectedAnswer
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.dynamodb import DynamoDbReferenceStore
 from delegation.references.lost import LostRefs
@@ -14,6 +15,7 @@ from delegation.references.model import PassNeeded
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto
 from tests.contract.test_reference_store import reference_store
+from tests.kit.tasks.builders import HOUR
 from tests.unit.references.test_refresh import Scene
 from tests.unit.upkeep.health.test_refresh import NOW
 
@@ -119,3 +121,28 @@ def test_a_record_that_was_stored_again_is_not_removed_as_the_damaged_one(stored
     stored.store.put_located(LOCATED)
     stored.store.remove_located(damaged)
     assert stored.store.located("cat") == [LOCATED]
+
+
+def test_an_entry_without_a_usable_name_holds_its_namespace_and_all_others_are_visited() -> None:
+    scene = Scene()
+    scene.one.create("t")
+    scene.two.create("u")
+    tables, namespaces = scene.listing.list_tables, scene.listing.list_namespaces
+
+    def bad_last(listing: Any) -> Any:
+        def listed(*given: Any) -> Any:
+            yield from listing(*given)
+            raise PolarisUnexpectedAnswer("no request can name the table '..'", status=200)
+
+        return listed
+
+    scene.listing.list_tables = bad_last(tables)  # type: ignore[method-assign]
+    scene.listing.list_namespaces = bad_last(namespaces)  # type: ignore[method-assign]
+    scene.refresher().ensure_fresh("cat", HOUR)
+    assert {one.identifier.name for one in scene.store.entries("cat")} == {"t", "u"}
+    held = {one.subject.namespace for one in scene.store.unlisted("cat")}
+    assert held == {(), ("ns",), ("ns", "inner")}
+    scene.listing.list_tables, scene.listing.list_namespaces = tables, namespaces  # type: ignore[method-assign]
+    scene.now += 2 * HOUR
+    scene.refresher().ensure_fresh("cat", HOUR)
+    assert scene.store.unlisted("cat") == []

@@ -66,8 +66,10 @@ class CatalogListing:
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         """Yield every namespace below a parent."""
         self._ask()
+        children = list[tuple[str, ...]]()
         try:
-            children = list(self._lists.list_namespaces(self._catalog, parent))
+            for one in self._lists.list_namespaces(self._catalog, parent):
+                children.append(one)
         except NoSuchNamespace:
             return
         except PolarisError as error:
@@ -75,9 +77,8 @@ class CatalogListing:
                 raise
             self.note(parent, error)
             depth = len(parent) + 1
-            children = sorted(
-                {one.namespace[:depth] for one in self._known_below(parent) if len(one.namespace) >= depth}
-            )
+            known = {one.namespace[:depth] for one in self._known_below(parent) if len(one.namespace) >= depth}
+            children = sorted({*children, *known})
         for namespace in children:
             yield namespace
             yield from self.namespaces(namespace)
@@ -95,7 +96,6 @@ class CatalogListing:
         except _REFUSED as error:
             self.note(namespace, error)
             yield from self.known_in(namespace)
-            return
         self._find_located(namespace)
 
     def known_in(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:

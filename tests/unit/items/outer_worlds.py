@@ -1,5 +1,7 @@
-"""For each loop of the commands a world with good items among bad ones, and which of the good ones it served."""
+"""For each loop of the commands and of the catalog's client a world as in `worlds`."""
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -16,21 +18,42 @@ from delegation.cli.tombstones.cascade import Cascade, found_in
 from delegation.cli.tombstones.receipts import ReceiptFile
 from delegation.notifications.dead_letters import resent
 from delegation.operations.orphans.quarantine.tagging import UntagRun
+from delegation.polaris.model import GenericTable
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, StoredPolicy
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from delegation.upkeep.execution.settings import UpkeepSettings
-from tests.kit.tasks.builders import NOW
+from tests.kit.tasks.builders import NOW, Clock
 from tests.unit.cli.callbacks.test_callbacks import dead
 from tests.unit.cli.tombstones.test_drop_namespace import MemoryCatalog
 from tests.unit.items.worlds import ORDER, Failing, Served, planted, world
 from tests.unit.operations.orphans.quarantine.test_released import tagged
 from tests.unit.operations.orphans.test_restoring import Shoal
+from tests.unit.polaris.scripted import Server, raw_json
+from tests.unit.polaris.test_client import client_of
 from tests.unit.upkeep.execution.catalogs import ALLOWED, WEEK, UpkeepWorld
 from tests.unit.upkeep.execution.catalogs import NOW as UPKEEP_NOW
 
 NAMES = {f"t{number}": kind for number, kind in enumerate(ORDER)}
 GOOD = {name for name, kind in NAMES.items() if kind == "g"}
+
+
+@world("polaris.generic-tables")
+def generic_tables_that_cannot_be_loaded(failing: Failing) -> Served:
+    """The others are known before the error."""
+    server = Server()
+    folder = "/api/catalog/polaris/v1/lake/namespaces/ns/generic-tables"
+    server.answer("GET", folder, raw_json(json.dumps({"identifiers": [{"name": name} for name in NAMES]})))
+    for name in NAMES:
+        server.answer("GET", f"{folder}/{name}", raw_json(json.dumps({"table": {"base-location": f"s3://b/{name}"}})))
+    client, found = client_of(server, Clock()), list[GenericTable]()
+
+    def is_bad(path: str, *_: Any, **__: Any) -> bool:
+        return NAMES.get(path.rpartition("/")[2]) == "b"
+
+    with planted(client.requests, "get", is_bad, failing), suppress(type(failing())):
+        found.extend(client.generic_tables("lake", ("ns",)))
+    return GOOD, {one.identifier.name for one in found if one.base_location}
 
 
 @world("notifications.resent")
