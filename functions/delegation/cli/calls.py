@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from delegation.cli.connection import Connection
     from delegation.cli.output import Output
     from delegation.cli.tasks.opening import PauseSource, TaskSource
+    from delegation.tasks.submission.options import Option, OptionTable
 
 StackOption = Annotated[
     Path | None,
@@ -74,7 +75,10 @@ _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {
 
 @dataclass
 class Call:
-    """A call of a command, with the values of the options that it takes of _OPTIONS."""
+    """A call of a command, with the values of the options that it takes of _OPTIONS.
+
+    `given` are those of the table of its operation, by their names there and as a request has them.
+    """
 
     ctx: typer.Context
     as_json: bool = False
@@ -85,6 +89,7 @@ class Call:
     yes: bool = False
     key: str | None = None
     wait: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)
     output: "Output" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,18 +147,22 @@ def at_a_terminal() -> bool:
 
 
 def command(
-    app: typer.Typer | None = None, name: str | None = None, takes: str = "stack", **settings: Any
+    app: typer.Typer | None = None, name: str | None = None, takes: str = "stack", table: "OptionTable | None" = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function of a Call and of the command's own arguments; `app` has it under a name.
 
-    `takes` are the names of the options of many commands that it takes too, --json always the last.
+    `takes` are the names of the options of many commands that it takes too, --json always the last; before them come
+    those of an operation's `table` that have an argument.
     """
+    of_table = [] if table is None else [one for one in table.options if one.argument is not None]
     names: Sequence[str] = (*takes.split(), "as_json")
 
     def decorated(run: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(run)
         def called(ctx: typer.Context, **values: Any) -> None:
-            run(Call(ctx, **{one: values.pop(one) for one in names}), **values)
+            texts = {one.name: _text_of(values.pop(_parameter(one).name)) for one in of_table}
+            given = {name: text for name, text in texts.items() if text is not None}
+            run(Call(ctx, **{one: values.pop(one) for one in names}, given=given), **values)
 
         _, *own = inspect.signature(run, eval_str=True).parameters.values()
         keyword = inspect.Parameter.KEYWORD_ONLY
@@ -161,9 +170,38 @@ def command(
             inspect.Parameter(one, keyword, annotation=_OPTIONS[one][0], default=_OPTIONS[one][1]) for one in names
         ]
         ctx = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        signature = inspect.Signature([ctx, *own, *common])
+        signature = inspect.Signature([ctx, *own, *map(_parameter, of_table), *common])
         called.__signature__ = signature  # type: ignore[attr-defined]
         called.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
-        return app.command(name, **settings)(called) if app is not None else called
+        return app.command(name)(called) if app is not None else called
 
     return decorated
+
+
+def flag_of(option: "Option") -> str:
+    """Return how the command of its operation takes an option, in capitals if it has no argument."""
+    return option.name.upper() if option.argument is None else f"--{option.argument.flag or option.name}"
+
+
+def _parameter(option: "Option") -> inspect.Parameter:
+    """Return the parameter of a command for an option with an argument."""
+    argument, flag = option.argument, flag_of(option)
+    assert argument is not None  # noqa: S101 - the caller asks for no other
+    is_flag = argument.type is bool
+    shown: dict[str, Any] = (
+        {} if is_flag else {"metavar": argument.metavar, "min": argument.least, "show_default": False}
+    )
+    annotation: Any = Annotated[
+        bool if is_flag else argument.type | None, typer.Option(flag, help=argument.help, **({} if is_flag else shown))
+    ]
+    name = flag.removeprefix("--").replace("-", "_")
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=False if is_flag else None
+    )
+
+
+def _text_of(value: Any) -> str | None:
+    """Return the value of an option as a request has it, None if it is not given."""
+    if value is None or value is False or value == []:
+        return None
+    return "true" if value is True else ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,30 +1,27 @@
 """`delegation expire`: have the service expire a table's snapshots, or show which ones and why the others stay."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
 from delegation.cli.calls import Call, command
-from delegation.cli.output import JsonOutput, Output, print_json, watch
+from delegation.cli.output import Output
 from delegation.cli.screens import Rows
-from delegation.cli.submit import TableArgument, checked_key, parse_table
+from delegation.cli.submit import TableArgument, call_request, parse_table, refused, send
 from delegation.iceberg.metadata import parse_metadata
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.errors import check_table
 from delegation.removal.expiry.history import MAIN, KnownSnapshot, TableHistory, history
 from delegation.removal.expiry.requests import (
-    CLEAN,
     MAX_REF_AGE,
     MAX_SNAPSHOT_AGE,
     NOW,
     OLDER_THAN,
-    PLAN,
-    RETAIN_LAST,
-    SNAPSHOT_IDS,
+    OPTIONS,
     choices_of,
 )
 from delegation.removal.expiry.retention import Decision, KeptSnapshot, decide, unknown_ids
@@ -36,68 +33,9 @@ from polaris_common.errors import counted, printable
 MOST_ROWS: Final = 200
 """Lines of a table for people; JSON has all snapshots."""
 
-OlderThanOption = Annotated[
-    str | None,
-    typer.Option(
-        "--older-than",
-        metavar="TIME|AGE|now",
-        show_default=False,
-        help="Expire snapshots older than a time (2026-11-01T00:00:00Z), a date, an age (7d, 12h) or now. Default: by "
-        "the table's properties, 5 days.",
-    ),
-]
-RetainLastOption = Annotated[
-    int | None,
-    typer.Option(
-        "--retain-last",
-        metavar="N",
-        min=1,
-        show_default=False,
-        help="Keep the N newest snapshots of each branch. Default: by the table's properties, 1.",
-    ),
-]
-SnapshotIdOption = Annotated[
-    list[int] | None,
-    typer.Option("--snapshot-id", metavar="ID", help="Expire this snapshot too, whatever its age; may be repeated."),
-]
-MaxRefAgeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-ref-age",
-        metavar="AGE",
-        show_default=False,
-        help="Remove branches and tags whose snapshot is older, except main. Default: by the table's properties.",
-    ),
-]
-CleanOption = Annotated[
-    bool,
-    typer.Option("--clean-expired-metadata", help="Remove schemas and partition specs that are not used any more."),
-]
-DryRunOption = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Show what would expire and why the rest stays, and have the files planned."),
-]
-PlanOption = Annotated[
-    str | None,
-    typer.Option(
-        "--plan", metavar="PLAN_ID", show_default=False, help="Execute the plan of a dry run, with its other options."
-    ),
-]
 
-
-@command(takes="key wait yes stack")
-def expire_command(
-    call: Call,
-    table: TableArgument,
-    *,
-    older_than: OlderThanOption = None,
-    retain_last: RetainLastOption = None,
-    snapshot_ids: SnapshotIdOption = None,
-    max_ref_age: MaxRefAgeOption = None,
-    clean_expired_metadata: CleanOption = False,
-    dry_run: DryRunOption = False,
-    plan: PlanOption = None,
-) -> None:
+@command(takes="key wait yes stack", table=OPTIONS)
+def expire_command(call: Call, table: TableArgument) -> None:
     """Have the service remove old snapshots from a table, and delete the files that only they reach.
 
     What can be read now can be read afterwards, except by time travel to a
@@ -105,73 +43,33 @@ def expire_command(
     --wait, if it failed.
     """
     identifier = parse_table(table)
-    properties = _properties(
-        older_than=older_than,
-        retain_last=retain_last,
-        snapshot_ids=snapshot_ids or (),
-        max_ref_age=max_ref_age,
-        clean=clean_expired_metadata,
-        dry_run=dry_run,
-        plan=plan,
-    )
-    used_key = checked_key(call.key)
-    request = ExpiryRequest(
-        realm=call.connection.client_settings().realm,
-        identifier=identifier,
-        properties=properties,
-        correlation_id=used_key,
-        # Repeating the command with the same --key requires the same payload each time, which then has no time.
-        requested_at=utc_now() if call.key is None else None,
-    ).request()
+    properties = _properties(call.given)
+    request = call_request(call, ExpiryRequest, identifier, properties)
     shown: Mapping[str, Any] = {}
-    if dry_run:
+    if DRY_RUN in properties:
         preview = Preview.of(call.connection.catalog().load_table(identifier, vend=False), properties, utc_now())
         shown = preview.document()
-        if not isinstance(call.output, JsonOutput):
+        if not call.as_json:
             preview.show(call.output)
     else:
         effect = "permanently deletes the files only they reach"
         call.confirm(f"This removes old snapshots of {identifier} and {effect}. Continue?")
-    client = call.connection.client()
-    accepted = client.submit(request, key=used_key)
-    if isinstance(call.output, JsonOutput):
-        print_json({**accepted.model_dump(mode="json"), "idempotency_key": used_key, **shown})
-    else:
-        call.output.accepted(accepted, key=used_key, dry_run=True)
-    if call.wait:
-        watch(call.output, client, accepted.delegation_task_id)
+    send(call, request, shown)
 
 
-def _properties(
-    *,
-    older_than: str | None,
-    retain_last: int | None,
-    snapshot_ids: Sequence[int],
-    max_ref_age: str | None,
-    clean: bool,
-    dry_run: bool,
-    plan: str | None,
-) -> dict[str, str]:
+def _properties(given: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of the request; raises BadParameter for a value that the service would refuse."""
-    properties = {
-        **_limit_of(older_than),
-        RETAIN_LAST: None if retain_last is None else str(retain_last),
-        SNAPSHOT_IDS: ",".join(map(str, snapshot_ids)) or None,
-        MAX_REF_AGE: None if max_ref_age is None else _age(max_ref_age, "--max-ref-age"),
-        CLEAN: "true" if clean else None,
-        DRY_RUN: "true" if dry_run else None,
-        PLAN: plan,
-    }
-    given = {name: value for name, value in properties.items() if value is not None}
+    properties = {**given, **_limit_of(given.get(OLDER_THAN))}
+    if MAX_SNAPSHOT_AGE in properties:
+        properties.pop(OLDER_THAN)
+    if MAX_REF_AGE in properties:
+        properties[MAX_REF_AGE] = _age(properties[MAX_REF_AGE], "--max-ref-age")
     try:
-        choices_of(given, asked_at=utc_now())
+        choices_of(properties, asked_at=utc_now())
     except InvalidOption as error:
-        # The message names a property; the options of this command have its name but for the unit.
-        option = {MAX_SNAPSHOT_AGE: OLDER_THAN, MAX_REF_AGE: "max-ref-age", SNAPSHOT_IDS: "snapshot-id"}
-        raise typer.BadParameter(
-            str(error).rpartition(": ")[2], param_hint=f"--{option.get(error.name, error.name)}"
-        ) from None
-    return given
+        # An age sets another property than a time.
+        raise refused(OPTIONS, error, OLDER_THAN if error.name == MAX_SNAPSHOT_AGE else error.name) from None
+    return properties
 
 
 def _limit_of(older_than: str | None) -> dict[str, str]:

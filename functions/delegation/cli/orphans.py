@@ -15,38 +15,28 @@ from delegation.cli.calls import Call, command
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.misuse import WordGroup
-from delegation.cli.output import JsonOutput, Output, watch
+from delegation.cli.output import JsonOutput, Output
 from delegation.cli.restore import PlanBucketOption, plans_of, restore_command
 from delegation.cli.screens import LabelledLines, Whole, plain, size_text, summary_text
-from delegation.cli.submit import TableArgument, checked_key, parse_table
+from delegation.cli.submit import TableArgument, call_request, parse_table, refused, send
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound, NotPermitted
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.limits import (
-    EQUAL_AUTHORITIES,
-    EQUAL_SCHEMES,
-    FILE_AGE,
-    INVENTORY,
-    LOCATION,
-    MISMATCH,
-    PLAN,
-    QUARANTINE,
-    OrphanLimits,
-)
+from delegation.operations.orphans.behavior.limits import FILE_AGE, OPTIONS, PLAN, OrphanLimits
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.errors import AgeTooShort
 from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
 from delegation.storage.base import PlanStore
-from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
-from delegation.timestamps import isoformat, utc_now
+from delegation.tasks.submission.options import DRY_RUN, InvalidOption
+from delegation.timestamps import isoformat
 from delegation.wire.approvals import PlanApproval
 from delegation.wire.orphans import OrphanFilesRequest
 from delegation.wire.requests import TableRequest
 from delegation.wire.tasks import TaskRecord
 from delegation.worksets.errors import PlanTampered
 from delegation.worksets.index import segment_of
-from polaris_common.errors import DelegationError, counted, printable
+from polaris_common.errors import counted, printable
 
 _PLAN: Final = re.compile(
     r"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]+/[0-9a-f]+)"
@@ -187,72 +177,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
 )
-AgeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--older-than",
-        metavar="AGE",
-        show_default=False,
-        help="How old a file is at least, by the clock of its store: 7d, 72h; 24 hours or more. Default: 3 days.",
-    ),
-]
-SchemesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--equal-schemes",
-        metavar="LISTS",
-        show_default=False,
-        help="Schemes that name one store, such as cos,oss=store; s3, s3a and s3n always do.",
-    ),
-]
-AuthoritiesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--equal-authorities",
-        metavar="LISTS",
-        show_default=False,
-        help="Buckets that are one, such as alias=bucket.",
-    ),
-]
-MismatchOption = Annotated[
-    str | None,
-    typer.Option(
-        "--prefix-mismatch-mode",
-        metavar="MODE",
-        show_default=False,
-        help="What happens to files with the path of a needed one in another scheme or bucket: error, ignore or "
-        "delete. Default: error.",
-    ),
-]
-QuarantineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--quarantine",
-        metavar="MODE",
-        show_default=False,
-        help="tag: an approval of the plan tags the files for a lifecycle rule of the bucket instead of deleting them; "
-        "none: it deletes them. Default: the operator's setting.",
-    ),
-]
-InventoryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--inventory",
-        metavar="URI",
-        show_default=False,
-        help="Read this S3 Inventory report instead of listing the location: s3://…/manifest.json, below a place that "
-        "the operator allows.",
-    ),
-]
-LocationOption = Annotated[
-    str | None,
-    typer.Option(
-        "--location",
-        metavar="URI",
-        show_default=False,
-        help="Look in this place instead of the table's location, below one that the operator allows.",
-    ),
-]
 PlanArgument = Annotated[
     str,
     typer.Argument(
@@ -261,19 +185,8 @@ PlanArgument = Annotated[
 ]
 
 
-@command(app, "scan", "key wait stack")
-def scan_command(
-    call: Call,
-    table: TableArgument,
-    *,
-    older_than: AgeOption = None,
-    equal_schemes: SchemesOption = None,
-    equal_authorities: AuthoritiesOption = None,
-    prefix_mismatch_mode: MismatchOption = None,
-    inventory: InventoryOption = None,
-    location: LocationOption = None,
-    quarantine: QuarantineOption = None,
-) -> None:
+@command(app, "scan", "key wait stack", table=OPTIONS)
+def scan_command(call: Call, table: TableArgument) -> None:
     """Have the service list a table's location and plan which files no table needs; nothing is deleted.
 
     The task's summary has the number and size of the orphan files, and the
@@ -281,19 +194,7 @@ def scan_command(
     1 if the task was not accepted or, with --wait, if it failed.
     """
     identifier = parse_table(table)
-    properties = _properties(
-        {
-            FILE_AGE: older_than,
-            EQUAL_SCHEMES: equal_schemes,
-            EQUAL_AUTHORITIES: equal_authorities,
-            MISMATCH: prefix_mismatch_mode,
-            INVENTORY: inventory,
-            LOCATION: location,
-            QUARANTINE: quarantine,
-            DRY_RUN: "true",
-        }
-    )
-    _send(call.output, call.connection, identifier, properties, call.key, wait=call.wait)
+    _send(call, identifier, _checked({**call.given, DRY_RUN: "true"}))
 
 
 IncludingOption = Annotated[
@@ -322,7 +223,7 @@ def approve_command(
     left to the policy's next run, unless --wait is given. Exit status: 1 if
     the plan was not approved, the task not accepted or, with --wait, failed.
     """
-    properties = _properties({PLAN: plan})
+    properties = _checked({PLAN: plan})
     wanted = _approval(plan, including or ())
     task_id = plan.partition("/")[0]
     operator = call.connection.operator_client()
@@ -349,7 +250,7 @@ def approve_command(
         _approved(call.output, approved, "the next run of its policy deletes them")
         return
     try:
-        _send(call.output, call.connection, identifier, properties, call.key, wait=call.wait)
+        _send(call, identifier, properties)
     except NotPermitted as error:
         if error.error_code != "PERMISSION_MISSING":
             raise
@@ -378,66 +279,39 @@ def _approved(output: Output, task: TaskRecord, then: str) -> None:
     output.say(f"Approved until {until.astimezone():%Y-%m-%d %H:%M %Z}: {plain(task.approval.plan)}; {then}.")
 
 
-def _properties(given: Mapping[str, str | None]) -> dict[str, str]:
+def _checked(properties: dict[str, str]) -> dict[str, str]:
     """Return the properties of the request; raises BadParameter for a value that the service would refuse."""
-    properties = {name: value for name, value in given.items() if value is not None}
     # Only the service knows what the operator allows.
     allowing = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
-    anything = replace(allowing, inventories=("s3://",), locations=("s3://",))
     try:
-        options_of(properties, anything)
+        options_of(properties, replace(allowing, inventories=("s3://",), locations=("s3://",)))
     except InvalidOption as error:
-        raise _misuse(error, error.name) from None
+        raise refused(OPTIONS, error, error.name) from None
     except AgeTooShort as error:
-        raise _misuse(error, FILE_AGE) from None
+        raise refused(OPTIONS, error, FILE_AGE) from None
     return properties
 
 
-def _misuse(error: DelegationError, name: str) -> typer.BadParameter:
-    """Return the misuse of the option of this command that sets a property of the request."""
-    reason = str(error).removeprefix(f"{PLACE}.{name}: ")
-    return typer.BadParameter(reason, param_hint={FILE_AGE: "--older-than", PLAN: "PLAN"}.get(name, f"--{name}"))
+def _send(call: Call, identifier: TableIdentifier, properties: Mapping[str, str]) -> None:
+    ended = send(call, call_request(call, OrphanFilesRequest, identifier, properties))
+    if ended is not None:
+        _advise(call, ended)
 
 
-def _send(
-    output: Output,
-    connection: Connection,
-    identifier: TableIdentifier,
-    properties: Mapping[str, str],
-    key: str | None,
-    *,
-    wait: bool,
-) -> None:
-    used_key = checked_key(key)
-    request = OrphanFilesRequest(
-        realm=connection.client_settings().realm,
-        identifier=identifier,
-        properties=properties,
-        correlation_id=used_key,
-        # Repeating the command with the same --key requires the same payload each time, which then has no time.
-        requested_at=utc_now() if key is None else None,
-    ).request()
-    client = connection.client()
-    accepted = client.submit(request, key=used_key)
-    # The table stays, so there is no entry in the catalog to speak of.
-    output.accepted(accepted, key=used_key, dry_run=True)
-    if wait:
-        _advise(output, client, watch(output, client, accepted.delegation_task_id))
-
-
-def _advise(output: Output, client: DelegationClient, ended: TaskRecord) -> None:
+def _advise(call: Call, ended: TaskRecord) -> None:
     """Say what comes next, to people and outside of the frame of the task: each line is copied."""
-    if isinstance(output, JsonOutput):
+    if call.as_json:
         return
+    say = call.output.say
     plan = ended.plan_segments[-1].id if ended.plan_segments else None
     waits = ended.waiting_plan is not None
     if ended.files_deleted:
-        output.say(f"The receipt: delegation tasks receipt {ended.task_id}")
-        if _is_restorable(client, ended.task_id):
-            output.say(f"Bring them back: delegation orphans restore {ended.task_id}")
+        say(f"The receipt: delegation tasks receipt {ended.task_id}")
+        if _is_restorable(call.connection.client(), ended.task_id):
+            say(f"Bring them back: delegation orphans restore {ended.task_id}")
     if plan is not None and ended.files_planned and (waits or not ended.files_deleted):
-        output.say(f"Look at them: delegation orphans show {plan}")
-        output.say(f"Delete them: delegation orphans approve {plan} --wait")
+        say(f"Look at them: delegation orphans show {plan}")
+        say(f"Delete them: delegation orphans approve {plan} --wait")
 
 
 def _is_restorable(client: DelegationClient, task_id: str) -> bool:

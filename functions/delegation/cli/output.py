@@ -86,8 +86,15 @@ class JsonOutput:
         """`options` are the command's, which may be named in what to do next; None: any."""
         self._options = options
 
-    def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:  # noqa: ARG002 - for people
-        print_json({**accepted.model_dump(mode="json"), "idempotency_key": key})
+    def accepted(
+        self,
+        accepted: TaskAccepted,
+        *,
+        key: str,
+        dry_run: bool,  # noqa: ARG002 - for people
+        shown: Mapping[str, Any] | None = None,
+    ) -> None:
+        print_json({**accepted.model_dump(mode="json"), "idempotency_key": key, **(shown or {})})
 
     def outcome(self, outcome: TaskSuccessResponse, *, key: str) -> None:
         print_json({**outcome.model_dump(mode="json"), "idempotency_key": key})
@@ -164,7 +171,14 @@ class TextOutput:
         self._out = Console(highlight=False, soft_wrap=False)
         self._err = Console(stderr=True, highlight=False)
 
-    def accepted(self, accepted: TaskAccepted, *, key: str, dry_run: bool) -> None:
+    def accepted(
+        self,
+        accepted: TaskAccepted,
+        *,
+        key: str,
+        dry_run: bool,
+        shown: Mapping[str, Any] | None = None,  # noqa: ARG002 - for programs; people see it before
+    ) -> None:
         task_id = accepted.delegation_task_id
         self._out.print(Text.assemble("Accepted as task ", (task_id, "bold"), f" (idempotency key {key})."))
         self._out.print(f"Follow it: delegation tasks watch {task_id}", style="dim", soft_wrap=True)

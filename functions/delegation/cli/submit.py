@@ -9,8 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from delegation.cli.calls import Call, command
-from delegation.cli.connection import Connection
+from delegation.cli.calls import Call, KeyOption, WaitOption, command, flag_of
 from delegation.cli.errors import bad_table_metadata
 from delegation.cli.output import Output, watch
 from delegation.cli.screens import Whole
@@ -20,8 +19,9 @@ from delegation.client.executor import DRY_RUN
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.submission.form import RequestForm, WantedTask
-from delegation.tasks.submission.options import PLACE
+from delegation.tasks.submission.options import PLACE, OptionTable
 from delegation.timestamps import utc_now
+from delegation.wire.identified import IdentifiedRequest
 from delegation.wire.keys import is_key
 from delegation.wire.tasks import TaskRecord
 from delegation.wiring.types import TYPES
@@ -44,15 +44,6 @@ SyncOption = Annotated[
     bool,
     typer.Option("--sync/--async", help="Wait in one call for the outcome, or have the task run in the background."),
 ]
-KeyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--key",
-        show_default=False,
-        help="The idempotency key: repeating the command with it starts no second purge. Default: a new UUID.",
-    ),
-]
-WaitOption = Annotated[bool, typer.Option("--wait", help="With --async: follow the task until it has an outcome.")]
 TypeOption = Annotated[
     str | None,
     typer.Option(
@@ -103,16 +94,8 @@ def submit_command(
     identifier = parse_table(table)
     form = form_of(task_type)
     given = options_of(form, parse_properties(properties or ()), dry_run=dry_run)
-    used_key = checked_key(key)
-    wanted = WantedTask(
-        realm=call.connection.client_settings().realm,
-        identifier=identifier,
-        properties=given,
-        correlation_id=used_key,
-        # A caller may repeat the command with the same --key, which requires the same payload each time
-        # (Idempotency-Key proposal, API Design, "Reuse rule"), so the payload then has no time.
-        requested_at=utc_now() if key is None else None,
-    )
+    call.key, call.wait = key, wait
+    wanted = WantedTask(identifier=identifier, properties=given, **_about(call))
     if metadata is not None:
         wanted = replace(wanted, table=read_metadata(identifier, metadata))
     dry_run = given.get(DRY_RUN) == "true"
@@ -120,7 +103,7 @@ def submit_command(
         raise typer.BadParameter("a dry run needs --async: the service refuses it", param_hint="--dry-run")
     if form.words.deletes and not dry_run:
         call.confirm_deletion(f"of {identifier}")
-    _send(call.output, call.connection, form, wanted, used_key, sync=sync, dry_run=dry_run, wait=wait)
+    _submit(call, form, wanted, sync=sync, dry_run=dry_run)
 
 
 def form_of(task_type: str | None) -> RequestForm:
@@ -144,31 +127,55 @@ def options_of(form: RequestForm, given: Mapping[str, str], *, dry_run: bool) ->
     return {**found, DRY_RUN: "true"} if dry_run else found
 
 
-def _send(
-    output: Output,
-    connection: Connection,
-    form: RequestForm,
-    wanted: WantedTask,
-    key: str,
-    *,
-    sync: bool,
-    dry_run: bool,
-    wait: bool,
-) -> None:
-    client, table = connection.client(), wanted.identifier
-    if sync:
-        if wanted.table is None and form.waits_with_table:
-            wanted = replace(wanted, table=connection.catalog().load_table(table, vend=False))
-        request = form.request(wanted, synchronous=True)
-        with output.status(form.words.running.format(table)):
-            outcome = _in_turn(output, client, table, lambda: client.execute_synchronous(request, key=key))
-        output.outcome(outcome, key=key)
+def _submit(call: Call, form: RequestForm, wanted: WantedTask, *, sync: bool, dry_run: bool) -> None:
+    client, table, key = call.connection.client(), wanted.identifier, str(wanted.correlation_id)
+    if not sync:
+        request = form.request(wanted, synchronous=False)
+        accepted = _in_turn(call.output, client, table, lambda: client.submit(request, key=key))
+        call.output.accepted(accepted, key=key, dry_run=dry_run or not form.words.deletes)
+        if call.wait:
+            watch(call.output, client, accepted.delegation_task_id)
         return
-    request = form.request(wanted, synchronous=False)
-    accepted = _in_turn(output, client, table, lambda: client.submit(request, key=key))
-    output.accepted(accepted, key=key, dry_run=dry_run or not form.words.deletes)
-    if wait:
-        watch(output, client, accepted.delegation_task_id)
+    if wanted.table is None and form.waits_with_table:
+        wanted = replace(wanted, table=call.connection.catalog().load_table(table, vend=False))
+    request = form.request(wanted, synchronous=True)
+    with call.output.status(form.words.running.format(table)):
+        outcome = _in_turn(call.output, client, table, lambda: client.execute_synchronous(request, key=key))
+    call.output.outcome(outcome, key=key)
+
+
+def call_request(
+    call: Call, kind: type[IdentifiedRequest], identifier: TableIdentifier, properties: Mapping[str, str]
+) -> IdentifiedRequest:
+    """Return the request of a command for an operation on one table; raises BadParameter for an unusable --key."""
+    return kind(identifier=identifier, properties=properties, **_about(call))
+
+
+def _about(call: Call) -> dict[str, Any]:
+    """Return what each request has: a caller may repeat the command with the same --key.
+
+    That requires the same payload each time (Idempotency-Key proposal, API Design, "Reuse rule"), which then has no
+    time.
+    """
+    key = checked_key(call.key)
+    at = utc_now() if call.key is None else None
+    return {"realm": call.connection.client_settings().realm, "correlation_id": key, "requested_at": at}
+
+
+def send(call: Call, request: IdentifiedRequest, shown: Mapping[str, Any] | None = None) -> TaskRecord | None:
+    """Submit a request and print that it was accepted, as JSON also `shown`; return the task if --wait followed it."""
+    client, key = call.connection.client(), str(request.correlation_id)
+    accepted = client.submit(request.request(), key=key)
+    # The table stays, so there is no entry in the catalog to speak of.
+    call.output.accepted(accepted, key=key, dry_run=True, shown=shown)
+    return watch(call.output, client, accepted.delegation_task_id) if call.wait else None
+
+
+def refused(table: OptionTable, error: DelegationError, name: str) -> typer.BadParameter:
+    """Return the misuse of the option of a command that sets an option of the request."""
+    [option] = [one for one in table.options if one.name == name]
+    reason = str(error).removeprefix(f"{PLACE}.{getattr(error, 'name', name)}: ")
+    return typer.BadParameter(reason, param_hint=flag_of(option))
 
 
 def _in_turn(output: Output, client: DelegationClient, table: TableIdentifier, send: Callable[[], T]) -> T:

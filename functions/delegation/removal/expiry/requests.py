@@ -20,6 +20,7 @@ from delegation.tasks.submission.form import RequestSources, RequestWords
 from delegation.tasks.submission.options import (
     CALLBACK_OPTION,
     DRY_RUN,
+    Argument,
     InvalidOption,
     Option,
     OptionTable,
@@ -94,8 +95,10 @@ _IDS: Final = rf"{_ID}(,{_ID}){{0,{MOST_IDS - 1}}}"
 _PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 
 
-def _text(name: str, pattern: str, expected: str, described: str) -> Option:
-    return Option(name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described)
+def _text(name: str, pattern: str, expected: str, described: str, argument: Argument | None = None) -> Option:
+    return Option(
+        name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described, argument=argument
+    )
 
 
 OPTIONS: Final = OptionTable(
@@ -107,6 +110,11 @@ OPTIONS: Final = OptionTable(
             "an RFC 3339 date-time with an offset, such as 2026-06-11T16:21:00Z, or now",
             "Snapshots older than this time expire; `now` is when the request is accepted. Default: by the property "
             "history.expire.max-snapshot-age-ms of the table.",
+            Argument(
+                "Expire snapshots older than a time (2026-11-01T00:00:00Z), a date, an age (7d, 12h) or now. Default: "
+                "by the table's properties, 5 days.",
+                "TIME|AGE|now",
+            ),
         ),
         _text(
             MAX_SNAPSHOT_AGE,
@@ -120,6 +128,21 @@ OPTIONS: Final = OptionTable(
             "a number from 1 to 999999999",
             "How many snapshots of each branch are kept whatever their age. Default: by the property "
             "history.expire.min-snapshots-to-keep of the table.",
+            Argument(
+                "Keep the N newest snapshots of each branch. Default: by the table's properties, 1.",
+                "N",
+                type=int,
+                least=1,
+            ),
+        ),
+        _text(
+            SNAPSHOT_IDS,
+            _IDS,
+            f"1 to {MOST_IDS} snapshot ids with commas between them",
+            "Snapshots that expire too, whatever their age, unless a branch or tag is at them.",
+            Argument(
+                "Expire this snapshot too, whatever its age; may be repeated.", "ID", "snapshot-id", type=list[int]
+            ),
         ),
         _text(
             MAX_REF_AGE,
@@ -127,26 +150,32 @@ OPTIONS: Final = OptionTable(
             "a number of milliseconds, 1 or more",
             "Branches and tags whose snapshot is older are removed, except main. Default: by the property "
             "history.expire.max-ref-age-ms of the table.",
-        ),
-        _text(
-            SNAPSHOT_IDS,
-            _IDS,
-            f"1 to {MOST_IDS} snapshot ids with commas between them",
-            "Snapshots that expire too, whatever their age, unless a branch or tag is at them.",
+            Argument(
+                "Remove branches and tags whose snapshot is older, except main. Default: by the table's properties.",
+                "AGE",
+                "max-ref-age",
+            ),
         ),
         Option(
             name=CLEAN,
             by=SetBy.CALLER,
             values=("false", "true"),
             described="Whether schemas and partition specs that no kept snapshot uses are removed.",
+            argument=Argument("Remove schemas and partition specs that are not used any more.", type=bool),
         ),
-        Option(name=DRY_RUN, by=SetBy.CALLER, values=("false", "true")),
+        Option(
+            name=DRY_RUN,
+            by=SetBy.CALLER,
+            values=("false", "true"),
+            argument=Argument("Show what would expire and why the rest stays, and have the files planned.", type=bool),
+        ),
         Option(
             name=PLAN,
             by=SetBy.CALLER,
             pattern=_PLAN_ID,
             expected="the id of a plan, as listed in a dry run's `plan_segments`",
             described="The id of a dry run's plan.",
+            argument=Argument("Execute the plan of a dry run, with its other options.", "PLAN_ID"),
         ),
         CALLBACK_OPTION,
     ),

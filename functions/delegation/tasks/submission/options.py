@@ -32,6 +32,20 @@ class SetBy(Enum):
     OPERATOR = "operator"
 
 
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """How a command of the operation takes an option: `--flag`, by default the option's name, and its help.
+
+    A value of type `int` is `least` at least; a `bool` is a flag without a value, and what a list has is joined.
+    """
+
+    help: str
+    metavar: str | None = None
+    flag: str | None = None
+    type: Any = str
+    least: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """One option.
@@ -40,7 +54,8 @@ class Option:
     service choose. Free text has a `pattern` instead, which `expected` puts into words. `setting` is the operator's
     property below the prefix of the type, by default the option's name; `loosest` is its default. A request that is
     silent has `default`, and without one the operator's value; `default_setting` is the property that sets `default`.
-    `meaning` and `default_meaning` are the sentences of the properties, `described` that of the option in the API.
+    `meaning` and `default_meaning` are the sentences of the properties, `described` that of the option in the API. An
+    `argument` makes it an option of the command that submits the operation.
     """
 
     name: str
@@ -55,6 +70,7 @@ class Option:
     meaning: str = ""
     default_meaning: str = ""
     described: str | None = None
+    argument: Argument | None = None
 
     @property
     def property_name(self) -> str:

@@ -8,7 +8,15 @@ from typing import Final, Self
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.names import PREFIX
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy, SetLimits
+from delegation.tasks.submission.options import (
+    CALLBACK_OPTION,
+    DRY_RUN,
+    Argument,
+    Option,
+    OptionTable,
+    SetBy,
+    SetLimits,
+)
 
 FILE_AGE: Final = "file-age"
 EQUAL_SCHEMES: Final = "equal-schemes"
@@ -48,8 +56,10 @@ _APPROVER: Final = "[!-+\\--~]{1,255}"
 _MOST_APPROVERS: Final = 100
 
 
-def _text(name: str, pattern: str, expected: str, described: str) -> Option:
-    return Option(name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described)
+def _text(name: str, pattern: str, expected: str, described: str, argument: Argument) -> Option:
+    return Option(
+        name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described, argument=argument
+    )
 
 
 OPTIONS: Final = OptionTable(
@@ -61,18 +71,25 @@ OPTIONS: Final = OptionTable(
             "a duration such as 7d or PT72H, 24 hours or more",
             "How old an object is at least, by the clock of its store, to be an orphan file. Default: 3 days; a "
             "property of the table may lengthen it.",
+            Argument(
+                "How old a file is at least, by the clock of its store: 7d, 72h; 24 hours or more. Default: 3 days.",
+                "AGE",
+                "older-than",
+            ),
         ),
         _text(
             EQUAL_SCHEMES,
             _LISTS,
             "lists such as s3n,s3a=s3, with semicolons between them",
             "Schemes that name one store, as in Iceberg's equal_schemes: the names, and what they are compared as.",
+            Argument("Schemes that name one store, such as cos,oss=store; s3, s3a and s3n always do.", "LISTS"),
         ),
         _text(
             EQUAL_AUTHORITIES,
             _LISTS,
             "lists such as bucket-alias=bucket, with semicolons between them",
             "Buckets that are one, as in Iceberg's equal_authorities.",
+            Argument("Buckets that are one, such as alias=bucket.", "LISTS"),
         ),
         Option(
             name=MISMATCH,
@@ -83,6 +100,11 @@ OPTIONS: Final = OptionTable(
             meaning="What a removal of orphan files may do, at most, with a file that has the path of a needed one in "
             "another scheme or bucket: `error`, `ignore` or `delete`.",
             described="What happens to files with the path of a needed one in another scheme or bucket.",
+            argument=Argument(
+                "What happens to files with the path of a needed one in another scheme or bucket: error, ignore or "
+                "delete. Default: error.",
+                "MODE",
+            ),
         ),
         Option(name=DRY_RUN, by=SetBy.CALLER, values=("false", "true")),
         Option(
@@ -98,6 +120,11 @@ OPTIONS: Final = OptionTable(
             "the manifest of a report, such as s3://reports/lake/daily/2026-11-24T01-00Z/manifest.json",
             "An S3 Inventory report that is read instead of listing the location, below a place that the operator "
             "allows (`delegation.orphan-files.inventories`).",
+            Argument(
+                "Read this S3 Inventory report instead of listing the location: s3://…/manifest.json, below a place "
+                "that the operator allows.",
+                "URI",
+            ),
         ),
         _text(
             LOCATION,
@@ -105,6 +132,7 @@ OPTIONS: Final = OptionTable(
             "a location such as s3://lake/written-elsewhere/orders",
             "The only place to look in, instead of the table's present location; it is at or below a place that the "
             "operator allows (`delegation.orphan-files.locations`).",
+            Argument("Look in this place instead of the table's location, below one that the operator allows.", "URI"),
         ),
         Option(
             name=FIRST_RUN,
@@ -121,6 +149,11 @@ OPTIONS: Final = OptionTable(
             "`delegation-quarantine` = `orphan` instead, for a lifecycle rule of the bucket, with the bucket's role of "
             "`delegation.orphan-files.roles`; then no request may delete any.",
             described="With `tag`, orphan files get a tag for a lifecycle rule of the bucket instead of being deleted.",
+            argument=Argument(
+                "tag: an approval of the plan tags the files for a lifecycle rule of the bucket instead of deleting "
+                "them; none: it deletes them. Default: the operator's setting.",
+                "MODE",
+            ),
         ),
         CALLBACK_OPTION,
     ),
