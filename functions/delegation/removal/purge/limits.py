@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Literal, Self, cast
+from typing import Any, Final, Self
 
 from delegation.removal.purge.names import PREFIX, PRIORITIES, PRIORITY
-from delegation.removal.purge.options import PurgeOptions, ReferenceMode
+from delegation.removal.purge.options import PurgeOptions
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy, SetLimits
 from delegation.timestamps import parse_duration
@@ -164,6 +164,15 @@ OPTIONS: Final = OptionTable(
 )
 
 
+_FIELDS: Final = {"deleteMarkerFiles": "remove_directory_markers", "delete-probe": "probe"}
+
+
+def fields_of(by: SetBy, chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of PurgeOptions that these options are, with the values chosen; `true` is a bool there."""
+    values = {_FIELDS.get(one.name, one.name.replace("-", "_")): chosen[one.name] for one in OPTIONS.by(by)}
+    return {name: value == "true" if value in {"true", "false"} else value for name, value in values.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What requests may choose, and in `base` what only the operator sets."""
@@ -175,15 +184,4 @@ class Limits:
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
         found = OPTIONS.limits(properties)
-        fixed = found.fixed
-        base = PurgeOptions(
-            gc_disabled=cast("Literal['refuse', 'ignore']", fixed["gc-disabled"]),
-            probe=fixed["delete-probe"] == "true",
-            experimental_format=fixed["experimental-format"] == "true",
-            references=cast("ReferenceMode", fixed["references"]),
-            damaged=cast("Literal['refuse', 'keep']", fixed["damaged"]),
-            unsupported=cast("Literal['refuse', 'keep']", fixed["unsupported"]),
-            ambiguous=cast("Literal['refuse', 'keep']", fixed["ambiguous"]),
-            neighbour=cast("Literal['refuse', 'report']", fixed["neighbour"]),
-        )
-        return cls(found, base)
+        return cls(found, PurgeOptions(**fields_of(SetBy.OPERATOR, found.fixed)))

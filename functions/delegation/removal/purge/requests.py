@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Final, Self, cast
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.options import OverlapScan
 from delegation.operations.behaviors.requests import check_storage
 from delegation.operations.behaviors.task_types import id_of_parts, purge_id
 from delegation.removal.purge.errors import PlanOutdated
-from delegation.removal.purge.limits import OPTIONS, PLAN, Limits
+from delegation.removal.purge.limits import OPTIONS, PLAN, Limits, fields_of
 from delegation.removal.purge.names import (
     PLAN_TASK_TYPE,
     PRIORITY,
@@ -28,7 +27,7 @@ from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.task_type import Measured
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
-from delegation.tasks.submission.options import CALLBACK, DRY_RUN, InvalidOption, callback_of
+from delegation.tasks.submission.options import CALLBACK, DRY_RUN, InvalidOption, SetBy, callback_of
 from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest
 from delegation.wire.requests import TableState, files_of
 from delegation.wire.responses import ExecutionResult, KeptFiles
@@ -103,12 +102,7 @@ def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, ac
     chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
     return replace(
         limits.base,
-        outside=cast("Literal['keep', 'refuse', 'delete']", chosen["outside"]),
-        uncovered=cast("Literal['refuse', 'keep']", chosen["uncovered"]),
-        shared=cast("Literal['subtract', 'refuse']", chosen["shared"]),
-        overlap_scan=cast("OverlapScan", chosen["overlap-scan"]),
-        versioned=cast("Literal['report', 'refuse']", chosen["versioned"]),
-        remove_directory_markers=chosen["deleteMarkerFiles"] == "true",
+        **fields_of(SetBy.BOTH, chosen),
         engine=cast("EngineChoice | None", chosen["engine"] or None),
         dry_run=chosen[DRY_RUN] == "true",
         execute_plan=chosen.get(PLAN),
