@@ -14,7 +14,6 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from delegation.operations.orphans.behavior.limits import inventory_places
 from infra.constructs.api import BASE_PATH, EdgeApi
 from infra.constructs.code import Code, StoredSettings
 from infra.constructs.dashboards import Dashboards
@@ -94,7 +93,6 @@ class ServiceStack(Stack):
             event_bus_arn(self, settings.event_bus) if settings.has_events else None,
             queue_key,
             (settings.probe_secret_arn,) if settings.probe_secret_arn else (),
-            inventory_arns(self, settings),
             quarantine_roles(settings),
         )
         self.functions = Functions(
@@ -262,9 +260,6 @@ class ServiceStack(Stack):
         acknowledge_below(self, plan_bucket_arn, "/*", bucket)
         for arn in self.spark.every_application_arn:
             acknowledge_below(self, arn, "/jobruns/*", runs)
-        reports = "Where S3 Inventory writes, as the operator names it; the names of reports have their time."
-        for arn in self.grants.inventory_arns:
-            acknowledge_below(self, arn, "*", reports)
 
 
 def _given(settings: Settings) -> Resources:
@@ -318,12 +313,6 @@ def revocation_list_arns(stack: Stack, settings: Settings, truststore: s3.IBucke
         stack.format_arn(service="s3", region="", account="", resource=bucket, resource_name=key)
         for bucket, _, key in objects
     )
-
-
-def inventory_arns(stack: Stack, settings: Settings) -> tuple[str, ...]:
-    """Return the beginnings of the ARNs of the inventory reports that the operator allows."""
-    places = inventory_places(settings.properties)
-    return tuple(f"arn:{stack.partition}:s3:::{place.removeprefix('s3://')}" for place in places)
 
 
 def _revocation(settings: Settings, data: DataStack) -> dict[str, Any]:

@@ -65,7 +65,6 @@ EVERYTHING = {
         **default_context()[PROPERTIES_KEY],
         "delegation.notifications.events": "true",
         "delegation.orphan-files.roles": "lake=arn:aws:iam::123456789012:role/lake/quarantine",
-        "delegation.orphan-files.inventories": "s3://reports/lake/, s3://audits/",
         "delegation.notifications.callback.catalog": "https://catalog.acme.org/hooks",
     },
     "delegation:event-bus": "ends",

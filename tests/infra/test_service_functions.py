@@ -99,25 +99,6 @@ def test_every_function_of_the_table_is_deployed_and_no_other(service: Any) -> N
     assert FUNCTIONS.keys() - DEPLOYED.keys() == {"notifier"}
 
 
-def test_removals_of_orphan_files_may_read_the_operators_inventory_reports_and_nothing_beside(
-    everything: Any, service: Any
-) -> None:
-    def reads(stack: Any, name: str) -> set[str]:
-        found = [
-            one
-            for statement in statements(stack, name)
-            if "s3:GetObject" in listed(statement["Action"])
-            for one in listed(statement["Resource"])
-        ]
-        return {json.dumps(one).replace('", {"Ref": "AWS::Partition"}, "', "aws") for one in found}
-
-    deployed = everything["service"]
-    named = {f'{{"Fn::Join": ["", ["arn:aws:s3:::{place}/*"]]}}' for place in ("reports/lake", "audits")}
-    assert named <= reads(deployed, "run_inline")
-    assert not any("reports" in one for name in ACTIONS.keys() - {"run_inline"} for one in reads(deployed, name))
-    assert not any("reports" in one for one in reads(service, "run_inline"))
-
-
 def test_removals_of_orphan_files_may_assume_exactly_the_operators_roles(everything: Any, service: Any) -> None:
     def assumed(stack: Any, name: str) -> list[Any]:
         found = [one for one in statements(stack, name) if "sts:AssumeRole" in listed(one["Action"])]

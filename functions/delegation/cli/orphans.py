@@ -284,7 +284,7 @@ def _checked(properties: dict[str, str]) -> dict[str, str]:
     # Only the service knows what the operator allows.
     allowing = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
     try:
-        options_of(properties, replace(allowing, inventories=("s3://",), locations=("s3://",)))
+        options_of(properties, replace(allowing, locations=("s3://",)))
     except InvalidOption as error:
         raise refused(OPTIONS, error, error.name) from None
     except AgeTooShort as error:

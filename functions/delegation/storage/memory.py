@@ -5,7 +5,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from delegation.storage.base import BatchResult, FileTooLarge, KeyFailure, ObjectNotFound
@@ -17,7 +17,6 @@ from delegation.storage.listing.model import (
     ListedPage,
     UnchangedResult,
 )
-from delegation.storage.listing.reports import PIECE
 from delegation.storage.listing.tags import GONE, MOST_TAGS, TAG, TAGS_FULL, TagFound
 from delegation.storage.listing.versions import KeyVersions, StoredVersion
 from delegation.storage.locations import ObjectLocation, uri_of
@@ -113,15 +112,6 @@ class MemoryObjectStore:
             if data is None:
                 raise ObjectNotFound(f"there is no object {location.uri}")
             return data[start : start + length]
-
-    def pieces(self, location: ObjectLocation) -> Generator[bytes]:
-        """See ReportStore.pieces."""
-        with self.faults.call("pieces"), self._lock:
-            data = self.objects.get((location.bucket, location.key))
-        if data is None:
-            raise ObjectNotFound(f"there is no object {location.uri}")
-        for at in range(0, len(data), PIECE):
-            yield data[at : at + PIECE]
 
     def exists(self, location: ObjectLocation) -> bool:
         with self.faults.call("exists"), self._lock:

@@ -6,7 +6,7 @@ to the process that created them; nothing here is pickled.
 
 import threading
 import uuid
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -177,12 +177,6 @@ class S3ObjectStore:
         from delegation.storage.listing import pages as listing  # noqa: PLC0415
 
         return self._call(uri_of(bucket, prefix), lambda s3: listing.folder(s3, bucket, prefix))
-
-    def pieces(self, location: ObjectLocation) -> Generator[bytes]:
-        from delegation.storage.listing.reports_s3 import pieces_of  # noqa: PLC0415
-
-        answer = self._call(location.uri, lambda s3: s3.get_object(Bucket=location.bucket, Key=location.key))
-        yield from pieces_of(location.uri, answer["Body"])
 
     def delete_unchanged(self, bucket: str, listed: "Sequence[ListedObject]") -> "UnchangedResult":
         from delegation.storage.listing.model import UnchangedResult  # noqa: PLC0415

@@ -30,8 +30,6 @@ class Grants:
     """The customer's key of the queues, where they have one."""
     probe_secret_arns: tuple[str, ...] = ()
     """The secret of the probe, where there is one."""
-    inventory_arns: tuple[str, ...] = ()
-    """The beginnings of what inventory reports are, which removals of orphan files may read."""
     quarantine_role_arns: tuple[str, ...] = ()
     """The operator's roles that removals of orphan files may assume to tag files."""
 
@@ -97,10 +95,9 @@ def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
     """Allow a purge, reads of children and of unfinished tasks, and maintenance, which deletes on a condition.
 
-    And reading the inventory reports, and assuming the roles, that the operator names.
+    And assuming the roles that the operator names.
     """
-    data, reports = grants.data, [f"{arn}*" for arn in grants.inventory_arns]
-    roles = grants.quarantine_role_arns
+    data, roles = grants.data, grants.quarantine_role_arns
     return [
         *data.purge(),
         *data.tombstones(DUE_TOMBSTONES),
@@ -117,7 +114,6 @@ def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
         data.due(),
         data.idempotency(),
         allow(["dynamodb:DeleteItem", "dynamodb:Scan"], data.idempotency_table.table_arn),
-        *([allow(["s3:GetObject"], *reports)] if reports else []),
         *([allow(["sts:AssumeRole"], *roles)] if roles else []),
     ]
 

@@ -47,18 +47,6 @@ class Unseen:
 UNSEEN: Final = (
     Unseen(
         ("run_inline",),
-        ("s3:GetObject",),
-        "arn:{AWS::Partition}:s3:::reports/lake/*",
-        "S3 Inventory writes the reports that a removal of orphan files may read; no recorded run has any.",
-    ),
-    Unseen(
-        ("run_inline",),
-        ("s3:GetObject",),
-        "arn:{AWS::Partition}:s3:::audits/*",
-        "A second place of such reports.",
-    ),
-    Unseen(
-        ("run_inline",),
         ("sts:AssumeRole",),
         "arn:aws:iam::123456789012:role/lake/quarantine",
         "Only a removal that tags orphan files assumes the operator's role.",

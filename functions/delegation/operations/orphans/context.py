@@ -20,7 +20,6 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import ListableStore
-from delegation.storage.listing.reports import ReportStore
 from delegation.storage.listing.tags import TagStore
 from delegation.storage.locations import ForeignLocations, Roots
 from delegation.storage.rate import AdaptiveRate
@@ -113,8 +112,7 @@ class OrphanOptions:
     """The choices of a request and its operator. `execute_plan` is the id of an earlier plan, which is only reduced.
 
     `loosest` is what the operator allows at most for mismatched files at this time, in an approved plan too. A table
-    that cannot be read and may have files at the location always holds the removal back. `inventory` is the manifest of
-    an S3 Inventory report that is read instead of a listing, `inventories` the only places where reports may be.
+    that cannot be read and may have files at the location always holds the removal back.
     `location` is where to look instead of the table's present location, at or below one of `locations`, as canonical
     URIs that end in a slash. With `quarantine` files are tagged instead of deleted. `including` are the uuids of
     foreign tables that the plan's approval includes; no request names any.
@@ -127,8 +125,6 @@ class OrphanOptions:
     mismatch: MismatchMode = MismatchMode.ERROR
     loosest: MismatchMode = MismatchMode.IGNORE
     limits: ApprovalLimits = field(default_factory=ApprovalLimits)
-    inventory: str | None = None
-    inventories: tuple[str, ...] = ()
     location: str | None = None
     locations: tuple[str, ...] = ()
     quarantine: bool = False
@@ -180,8 +176,8 @@ class OrphanContext:
     yields the live tables that may share files, tombstones included, as of a pass over the catalog that began after
     `references.renew` was called; it may raise ReferencesNotKnown. `places` yields the locations of views, of tables
     of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
-    of an earlier plan's id. `submission` names the request: attempts of one share a listing. `reports` is where S3
-    Inventory writes, opened with the service's own role. `began` states that an earlier attempt may have deleted files.
+    of an earlier plan's id. `submission` names the request: attempts of one share a listing.
+    `began` states that an earlier attempt may have deleted files.
     `permitted` returns why a loaded table must not be swept any more, None if it may be; it is asked whenever the table
     is loaded. `asked_age` returns how old orphan files are at least by the policies of a loaded table. `listed` gets
     the number of files listed so far, `quarantined` that of tagged ones. `tags` opens what tags objects of a bucket,
@@ -212,7 +208,6 @@ class OrphanContext:
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
     submission: str = ""
-    reports: ReportStore | None = None
     began: bool = False
     permitted: Callable[[LoadedTable], str | None] = always_permitted
     asked_age: Callable[[LoadedTable], timedelta] = no_age
@@ -255,9 +250,8 @@ class OrphanResult:
     INCOMPLETE: some could not be deleted, which the receipt lists. `files_changed` are those that were kept because
     they are not as they were listed, `files_untagged` because they have no place for a tag; `files_quarantined` are
     tagged and still there, with `quarantine`. `files_looked_only` were deleted after a look alone, because the store
-    has no conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `inventory` is the report that
-    was read instead of a listing, and `listed_at` the time of either, in seconds since 1970. `engine` is the one that
-    ran, `deletes_with` the one for so many files as are planned. A lost plan had deleted `deleted_before`.
+    has no conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `engine` is the one that ran,
+    `deletes_with` the one for so many files as are planned. A lost plan had deleted `deleted_before`.
     `foreign` is what stays for tables that no catalog lists.
     """
 
@@ -281,8 +275,6 @@ class OrphanResult:
     files_untagged: int = 0
     bytes_deleted: int = 0
     bytes_freed: int | None = 0
-    inventory: str = ""
-    listed_at: int = 0
     findings: tuple[Finding, ...] = ()
     receipt: str | None = None
     deleted_before: ListedAmount = NO_AMOUNT

@@ -78,7 +78,6 @@ class OrphanIndex(PlanIndex):
     `listed` are all objects at the location, and `listed_at` the store's time of the first page, in seconds since 1970.
     `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
     approval. `reduces` are the plans that this one replaced, the first one first. `compared` is for its approval.
-    `inventory` is the manifest of the report that was read instead of a listing; `listed_at` is then when S3 began it.
     `elsewhere` is the place that was looked at if a request named one beside the table's location, else "". `foreign`
     are locations of others where nothing is deleted. Files of
     a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
@@ -97,7 +96,6 @@ class OrphanIndex(PlanIndex):
     waits: Wait = ""
     reduces: tuple[ReplacedPlan, ...] = ()
     compared: Compared | None = None
-    inventory: str = ""
     elsewhere: str = ""
     deleted_before: Total = Total()
     foreign: tuple[str, ...] = ()
@@ -119,10 +117,9 @@ class OrphanIndex(PlanIndex):
         """Return whether a request with these options, without the plan's name, asks for what the plan was made for."""
         equal = options.equal
         wanted = Compared(schemes=dict(equal.schemes), authorities=dict(equal.authorities), mismatch=options.mismatch)
-        return (self.identifier, self.elsewhere, self.inventory, self.quarantine, self.compared) == (
+        return (self.identifier, self.elsewhere, self.quarantine, self.compared) == (
             identifier,
             options.location or "",
-            options.inventory or "",
             options.quarantine,
             wanted,
         )

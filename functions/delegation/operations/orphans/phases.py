@@ -541,8 +541,6 @@ class OrphanRun:
             files_untagged=done.untagged,
             bytes_deleted=done.bytes,
             bytes_freed=None if versioned else done.bytes,
-            inventory=last.inventory,
-            listed_at=last.listed_at,
             findings=merged_released(findings, self._released),
             foreign=[ForeignKept(one.uuid, one.place, one.files, one.bytes) for one in last.foreign_tables],
             receipt=receipt_key(last.plan_id) if deletes else None,

@@ -31,7 +31,6 @@ def store_receipt(
         "approved": result.approval is not None,
         "approval": None if result.approval is None else result.approval.model_dump(mode="json"),
         "older_than_seconds": last.age,
-        "inventory": last.inventory or None,
         "listed_at": isoformat(datetime.fromtimestamp(last.listed_at, UTC)),
         "planned_at": indexes[0].created_at,
         "finished_at": ctx.clock().isoformat(),

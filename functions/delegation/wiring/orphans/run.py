@@ -6,7 +6,6 @@ from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.catalog_places import CatalogPlaces
 from delegation.operations.orphans.context import OrphanSettings, few_threads
 from delegation.storage.listing.tags import TagStore
-from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.removals import RemovalPermissions
@@ -46,7 +45,6 @@ def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
             delete=few_threads(numbers.delete.foreign),
         ),
         limits=OrphanLimits.from_properties(properties),
-        reports=S3ObjectStore(),
         tags=_tags,
         permissions=permissions,
         asked_age=permissions.age_of,

@@ -84,13 +84,6 @@ def test_scan_asks_for_a_plan_and_deletes_nothing(run, accepting, stack):
     }
 
 
-def test_scan_may_name_an_inventory_report(run, accepting, stack):
-    report = "s3://reports/lake/daily/2026-11-24T01-00Z/manifest.json"
-    result = run("orphans", "scan", TABLE, "--inventory", report, "--stack", str(stack))
-    assert result.exit_code == 0, result.stderr
-    assert sent(accepting)["operation_parameters"]["properties"] == {"inventory": report, "dry-run": "true"}
-
-
 def test_approve_names_the_table_of_the_plan_and_the_plan_alone(run, accepting, stack):
     approving(accepting, planned("ORPHAN_FILES_PLAN", plan_segments=SEGMENT))
     result = run("orphans", "approve", PLAN, "--including", TASK_ID.upper(), "--stack", str(stack))
@@ -160,7 +153,6 @@ def test_a_plan_of_another_kind_or_of_no_task_is_not_approved(run, accepting, st
         (("scan", TABLE, "--equal-schemes", "s3a"), "--equal-schemes"),
         (("scan", TABLE, "--equal-authorities", "="), "--equal-authorities"),
         (("scan", TABLE, "--prefix-mismatch-mode", "maybe"), "--prefix-mismatch-mode"),
-        (("scan", TABLE, "--inventory", "s3://reports/lake/report.csv"), "--inventory"),
         (("approve", "x"), "PLAN"),
         (("approve", PLAN, "--including", "orders"), "--including"),
     ],

@@ -23,8 +23,6 @@ EQUAL_SCHEMES: Final = "equal-schemes"
 EQUAL_AUTHORITIES: Final = "equal-authorities"
 MISMATCH: Final = "prefix-mismatch-mode"
 PLAN: Final = "plan"
-INVENTORY: Final = "inventory"
-INVENTORIES: Final = "inventories"
 LOCATION: Final = "location"
 LOCATIONS: Final = "locations"
 FIRST_RUN: Final = "first-run"
@@ -46,10 +44,8 @@ _ROLE: Final = "[a-z0-9][a-z0-9.-]{2,62}=arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role
 _MOST_ROLES: Final = 100
 _COUNT: Final = "[0-9]{1,12}"
 _BUCKET: Final = "s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/"
-_REPORT: Final = f"{_BUCKET}[!-~]{{0,900}}/manifest\\.json"
 _LOCATION: Final = "[sS]3[aAnN]?://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[!-~]{1,900}"
-_INVENTORY_PLACE: Final = f"{_BUCKET}([A-Za-z0-9!'()_./=+@:-]{{0,900}}/)?"
-"""Without commas, and without the wildcards of policies, because the right to read them is granted by these."""
+_PLACE: Final = f"{_BUCKET}([A-Za-z0-9!'()_./=+@:-]{{0,900}}/)?"
 _MOST_PLACES: Final = 20
 _NONE: Final = "none"
 _APPROVER: Final = "[!-+\\--~]{1,255}"
@@ -115,18 +111,6 @@ OPTIONS: Final = OptionTable(
             described="The id of a dry run's plan.",
         ),
         _text(
-            INVENTORY,
-            _REPORT,
-            "the manifest of a report, such as s3://reports/lake/daily/2026-11-24T01-00Z/manifest.json",
-            "An S3 Inventory report that is read instead of listing the location, below a place that the operator "
-            "allows (`delegation.orphan-files.inventories`).",
-            Argument(
-                "Read this S3 Inventory report instead of listing the location: s3://…/manifest.json, below a place "
-                "that the operator allows.",
-                "URI",
-            ),
-        ),
-        _text(
             LOCATION,
             _LOCATION,
             "a location such as s3://lake/written-elsewhere/orders",
@@ -157,7 +141,7 @@ OPTIONS: Final = OptionTable(
         ),
         CALLBACK_OPTION,
     ),
-    others=frozenset({MAX_SHARE, MAX_FILES, INVENTORIES, LOCATIONS, ROLES}),
+    others=frozenset({MAX_SHARE, MAX_FILES, LOCATIONS, ROLES}),
     exclusive=((PLAN, DRY_RUN),),
 )
 
@@ -182,7 +166,7 @@ class Approvers:
 
 @dataclass(frozen=True, slots=True)
 class OrphanLimits:
-    """What requests may choose, when a plan waits for a person, and where inventory reports may be.
+    """What requests may choose, and when a plan waits for a person.
 
     `locations` are where orphan files may be looked for beside the present location of a table. `roles` are the ARNs of
     the operator's roles by bucket.
@@ -190,7 +174,6 @@ class OrphanLimits:
 
     requests: SetLimits = field(default_factory=OPTIONS.limits)
     approval: ApprovalLimits = field(default_factory=ApprovalLimits)
-    inventories: tuple[str, ...] = ()
     locations: tuple[str, ...] = ()
     roles: Mapping[str, str] = field(default_factory=dict)
     approvers: Approvers = field(default_factory=Approvers)
@@ -206,13 +189,7 @@ class OrphanLimits:
         if not re.fullmatch(_COUNT, files, re.ASCII):
             raise InvalidProperty(PREFIX + MAX_FILES, f"{files!r} is not a number from 0 to 999999999999")
         approval = ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete")
-        places = inventory_places(properties), allowed_locations(properties)
-        return cls(found, approval, *places, roles_of(properties), approvers_of(properties))
-
-
-def inventory_places(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return where the operator allows inventory reports, as `s3://bucket/prefix/`; raise InvalidProperty."""
-    return _places(PREFIX + INVENTORIES, properties)
+        return cls(found, approval, allowed_locations(properties), roles_of(properties), approvers_of(properties))
 
 
 def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -220,15 +197,12 @@ def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
 
     Raises InvalidProperty.
     """
-    return _places(PREFIX + LOCATIONS, properties)
-
-
-def _places(name: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    name = PREFIX + LOCATIONS
     text = properties.get(name, _NONE)
     places = () if text == _NONE else tuple(one.strip() for one in text.split(","))
     for one in places:
-        if not re.fullmatch(_INVENTORY_PLACE, one, re.ASCII):
-            raise InvalidProperty(name, f"{one!r} is not a place such as s3://reports/lake/, which ends in /")
+        if not re.fullmatch(_PLACE, one, re.ASCII):
+            raise InvalidProperty(name, f"{one!r} is not a place such as s3://lake/elsewhere/, which ends in /")
     if len(places) > _MOST_PLACES:
         raise InvalidProperty(name, f"names more than {_MOST_PLACES} places")
     return places

@@ -8,8 +8,6 @@ from delegation.operations.orphans.behavior.limits import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
     FILE_AGE,
-    INVENTORIES,
-    INVENTORY,
     LOCATION,
     LOCATIONS,
     MISMATCH,
@@ -21,7 +19,6 @@ from delegation.operations.orphans.behavior.limits import (
 from delegation.operations.orphans.behavior.names import PREFIX
 from delegation.operations.orphans.context import OrphanOptions
 from delegation.operations.orphans.eligible import AGE, checked_age
-from delegation.operations.orphans.inventory.manifest import is_below
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.storage.locations import Root
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
@@ -29,8 +26,7 @@ from delegation.timestamps import parse_duration
 from polaris_common.errors import DelegationError, printable
 
 _NO_LIMITS: Final = OrphanLimits()
-_NOUNS: Final = {INVENTORY: "a report", LOCATION: "a location"}
-_OF_THE_PLAN: Final = (LOCATION, INVENTORY, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
+_OF_THE_PLAN: Final = (LOCATION, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
 
 
 def options_of(
@@ -55,14 +51,15 @@ def options_of(
         age = AGE if FILE_AGE not in chosen else checked_age(parse_duration(chosen[FILE_AGE]))
     except ValueError as error:
         raise InvalidOption(FILE_AGE, f"a duration such as 7d or PT72H ({error})") from None
-    inventory = chosen.get(INVENTORY)
-    if inventory is not None and not is_below(inventory, limits.inventories):
-        raise _not_allowed(INVENTORY, inventory, INVENTORIES)
     location = chosen.get(LOCATION)
     if location is not None:
         location = location_of(location)
-        if not is_below(location, limits.locations):
-            raise _not_allowed(LOCATION, location, LOCATIONS)
+        if not location.startswith(limits.locations):
+            raise DelegationError(
+                f"{PLACE}.{LOCATION}: {printable(location)} is below no place of this service's setting "
+                f"{PREFIX}{LOCATIONS}; name a location that is, or leave the option out",
+                code="PROPERTY_NOT_ALLOWED",
+            )
     return OrphanOptions(
         older_than=age,
         dry_run=chosen[DRY_RUN] == "true",
@@ -71,20 +68,9 @@ def options_of(
         mismatch=MismatchMode(chosen[MISMATCH].upper()),
         loosest=MismatchMode(limits.requests.choices[MISMATCH].upper()),
         limits=limits.approval,
-        inventory=inventory,
-        inventories=limits.inventories,
         location=location,
         locations=limits.locations,
         quarantine=chosen[QUARANTINE] == "tag",
-    )
-
-
-def _not_allowed(name: str, value: str, setting: str) -> DelegationError:
-    """Return the error of a request that names a report or a location below no place that the operator allows."""
-    return DelegationError(
-        f"{PLACE}.{name}: {printable(value)} is below no place of this service's setting {PREFIX}{setting}; name "
-        f"{_NOUNS[name]} that is, or leave the option out",
-        code="PROPERTY_NOT_ALLOWED",
     )
 
 

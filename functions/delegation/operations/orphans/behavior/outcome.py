@@ -1,6 +1,5 @@
 """What a removal of orphan files that ends with SUCCESS writes to its task."""
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from delegation.attempts.details import changed
@@ -11,7 +10,6 @@ from delegation.operations.orphans.errors import POLICY_WITHDRAWN
 from delegation.operations.orphans.quarantine.released import released_text
 from delegation.storage.listing.tags import TAG
 from delegation.tasks.life.model import Task
-from delegation.timestamps import isoformat
 from delegation.worksets.attempt import PlanSegment
 from polaris_common.errors import counted, printable
 
@@ -39,7 +37,7 @@ def success(
         "waiting_plan": None,
         "waiting_location": "",
     }
-    listed = f"{counted(result.files_listed, 'object')} at {result.location}{_of_report(result)}"
+    listed = f"{counted(result.files_listed, 'object')} at {result.location}"
     released = f"{released_text(result.findings)}{_foreign_text(result)}"
     nothing = f"no orphan files among {listed}{released}"
     found = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
@@ -110,12 +108,6 @@ def _foreign_text(result: OrphanResult) -> str:
     approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds a table's to the plan"
     how = approve if result.status in ("PLANNED", "WAITING") else ""
     return f"; files stay of what no catalog lists: {', '.join(shown[:_SHOWN])}{more}{how}"
-
-
-def _of_report(result: OrphanResult) -> str:
-    if not result.inventory:
-        return ""
-    return f" in the inventory report of {isoformat(datetime.fromtimestamp(result.listed_at, UTC))}"
 
 
 def _percent(result: OrphanResult) -> str:

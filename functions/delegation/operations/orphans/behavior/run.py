@@ -32,7 +32,6 @@ from delegation.operations.orphans.place import Place
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore
-from delegation.storage.listing.reports import ReportStore
 from delegation.storage.listing.tags import TagStore
 from delegation.storage.locations import split
 from delegation.tasks.life.model import Task
@@ -74,9 +73,8 @@ class OrphansBehavior:
     service's plan bucket. `places` yields where the namespaces and views of catalogs are, and calls a function before
     each request. `hold` returns how an attempt ends that waits for another table, and for how long. `permissions`
     returns what finds for a loaded table why a removal that a policy asked for has to stop, `asked_age` how old orphan
-    files are at least by the table's policies. `reports` is where S3 Inventory writes, opened with the service's own
-    role. `tags` opens what tags the files of a table as a role (its ARN, the table's location, and where the table's
-    files are).
+    files are at least by the table's policies. `tags` opens what tags the files of a table as a role (its ARN, the
+    table's location, and where the table's files are).
     """
 
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
@@ -90,7 +88,6 @@ class OrphansBehavior:
     limits: OrphanLimits = field(default_factory=OrphanLimits)
     permissions: PermissionsOf = _of_callers
     asked_age: Callable[[LoadedTable], timedelta] = no_age
-    reports: ReportStore | None = None
     tags: TagsOf = _no_tags
     settings: OrphanSettings = field(default_factory=OrphanSettings)
     monotonic: Callable[[], float] = time.monotonic
@@ -133,7 +130,6 @@ class OrphansBehavior:
             sleep=self.sleep,
             find_plan=partial(published_segment, self.tasks.reads, TASK_TYPES, segments_of=segments_of),
             submission=isoformat(task.received_timestamp),
-            reports=self.reports,
             began=task.effects_began_ts is not None,
             permitted=self.permissions(orphans),
             asked_age=self.asked_age,

@@ -10,7 +10,6 @@ from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
 from delegation.operations.orphans.index import Compared, OrphanIndex, Stage
-from delegation.operations.orphans.inventory.reading import read_report
 from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.operations.orphans.planning.foreign import foreign_findings, merged_parts, to_include
 from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
@@ -35,10 +34,7 @@ def make_listing(
     age = int(max(age_of(ctx.options.older_than, metadata.properties), ctx.asked_age(table)).total_seconds())
     plan_id = ctx.new_plan_id()
     eligible = Eligible(root, age, hidden_partitions(table.metadata))
-    if ctx.options.inventory is None:
-        found = walk(ctx, eligible, plan_id, list_parts, resume=resume)
-    else:
-        found = read_report(ctx, eligible, plan_id, resume=resume)
+    found = walk(ctx, eligible, plan_id, list_parts, resume=resume)
     index = _index(ctx, table, metadata, plan_id, "listed", elsewhere=ctx.options.location).model_copy(
         update={
             "listed": Total(files=found.total.files, bytes=found.total.bytes),
@@ -46,7 +42,6 @@ def make_listing(
             "age": age,
             "parts": found.parts,
             "signs": found.signs,
-            "inventory": ctx.options.inventory or "",
             "elsewhere": ctx.options.location or "",
         }
     )
@@ -63,7 +58,6 @@ def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep
         "listed": listing.listed,
         "listed_at": listing.listed_at,
         "age": max(listing.age, keep.seconds),
-        "inventory": listing.inventory,
         "elsewhere": listing.elsewhere,
         "signs": listing.signs,
     }

@@ -27,7 +27,6 @@ from tests.effort import apart
 from tests.kit.lakes.lake import LakeSource, busy_table, filled, rows
 from tests.kit.worlds.service import REALM
 from tests.kit.worlds.sweeping import AT_ONCE, SweepingWorld
-from tests.unit.operations.orphans.inventory.reports import COLUMNS, manifest_text, md5_of, packed, row
 from tests.unit.operations.purge.behavior.test_unreadable_tables import continued, exempt_all, refresh
 
 
@@ -58,29 +57,6 @@ def test_orphan_files_are_removed_and_nothing_that_the_table_needs(world: Sweepi
     assert (receipt["status"], receipt["requested_by"]["client_id"]) == ("SWEPT", "polaris")
     (checked,) = receipt["references"]
     assert checked["pass"] > checked["moment"]
-
-
-def test_a_request_may_name_an_inventory_report_that_the_operator_allows() -> None:
-    properties = {**AT_ONCE, "delegation.orphan-files.inventories": "s3://reports/"}
-    world = filled(SweepingWorld(properties), "t")
-    planted = world.plant("data/a.parquet", "metadata/b.avro")
-    world.deploy(orphans=replace(world.orphans, reports=world.objects))
-    keys = [key for bucket, key in world.lake.objects if bucket == "lake"]
-    written = [row(key, world.lake.objects["lake", key], 0) for key in keys]
-    data, folder = packed(written, COLUMNS), "lake/daily/2026-11-24T01-00Z"
-    named = {"key": "lake/daily/data/1.csv.gz", "size": len(data), "MD5checksum": md5_of(data)}
-    manifest = manifest_text([named], int(world.clock.now.timestamp() * 1000) - 60_000)
-    more = {f"{folder}/manifest.json": manifest, f"{folder}/manifest.checksum": md5_of(manifest).encode()}
-    for key, body in {**more, named["key"]: data}.items():
-        world.lake.objects["reports", key] = body
-
-    task = world.ask(inventory=f"s3://reports/{folder}/manifest.json")
-
-    assert task.status is Status.SUCCESS, task.result_summary
-    assert "in the inventory report of 20" in task.result_summary
-    assert not planted & world.files()
-    assert world.lake.needed("t", named=True) <= world.files()
-    assert world.receipt(task)["inventory"].endswith("/manifest.json")
 
 
 def test_orphan_files_are_tagged_with_the_operators_role_and_kept() -> None:

@@ -1,4 +1,4 @@
-"""Histories in which sweeps read reports of any age, or tag files for a rule that acts at once after each look."""
+"""Histories in which sweeps tag files for a rule that acts at once after each look."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,48 +6,10 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.quarantine import released
 from tests.effort import examples
 from tests.faults.orphans.history import _ACTS, STEPS, History, needed_and_gone
-from tests.kit.stories.tables import StoryTable
-from tests.unit.operations.orphans.inventory.reports import PLACE, Depot
 from tests.unit.operations.orphans.quarantine.world import Lagoon
-
-
-class _Reports(Depot):
-    """A depot whose sweeps read the report that is chosen."""
-
-    chosen: str | None = None
-
-    def context(self, table: StoryTable, **more: Any) -> OrphanContext:
-        named = {} if self.chosen is None else {"inventory": self.chosen, "inventories": (PLACE,)}
-        return super().context(table, **named, **more)
-
-
-class ReportedHistory(History):
-    """A history with reports; most sweeps read one that is as old as it happens to be."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        world = self.world = _Reports()
-        self.tables = [world.table("t"), world.table("u")]
-        self.reports: list[str] = []
-        self.by_report = 0
-
-    def act(self) -> None:
-        if self.choose.random() < 0.25:
-            self.reports.append(self.world.report(late_ms=self.made))  # type: ignore[attr-defined]
-        # The list has functions of the class above.
-        getattr(self, self.choose.choice(_ACTS).__name__)()
-
-    def sweep(self) -> None:
-        world: Any = self.world
-        world.chosen = self.choose.choice([*self.reports[-3:], None]) if self.reports else None
-        before = self.swept
-        super().sweep()
-        self.by_report += (self.swept - before) if world.chosen else 0
-        world.chosen = None
 
 
 class TaggedHistory(History):
@@ -119,15 +81,6 @@ def play(history: History, seed: int) -> None:
         history.act()
         assert history.deleted_live == 0, f"seed {seed}, step {step}"
         assert needed_and_gone(history) == set(), f"seed {seed}, step {step}"
-
-
-def test_sweeps_by_reports_of_any_age_cost_no_table_a_file() -> None:
-    total = 0
-    for seed in range(examples(150)):
-        history = ReportedHistory(seed)
-        play(history, seed)
-        total += history.by_report
-    assert total > examples(150) // 30, total
 
 
 def play_tags(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
