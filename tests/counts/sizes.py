@@ -28,7 +28,6 @@ LATER: Final = (
     "functions/delegation/cli/expire.py",
     "functions/delegation/cli/orphans.py",
     "functions/delegation/cli/restore.py",
-    "functions/delegation/cli/policies/",
     "functions/delegation/handlers/probing/",
     "functions/delegation/operations/behaviors/",
     "functions/delegation/removal/expiry/",

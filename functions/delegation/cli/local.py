@@ -1,6 +1,7 @@
-"""`delegation local …`: starts the whole system on this machine; only in a checkout of the source code."""
+"""`delegation local …`: a command group of a checkout, which the checkout's pyproject.toml names."""
 
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -13,11 +14,20 @@ from delegation.cli.errors import CommandError
 CHECKOUT: Final = Path(str(delegation.__file__)).resolve().parents[2]
 
 
-if not (CHECKOUT / "infra" / "local" / "command.py").is_file():
-    raise CommandError(
-        "`delegation local` is part of the source code and not of the installed package",
-        "Check out the source of this release, run `make venv` there and `.venv/bin/delegation local up`.",
-        code="NO_CHECKOUT",
-    )
+def _target() -> str:
+    """Return the module and the attribute of the group; raises CommandError (NO_CHECKOUT)."""
+    project = CHECKOUT / "pyproject.toml"
+    tools = tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {}) if project.is_file() else {}
+    found = tools.get("delegation", {}).get("commands", {}).get("local")
+    if not isinstance(found, str):
+        raise CommandError(
+            "`delegation local` is part of the source code and not of the installed package",
+            "Check out the source of this release, run `make venv` there and `.venv/bin/delegation local up`.",
+            code="NO_CHECKOUT",
+        )
+    return found
+
+
+module, _, attribute = _target().partition(":")
 sys.path.append(str(CHECKOUT))
-app: typer.Typer = import_module("infra.local.command").app
+app: typer.Typer = getattr(import_module(module), attribute)

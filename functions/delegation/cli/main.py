@@ -60,7 +60,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "List events and callbacks that were not delivered, and send them again.",
     ),
     "certs": LazyCommand(
-        "delegation.cli.certs.commands:app",
+        "delegation.cli.deployment.certs:app",
         "Make, replace and revoke the certificates of the service, its callers and its operators.",
     ),
     "config": LazyCommand("delegation.cli.deployment.config:app", "Show and check the command's own settings."),
@@ -122,7 +122,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
     ),
     "policy": LazyCommand(
-        "delegation.cli.policies.commands:app",
+        "delegation.cli.catalog.policies:app",
         "Create and attach Polaris' policies, and show what they ask for.",
     ),
     "polaris": LazyCommand("delegation.cli.catalog.polaris:app", "Prepare Polaris for the service."),

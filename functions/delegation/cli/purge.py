@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from delegation.cli.calls import Call, command
+from delegation.cli.deployment.limits import CdkOption, StageFileOption, given_foreign
 from delegation.cli.errors import INTERRUPTED, command_unavailable
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.output import output_of, print_json
-from delegation.cli.policies.limits import CdkOption, StageFileOption, given_foreign
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.keeping import paths

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from cryptography import x509
 
-from delegation.cli.certs.authority import CA, Authority
+from delegation.cli.deployment.authority import CA, Authority
 from infra.local.processes.programs import LOOPBACK
 
 ORGANIZATION = "Polaris Delegation Service local stack"

@@ -11,9 +11,9 @@ from unittest.mock import patch
 import pytest
 from typer.testing import CliRunner
 
+from delegation.cli.catalog import simulation as simulating
+from delegation.cli.catalog.policies import app as policies
 from delegation.cli.connection import Connection
-from delegation.cli.policies import simulating
-from delegation.cli.policies.commands import app as policies
 from delegation.cli.tombstones.cascade import Cascade, found_in
 from delegation.cli.tombstones.receipts import ReceiptFile
 from delegation.notifications.dead_letters import resent

@@ -1,6 +1,7 @@
 """A class name has one meaning in its package, and names in URLs are encoded in one place."""
 
 import ast
+import re
 from collections import defaultdict
 
 from tests.kit.sources import modules, tree_of
@@ -39,3 +40,15 @@ def test_one_function_encodes_names_for_paths_and_queries() -> None:
                 named.add(f"{path.relative_to(ROOT)}: {ast.unparse(node.func)}")
     assert encoding == ENCODES
     assert named == {"functions/delegation/polaris/policies.py: self._send"}
+
+
+def test_the_packages_name_no_module_of_the_infrastructure() -> None:
+    """Import contracts do not see a module that is imported by its name; pyproject.toml names that of a checkout."""
+    name = re.compile(r"infra(\.\w+)+(:\w+)?")
+    named = [
+        f"{path.relative_to(ROOT)}: {node.value}"
+        for path in modules("functions")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and name.fullmatch(node.value)
+    ]
+    assert named == []

@@ -24,8 +24,8 @@ from delegation.cli.catalog.polaris_setup import (
     steps_to_drop_views,
     wanted_grants,
 )
-from delegation.cli.certs.files import write_secret
 from delegation.cli.connection import Connection, polaris_as, polaris_tokens
+from delegation.cli.deployment.files import write_secret
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.output import print_json

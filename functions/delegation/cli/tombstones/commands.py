@@ -1,20 +1,203 @@
-"""`delegation tombstones …`: list, show, restore, purge and dismiss the tables that were dropped by the gateway."""
+"""The caller's own tombstones, which the gateway lists and restores with its credential in the catalog."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Final
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from delegation.cli.calls import Call, command
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.output import watch
-from delegation.cli.tombstones.own import TIMEOUT_SECONDS, CallersTombstones
-from delegation.cli.tombstones.screens import tombstone_list, tombstone_screen
+from delegation.cli.screens import LabelledLines, Rows, Whole, plain, unbroken
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
 from delegation.identifiers import split_name
-from delegation.wire.tombstones import RestoredName, TombstoneRecord
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.errors import NoSuchTable, PolarisError
+from delegation.wire.tombstones import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
+
+TIMEOUT_SECONDS = 35.0
+"""Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
+
+
+def not_yours(tombstone_id: str) -> CommandError:
+    """Return the error: the caller dropped no table with this tombstone."""
+    return CommandError(
+        f"you dropped no table with the tombstone {tombstone_id}",
+        "Check the id. `delegation tombstones list --mine` shows yours; an operator restores those of others.",
+        code="TOMBSTONE_NOT_FOUND",
+    )
+
+
+def restore_not_made(record: TombstoneRecord, error: PolarisError) -> CommandError:
+    """Return the error: the gateway, or the catalog behind it, refused the restore."""
+    if error.status == 409:
+        other = f"delegation tombstones restore {record.tombstone_id} --mine --to {record.name}_restored"
+        step = f"Do what the message states; if the name is taken: `{other}`."
+    elif error.status == 403:
+        step = "Have TABLE_CREATE on the namespace granted, or name one with --to in which you may create tables."
+    else:
+        step = "Run the same command again: it finishes what was begun."
+    return CommandError(f"{record.table} was not restored: {error.answered or error}", step, code="RESTORE_REFUSED")
+
+
+@dataclass(frozen=True, slots=True)
+class CallersTombstones:
+    """What the principal of `client`, whose requests lead through the gateway, dropped."""
+
+    client: PolarisClient
+
+    def all(self) -> Iterator[TombstoneRecord]:
+        """Yield them, the newest first; pages are fetched on demand. Raises PolarisError."""
+        token: str | None = None
+        while True:
+            page = TombstoneList.model_validate(self.client.own_tombstones(token))
+            yield from page.tombstones
+            token = page.next_page_token
+            if token is None:
+                return
+
+    def find(self, tombstone_id: str) -> TombstoneRecord:
+        """Return one of them; raises CommandError (TOMBSTONE_NOT_FOUND) and PolarisError."""
+        found = next((one for one in self.all() if one.tombstone_id == tombstone_id), None)
+        if found is None:
+            raise not_yours(tombstone_id)
+        return found
+
+    def restore(self, record: TombstoneRecord, to: RestoredName | None) -> TombstoneRecord:
+        """Give one a name back; raises CommandError (TOMBSTONE_NOT_FOUND) and CommandError (RESTORE_REFUSED)."""
+        document = RestoreRequest(to=to).model_dump(mode="json", exclude_none=True)
+        try:
+            return TombstoneRecord.model_validate(self.client.restore_own_tombstone(record.tombstone_id, document))
+        except NoSuchTable as error:
+            raise not_yours(record.tombstone_id) from error
+        except PolarisError as error:
+            raise restore_not_made(record, error) from error
+
+
+_WIDE: Final = 140
+_STYLES: Final = {
+    "PENDING": "yellow",
+    "RENAMED": "cyan",
+    "PURGING": "blue",
+    "PURGED": "blue",
+    "RESTORING": "magenta",
+    "FAILED": "bold red",
+    "DROPPED": "green",
+    "RESTORED": "green",
+    "CLEARED": "dim",
+    "DISMISSED": "dim",
+}
+_MEANINGS: Final = {
+    "PENDING": "its rename is not confirmed yet",
+    "RENAMED": "it waits for its purge",
+    "PURGING": "its files are being deleted",
+    "PURGED": "its files are deleted, its entry is about to be dropped",
+    "DROPPED": "its files are deleted and its entry is dropped",
+    "RESTORING": "it is being renamed back",
+    "RESTORED": "it has a name again",
+    "FAILED": "its purge failed or was refused, and it waits for you",
+    "CLEARED": "it was never renamed",
+    "DISMISSED": "it has ended, and its files stay",
+}
+
+
+def state_text(state: str) -> Text:
+    """Return a state in its color; one that a later release adds stays plain."""
+    return Text(state, _STYLES.get(state, ""))
+
+
+def tombstone_list(found: Sequence[TombstoneRecord], width: int) -> RenderableType:
+    """Return tombstones, two lines each, or one where the terminal is wide."""
+    wide = width >= _WIDE
+    names = ("table", "tombstone", "state", "dropped", "note") if wide else ("table, tombstone", "state, dropped")
+    table = Rows(*names)
+    for one in found:
+        title, state, at = Text(plain(one.table)), state_text(one.state), Text(_time(one.created_at), "dim")
+        note = Text(_note(one), "yellow" if one.problem or one.trouble else "dim")
+        if wide:
+            table.add(title, Text(one.tombstone_id, "dim"), state, at, note)
+        else:
+            below = Text("\n").join([title, Text(one.tombstone_id, "dim"), *([note] if note.plain else [])])
+            table.add(below, Text("\n").join([state, at]))
+    return table
+
+
+def tombstone_screen(one: TombstoneRecord) -> RenderableType:
+    """Return one tombstone, and what can be done with it."""
+    lines = {
+        "dropped by": f"{plain(one.caller.removeprefix('principal:'))}, {_time(one.created_at)}",
+        "is now": plain(one.present) if not one.is_ended else None,
+        "restored as": _restored_as(one),
+        "uuid": one.table_uuid,
+        "metadata": one.metadata_location and plain(one.metadata_location),
+        "purge starts": None if one.grace_until is None or one.state != "RENAMED" else _time(one.grace_until),
+        "task": one.task_id,
+        "problem": one.problem and plain(one.problem),
+        "trouble": _trouble(one),
+    }
+    grid = LabelledLines(
+        (name, Text(value, "yellow" if name in {"problem", "trouble"} else ""))
+        for name, value in lines.items()
+        if value
+    )
+    head = Text.assemble("Tombstone ", (one.tombstone_id, "bold"), f" of {plain(one.table)}")
+    state = Text.assemble(state_text(one.state), f": {_MEANINGS.get(one.state, 'see its task')}.")
+    steps = [unbroken(Text(f"→ {step}", "dim")) for step in _steps(one)]
+    return Group(Whole(head), state, grid, *steps)
+
+
+def _steps(one: TombstoneRecord) -> list[str]:
+    """Return the commands that make sense in the tombstone's state."""
+    restore = f"delegation tombstones restore {one.tombstone_id}"
+    purge = f"delegation tombstones purge {one.tombstone_id}"
+    follow = [f"delegation tasks why {one.task_id}"] if one.task_id else []
+    match one.state:
+        case "RENAMED":
+            return [restore, purge]
+        case "FAILED":
+            return [*follow, restore, purge, f"delegation tombstones dismiss {one.tombstone_id}"]
+        case "PURGING" | "PURGED":
+            return follow
+        case "RESTORING":
+            return [restore]
+        case "PENDING" if one.trouble:
+            return [restore]
+        case _:
+            return []
+
+
+def _note(one: TombstoneRecord) -> str:
+    if one.trouble:
+        return _trouble(one) or ""
+    if one.problem:
+        return plain(one.problem)
+    if one.state == "RENAMED" and one.grace_until is not None and one.grace_until > one.created_at:
+        return f"can be restored until {_time(one.grace_until)}"
+    restored = _restored_as(one)
+    return f"restored as {restored}" if restored else ""
+
+
+def _trouble(one: TombstoneRecord) -> str | None:
+    if one.trouble is None:
+        return None
+    return f"{one.attempts} looks failed: {plain(one.trouble)}" if one.attempts else plain(one.trouble)
+
+
+def _restored_as(one: TombstoneRecord) -> str | None:
+    if one.state != "RESTORED":
+        return None
+    return plain(".".join((one.catalog, *(one.restore_namespace or one.namespace), one.restore_name or one.name)))
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+
 
 app = typer.Typer(
     cls=WordGroup,

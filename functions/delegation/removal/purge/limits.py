@@ -164,13 +164,16 @@ OPTIONS: Final = OptionTable(
 )
 
 
-_FIELDS: Final = {"deleteMarkerFiles": "remove_directory_markers", "delete-probe": "probe"}
+_NAMES: Final = {"deleteMarkerFiles": "remove_directory_markers", "delete-probe": "probe"}
+_FIELDS: Final = {
+    by: {one.name: _NAMES.get(one.name, one.name.replace("-", "_")) for one in OPTIONS.by(by)} for by in SetBy
+}
+_BOOLS: Final[Mapping[str, Any]] = {"true": True, "false": False}
 
 
 def fields_of(by: SetBy, chosen: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of PurgeOptions that these options are, with the values chosen; `true` is a bool there."""
-    values = {_FIELDS.get(one.name, one.name.replace("-", "_")): chosen[one.name] for one in OPTIONS.by(by)}
-    return {name: value == "true" if value in {"true", "false"} else value for name, value in values.items()}
+    """Return the fields of PurgeOptions that these options are, with the values chosen."""
+    return {one: _BOOLS.get(chosen[name], chosen[name]) for name, one in _FIELDS[by].items()}
 
 
 @dataclass(frozen=True, slots=True)

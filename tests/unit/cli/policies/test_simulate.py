@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.cli.catalog import simulation as simulating
 from delegation.cli.connection import Connection
-from delegation.cli.policies import simulating
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.policies import PolicyTarget
 from tests.unit.cli.policies.test_policy import deployed

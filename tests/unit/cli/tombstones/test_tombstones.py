@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from delegation.cli.connection import Connection
-from delegation.cli.tombstones.screens import tombstone_screen
+from delegation.cli.tombstones.commands import tombstone_screen
 from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableAlreadyExists
 from delegation.wire.tombstones import STATES, TombstoneRecord
 from tests.unit.cli.conftest import lines

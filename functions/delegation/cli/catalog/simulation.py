@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from delegation.cli.connection import Connection
+from delegation.cli.deployment.limits import known_limits
 from delegation.cli.output import open_output, print_json
-from delegation.cli.policies.limits import known_limits
 from delegation.cli.screens import Rows, Whole
 from delegation.items import each_item, reason_of
 from delegation.polaris.policies import PolicyClient

@@ -1,7 +1,4 @@
-"""A private certificate authority in a folder: its certificates, their keys, and its revocation list.
-
-Source: RFC 5280, Sections 4.2 (extensions of certificates) and 5 (revocation lists).
-"""
+"""Errors of certificates; each names the file or the name, and what to do next."""
 
 import ipaddress
 import re
@@ -16,9 +13,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from delegation.cli.certs.errors import certificate_unreadable
-from delegation.cli.certs.files import write_public, write_secret
+from delegation.cli.deployment.files import write_public, write_secret
 from delegation.cli.errors import CommandError
+
+
+def certificate_unreadable(path: Path, reason: str) -> CommandError:
+    """Return the error: a file cannot be used."""
+    return CommandError(
+        f"{path} cannot be used: {reason}",
+        "Restore the file, or make a new authority elsewhere.",
+        code="CERTIFICATE_UNREADABLE",
+    )
+
 
 CA: Final = "ca"
 REVOCATION_LIST: Final = "crl.pem"

@@ -1,40 +1,220 @@
 """`delegation policy …`: the policies of Polaris, with the caller's own privileges there, and the rules they make."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from rich.console import Console, RenderableType
+from rich.text import Text
 
-from delegation.cli.calls import JsonOption, StackOption
+from delegation.cli.calls import IndexTableOption, JsonOption, StackOption
 from delegation.cli.connection import Connection
+from delegation.cli.deployment.limits import InsteadOption, StageFileOption, known_limits
 from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
 from delegation.cli.output import open_output, print_json
-from delegation.cli.policies.limits import InsteadOption, StageFileOption, known_limits
-from delegation.cli.policies.names import (
-    CatalogOption,
-    NamespaceOption,
-    PolicyArgument,
-    TableOption,
-    parse_namespace,
-    parse_policy,
-    parse_shown,
-    parse_target,
-    parse_type,
-)
-from delegation.cli.policies.screens import print_policies, print_rules, state_of
-from delegation.cli.policies.simulate import simulate_command
-from delegation.cli.submit import parse_properties
-from delegation.identifiers import TableIdentifier
+from delegation.cli.screens import Rows, Whole
+from delegation.cli.submit import parse_properties, parse_table
+from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import each_item, reason_of
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisForbidden
-from delegation.polaris.policies import PolicyClient, PolicyTarget
+from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget, StoredPolicy
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile
+from delegation.upkeep.rules.content import PolicyInvalid, content_of
+from delegation.upkeep.rules.model import RuleStatus, RuleValue, UpkeepRule
 from delegation.upkeep.rules.resolve import check_content, resolve
-from polaris_common.errors import ErrorScope, counted
+from delegation.upkeep.rules.types import PolicyType
+from polaris_common.errors import ErrorScope, counted, printable
+
+PolicyArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CATALOG.NAMESPACE.POLICY",
+        show_default=False,
+        help="The policy; a part with a dot is between backquotes.",
+    ),
+]
+TableOption = Annotated[
+    str | None, typer.Option("--table", metavar="CATALOG.NAMESPACE.TABLE", show_default=False, help="The table.")
+]
+NamespaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace", metavar="CATALOG.NAMESPACE", show_default=False, help="The namespace, with all that is below it."
+    ),
+]
+CatalogOption = Annotated[
+    str | None, typer.Option("--catalog", metavar="CATALOG", show_default=False, help="The catalog of the policy.")
+]
+
+
+def parse_policy(text: str) -> PolicyIdentifier:
+    """Parse `catalog.level.policy`; raises BadParameter."""
+    parts = split_name(text)
+    if len(parts) < 3:
+        raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE.POLICY", param_hint="CATALOG.NAMESPACE.POLICY")
+    return PolicyIdentifier(parts[0], tuple(parts[1:-1]), parts[-1])
+
+
+def parse_target(
+    table: str | None, namespace: str | None, catalog: str | None, policy: PolicyIdentifier
+) -> PolicyTarget:
+    """Return what exactly one of three options names, in the policy's own catalog; raises BadParameter."""
+    given = {
+        "--table": table,
+        "--namespace": namespace,
+        "--catalog": catalog,
+    }
+    named = [option for option, text in given.items() if text is not None]
+    if len(named) != 1:
+        raise typer.BadParameter("name one of them", param_hint="--table, --namespace or --catalog")
+    if table is not None:
+        target = PolicyTarget.of(parse_table(table))
+    elif namespace is not None:
+        catalog_name, levels = parse_namespace(namespace)
+        target = PolicyTarget(catalog_name, levels)
+    else:
+        target = PolicyTarget(str(catalog))
+    if target.catalog != policy.catalog:
+        raise typer.BadParameter(f"is not in the policy's catalog {policy.catalog}", param_hint=named[0])
+    return target
+
+
+def parse_shown(text: str) -> PolicyTarget:
+    """Parse `catalog`, `catalog.level` or `catalog.level.table`, which may be a namespace too; raises BadParameter."""
+    parts = split_name(text)
+    if len(parts) > 2:
+        return PolicyTarget.of(parse_table(text))
+    if not parts:
+        raise typer.BadParameter(f"{text!r} is not CATALOG, CATALOG.NAMESPACE or a table", param_hint="NAME")
+    return PolicyTarget(parts[0], tuple(parts[1:]))
+
+
+def parse_namespace(text: str, hint: str = "--namespace") -> tuple[str, tuple[str, ...]]:
+    """Parse `catalog.level.level`; raises BadParameter."""
+    parts = split_name(text)
+    if len(parts) < 2:
+        raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE", param_hint=hint)
+    return parts[0], tuple(parts[1:])
+
+
+def parse_type(text: str) -> PolicyType:
+    """Parse a type with or without `system.`; raises BadParameter."""
+    found = PolicyType.named(text)
+    if found is None:
+        known = ", ".join(one.short for one in PolicyType)
+        raise typer.BadParameter(f"{text!r} is not one of {known}", param_hint="--type")
+    return found
+
+
+_LONGEST_REASON: Final = 800
+_STYLES: Mapping[RuleStatus, str] = {
+    RuleStatus.ACTIVE: "green",
+    RuleStatus.DRY_RUN: "yellow",
+    RuleStatus.OFF: "dim",
+}
+
+
+def print_policies(policies: Sequence[tuple[PolicyIdentifier, StoredPolicy]]) -> None:
+    """Print the policies of a namespace."""
+    console = Console(highlight=False)
+    if not policies:
+        console.print("No policies.")
+        return
+    rows = Rows("policy", "type", "version", "state", "description")
+    for identifier, policy in policies:
+        state = state_of(policy)
+        cells = (policy.type.removeprefix("system."), str(policy.version), state, printable(policy.description))
+        rows.add(str(identifier), *cells)
+    console.print(rows, crop=False)
+
+
+def state_of(policy: StoredPolicy) -> str:
+    """Return whether a policy is enabled, or that this service cannot read or does not know it."""
+    type_ = PolicyType.named(policy.type)
+    if type_ is None:
+        return "unknown type"
+    try:
+        return "enabled" if content_of(type_, policy.content).enable else "disabled"
+    except PolicyInvalid:
+        return "invalid"
+
+
+def print_rules(name: str, rules: Sequence[UpkeepRule], note: str, unreadable: str | None = None) -> None:
+    """Print the rules of a table, namespace or catalog with the origin of each value."""
+    console = Console(highlight=False)
+    for rule in rules:
+        for part in _rule(rule):
+            console.print(part, crop=False)
+    if not any(rule.policy or rule.findings for rule in rules):
+        console.print(Whole(f"No policy applies to {name}: nothing is done."), crop=False)
+    if unreadable is not None:
+        console.print(Whole(Text(printable(unreadable, _LONGEST_REASON), "yellow")), crop=False)
+    console.print(Whole(Text(note, "dim")), crop=False)
+
+
+def _rule(rule: UpkeepRule) -> Iterator[RenderableType]:
+    if rule.policy is None and not rule.findings:
+        return
+    yield Whole(Text.assemble((rule.type.short, "bold"), "  ", (rule.status.value, _STYLES[rule.status])))
+    if rule.reason is not None:
+        yield Whole(f"  {rule.reason}")
+    if rule.values:
+        rows = Rows("value", "", "from")
+        for key, value in rule.values.items():
+            rows.add(f"  {key}", value.text, _origin(value))
+        yield rows
+    for finding in rule.findings:
+        yield Whole(Text(f"  {finding.code.value} {finding.subject}: {finding.text}", "yellow"))
+
+
+def _origin(value: RuleValue) -> str:
+    asked = f"; {value.asked} of the {value.asked_by} is looser" if value.asked is not None else ""
+    return f"{value.origin}{asked}"
+
+
+_MOST_SHOWN: Final = 50
+
+
+def simulate_command(
+    ctx: typer.Context,
+    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
+    *,
+    days: Annotated[int, typer.Option("--days", min=1, max=60, help="How many days are simulated.")] = 7,
+    most: Annotated[int, typer.Option("--limit", min=1, help="Print so many; --json prints all.")] = _MOST_SHOWN,
+    policy_file: Annotated[
+        Path | None,
+        typer.Option("--policy-file", metavar="FILE", show_default=False, help="The deployment's policy file."),
+    ] = None,
+    index_table: IndexTableOption = None,
+    cdk: InsteadOption = None,
+    stage_file: StageFileOption = None,
+    stack: StackOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what the policies of a catalog would run when, what that costs and frees; nothing is run.
+
+    By the tables' healths, as `delegation health` reads them, and the policies of now. Needs CATALOG_READ_PROPERTIES
+    and NAMESPACE_READ_PROPERTIES.
+    """
+    from delegation.cli.catalog.simulation import show_simulation  # noqa: PLC0415 - it needs the extra `service`
+
+    show_simulation(
+        ctx,
+        catalog,
+        days=days,
+        most=most,
+        policy_file=policy_file,
+        index_table=index_table,
+        cdk=cdk,
+        stage_file=stage_file,
+        stack=stack,
+        as_json=as_json,
+    )
+
 
 app = typer.Typer(
     cls=WordGroup, no_args_is_help=True, help="Create and attach Polaris' policies, and show what they ask for."

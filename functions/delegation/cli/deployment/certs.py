@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from delegation.cli.calls import Call, command
-from delegation.cli.certs.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
+from delegation.cli.deployment.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.output import print_json
