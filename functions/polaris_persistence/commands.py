@@ -129,7 +129,8 @@ def _print_json(document: dict[str, Any]) -> None:
 
 
 def _document(one: "Reference", heads: "Sequence[RecentHead]") -> dict[str, Any]:
-    return {**asdict(one.key), "head": one.head, "version": one.version, "recent_heads": [asdict(it) for it in heads]}
+    found = {"head": one.head, "version": one.version, "recent_heads": [asdict(it) for it in heads]}
+    return {**asdict(one.key), **found, **({} if one.problem is None else {"problem": one.problem})}
 
 
 def _print_table(found: "Sequence[tuple[Reference, Sequence[RecentHead]]]") -> None:
@@ -143,7 +144,7 @@ def _print_table(found: "Sequence[tuple[Reference, Sequence[RecentHead]]]") -> N
             name = (one.key.realm, one.key.catalog, one.key.name) if head.current else ("", "", "")
             rows.append((*name, str(head.id), head.problem or "yes"))
         if not heads:
-            rows.append((one.key.realm, one.key.catalog, one.key.name, "-", "no commit"))
+            rows.append((one.key.realm, one.key.catalog, one.key.name, "-", one.problem or "no commit"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -69,10 +69,14 @@ class ScannedRow:
 
 @dataclass(frozen=True, slots=True)
 class ScanPage:
-    """Rows and the position to continue after, None at the end. A page before the end may be empty."""
+    """Rows and the position to continue after, None at the end. A page before the end may be empty.
+
+    `unread` counts rows that cannot be read, which are no object of this release.
+    """
 
     rows: tuple[ScannedRow, ...]
     after: str | None
+    unread: int = 0
 
 
 class Segment(NamedTuple):
@@ -120,7 +124,8 @@ class Reference:
     `version` counts the changes and never repeats, so a compare-and-set that arrives late always fails. `waiting` are
     the ids of the changes that wait to be combined into a commit, `copy` is the head object itself if it is small, and
     `copies` are some objects that it names, if its committers copy them. All three change without a new version or are
-    repeated elsewhere, so they do not count when references are compared.
+    repeated elsewhere, so they do not count when references are compared. `problem` is why the stored row cannot be
+    read: then nothing but its key is known, of whose parts those that cannot be read are empty.
     """
 
     key: ReferenceKey
@@ -130,6 +135,7 @@ class Reference:
     waiting: tuple[int, ...] = field(default=(), compare=False)
     copy: "HeadCopy | None" = field(default=None, compare=False, repr=False)
     copies: tuple[ObjectCopy, ...] = field(default=(), compare=False, repr=False)
+    problem: str | None = None
 
     @property
     def head(self) -> int | None:
@@ -243,7 +249,7 @@ class Backend(Protocol):
         read the id before can no longer combine it."""
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
-        """Return all references, in no particular order."""
+        """Return all references, in no particular order; one whose row cannot be read has a `problem`."""
 
     def delete_reference(self, key: ReferenceKey) -> None:
         """Delete the reference of a dropped catalog or purged realm; an absent one is no error."""

@@ -22,6 +22,7 @@ from polaris_persistence.backends.base import (
     Reference,
     ReferenceKey,
     Refused,
+    ScannedRow,
     ScanPage,
     Segment,
     StoredObject,
@@ -32,7 +33,7 @@ from polaris_persistence.backends.base import (
 )
 from polaris_persistence.backends.deadlines import answer_in_time, check_time
 from polaris_persistence.backends.dynamodb_items import AttributeMap, RowKey
-from polaris_persistence.errors import BackendUnavailable, CommitOutcomeUnknown, backend_refused
+from polaris_persistence.errors import BackendUnavailable, CommitOutcomeUnknown, CorruptObject, backend_refused
 
 _GET_KEYS: Final = 100
 _WRITE_ROWS: Final = 25
@@ -166,8 +167,13 @@ class DynamoDbBackend:
             query["ExclusiveStartKey"] = json.loads(after)
         answer = self._calls.repeatable("scan", **query)
         last = answer.get("LastEvaluatedKey")
-        rows = tuple(items.scanned(item) for item in answer["Items"])
-        return ScanPage(rows, json.dumps(last) if last else None)
+        rows, unread = list[ScannedRow](), 0
+        for item in answer["Items"]:
+            try:
+                rows.append(items.scanned(item))
+            except CorruptObject:
+                unread += 1
+        return ScanPage(tuple(rows), json.dumps(last) if last else None, unread)
 
     def read_reference(self, key: ReferenceKey) -> Reference | None:
         answer = self._calls.repeatable(
@@ -225,7 +231,7 @@ class DynamoDbBackend:
         query: dict[str, Any] = {"TableName": self._references, "ConsistentRead": True, **_of_realm(realm)}
         while True:
             answer = self._calls.repeatable("scan", **query)
-            yield from (items.reference(item) for item in answer["Items"])
+            yield from (items.listed_reference(item) for item in answer["Items"])
             if not answer.get("LastEvaluatedKey"):
                 return
             query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]

@@ -1,7 +1,8 @@
 """Rows of the two DynamoDB tables and their attributes, and values split into parts."""
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -69,32 +70,38 @@ def object_items(one: StoredObject, part_bytes: int) -> list[AttributeMap]:
 def row_key(item: Mapping[str, Any]) -> RowKey:
     """Return the object key and the part number of a row. Raises CorruptObject."""
     fields = _split(item, 4)
-    try:
+    with _decoding(item):
         return ObjectKey(fields[0], fields[1], fields[2], int(fields[3])), int(item[PART]["N"])
-    except (KeyError, ValueError) as error:
-        raise CorruptObject(f"the row key is not of an object: {item[KEY]['S']}") from error
 
 
 def parts_stated(item: Mapping[str, Any]) -> int:
     """Return how many parts the object of this row has."""
-    return int(item[PARTS]["N"]) if PARTS in item else 1
+    if PARTS not in item:
+        return 1
+    with _decoding(item):
+        return int(item[PARTS]["N"])
 
 
 def scanned(item: Mapping[str, Any]) -> ScannedRow:
-    """Return a row of a scan whose projection left the value out."""
-    return ScannedRow(row_key(item)[0], parts_stated(item), int(item[CREATED_AT]["N"]), _token(item))
+    """Return a row of a scan whose projection left the value out. Raises CorruptObject."""
+    with _decoding(item):
+        return ScannedRow(row_key(item)[0], parts_stated(item), int(item[CREATED_AT]["N"]), _token(item))
 
 
 def stored_object(parts: Mapping[int, Mapping[str, Any]]) -> StoredObject | None:
-    """Return the object of rows by part number; None if some are missing, because it is being written or deleted."""
+    """Return the object of rows by part number; None if some are missing, because it is being written or deleted.
+
+    Raises CorruptObject.
+    """
     if 0 not in parts:
         return None
     first = parts[0]
     numbers = range(parts_stated(first))
     if any(number not in parts for number in numbers):
         return None
-    value = b"".join(bytes(parts[number][VALUE]["B"]) for number in numbers)
-    return StoredObject(row_key(first)[0], value, int(first[CREATED_AT]["N"]), _token(first))
+    with _decoding(first):
+        value = b"".join(bytes(parts[number][VALUE]["B"]) for number in numbers)
+        return StoredObject(row_key(first)[0], value, int(first[CREATED_AT]["N"]), _token(first))
 
 
 def reference_item(one: Reference) -> AttributeMap:
@@ -156,19 +163,40 @@ def packed_heads(one: Reference) -> bytes:
 def reference(item: Mapping[str, Any]) -> Reference:
     """Return the reference of a row. Raises CorruptObject."""
     realm, catalog, name = _split(item, 3)
-    heads = bytes(item[HEADS]["B"])
-    if len(heads) % 8:
-        raise CorruptObject(f"the heads of reference {item[KEY]['S']} are truncated")
-    ids = struct.unpack(f">{len(heads) // 8}Q", heads)
-    return Reference(
-        ReferenceKey(realm, catalog, name),
-        ids,
-        int(item[CREATED_AT]["N"]),
-        int(item[VERSION]["N"]),
-        tuple(sorted(int(one) for one in item[WAITING]["NS"])) if WAITING in item else (),
-        _copy(item, ids[0] if ids else None),
-        _copies(item),
-    )
+    with _decoding(item):
+        heads = bytes(item[HEADS]["B"])
+        if len(heads) % 8:
+            raise CorruptObject(f"the heads of reference {item[KEY]['S']} are truncated")
+        ids = struct.unpack(f">{len(heads) // 8}Q", heads)
+        return Reference(
+            ReferenceKey(realm, catalog, name),
+            ids,
+            int(item[CREATED_AT]["N"]),
+            int(item[VERSION]["N"]),
+            tuple(sorted(int(one) for one in item[WAITING]["NS"])) if WAITING in item else (),
+            _copy(item, ids[0] if ids else None),
+            _copies(item),
+        )
+
+
+def listed_reference(item: Mapping[str, Any]) -> Reference:
+    """Return the reference of a row, one with a `problem` if it cannot be read."""
+    try:
+        return reference(item)
+    except CorruptObject as error:
+        fields = [unquote(field) for field in item[KEY]["S"].split("/")]
+        key = ReferenceKey(*fields) if len(fields) == 3 else ReferenceKey(fields[0], "", "")
+        return Reference(key, (), 0, problem=str(error))
+
+
+@contextmanager
+def _decoding(item: Mapping[str, Any]) -> Iterator[None]:
+    """Raise CorruptObject for an attribute that is missing or of another type."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CorruptObject(f"the row {item[KEY]['S']} cannot be read: {reason}") from error
 
 
 def _split(item: Mapping[str, Any], count: int) -> list[str]:

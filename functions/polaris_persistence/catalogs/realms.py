@@ -184,7 +184,11 @@ class Realms:
         if scan:
             reasons.insert(0, "its caller asked for it")
         # No catalog is registered any more once the list is closed, which is removed last.
-        catalogs = self._removal(space, SYSTEM, CATALOGS, page)
+        try:
+            catalogs = self._removal(space, SYSTEM, CATALOGS, page)
+        except CorruptObject as error:
+            catalogs = None
+            reasons.append(str(error))
         references, objects = 0, 0
         if catalogs is not None:
             for one in self._catalog_removals(space, catalogs, page):
@@ -306,7 +310,11 @@ class Realms:
                 elif one is not None and isinstance(one.value, RealmCatalog):
                     spaces[one.value.space] = None
         for catalog in spaces:
-            found = self._removal(space, catalog, MAIN, page)
+            try:
+                found = self._removal(space, catalog, MAIN, page)
+            except CorruptObject as error:
+                listed.unproved.append(str(error))
+                continue
             if found is not None:
                 yield found
 
@@ -322,14 +330,19 @@ class Realms:
         """Delete the rows of a realm by reading both tables as a whole."""
         last = self._store_of(space, SYSTEM).reference_key(CATALOGS)
         references, objects = 0, 0
-        while some := [one.key for one in self._backend.references(realm=space) if one.key != last]:
+        while True:
+            found = [one.key for one in self._backend.references(realm=space)]
+            # A row whose key is no reference's stays: it belongs to no catalog, and no call names it.
+            some = [one for one in found if one != last and one.catalog]
+            if not some:
+                break
             for key in some:
                 self._backend.delete_reference(key)
             references += len(some)
         while removed := self._delete_objects(space, page):
             objects += removed
         # Last, because a purge that is repeated finds in it that it has to scan.
-        if self._backend.read_reference(last) is not None:
+        if last in found:
             self._backend.delete_reference(last)
             references += 1
         return RealmPurge(references, objects)

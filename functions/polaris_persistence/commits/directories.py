@@ -12,6 +12,7 @@ from polaris_persistence.commits.recorded import RECORDED, record
 from polaris_persistence.commits.waiting import ChangeKind
 from polaris_persistence.errors import (
     CorruptIndexError,
+    CorruptObject,
     EntityExists,
     EntityNotFound,
     PersistenceError,
@@ -27,10 +28,11 @@ from polaris_persistence.objects.store import CatalogStore, of_model
 
 @dataclass(frozen=True, slots=True)
 class EntityPage(Generic[M]):
-    """Some entities in the order of their names, and the token of the next page."""
+    """Some entities in the order of their names, the errors of those that cannot be read, and the next page's token."""
 
     entities: tuple[tuple[IndexKey, Loaded[M]], ...]
     next_token: str | None
+    damaged: tuple[tuple[IndexKey, PersistenceError], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +116,23 @@ class Directory(Generic[M]):
         """Return entities whose names begin with a prefix, in the order of names, as of the listing's first page.
 
         Raises PersistenceError (INVALID_PAGE_TOKEN), also for a listing whose objects are no longer kept, or with
-        another prefix; ObjectMissing.
+        another prefix.
         """
         page = self._page(_beginning_with(prefix), limit, token)
-        found = self._store.fetch_many(ref for _, ref in page.entries)
+        found = self._store.fetch_readable(ref for _, ref in page.entries)
         entities: list[tuple[IndexKey, Loaded[M]]] = []
+        damaged: list[tuple[IndexKey, PersistenceError]] = []
         for (key, ref), one in zip(page.entries, found, strict=True):
             if one is None:
                 # Kept by the current head it is lost; otherwise it was swept because this listing is too old.
-                raise missing(key, ref) if self._current_ref(key) == ref else _too_old()
-            entities.append((key, of_model(one, self._model)))
-        return EntityPage(tuple(entities), page.next_token)
+                if self._current_ref(key) != ref:
+                    raise _too_old()
+                damaged.append((key, missing(key, ref)))
+            elif isinstance(one, CorruptObject):
+                damaged.append((key, one))
+            else:
+                entities.append((key, of_model(one, self._model)))
+        return EntityPage(tuple(entities), page.next_token, tuple(damaged))
 
     def _page(self, listing: Listing, limit: int, token: str | None) -> IndexPage:
         after = PageToken.decode(token, listing) if token is not None else None

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, Self
 from polaris_persistence.backends.base import MAX_ID, RECENT_HEADS
 from polaris_persistence.commits.commits import CommitObject
 from polaris_persistence.commits.entities import EntityHead
-from polaris_persistence.errors import PersistenceError, feed_expired, invalid_page_token
+from polaris_persistence.errors import CorruptObject, PersistenceError, feed_expired, invalid_page_token
+from polaris_persistence.ids.snowflake import made_at_ms
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.objects.objects import ObjectRef, PersistedModel
 from polaris_persistence.objects.store import CatalogStore, of_model
@@ -53,7 +54,8 @@ def names_of(head: CommitObject) -> CommitNames | None:
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
     """One commit: its head's id, its number, its time in µs, its operations, and the names that it changed with their
-    new refs, None for a removal. `names` is None if they were not kept or are too many."""
+    new refs, None for a removal. `names` is None if they were not kept, are too many or cannot be read; of a head that
+    cannot be read the time is that of its id, and there are no operations."""
 
     commit_id: int
     seq: int
@@ -142,7 +144,7 @@ class Feed:
         landmark = after.landmark(limit)
         newer = self._newer(after, reference.head if landmark is None else landmark[1])
         page = newer[:limit]
-        entries = tuple(self._entries([id_ for id_, _ in page]))
+        entries = tuple(self._entries(page))
         if len(entries) < len(page):
             raise self._expired()
         if not entries:
@@ -187,12 +189,17 @@ class Feed:
             yield from ((id_, head.seq - back) for back, id_ in enumerate(head.tail[:-1], 1))
             next_ = head.tail[-1] if head.tail else None
 
-    def _entries(self, ids: list[int]) -> Iterator[FeedEntry]:
-        heads = self._store.fetch_many(ObjectRef(self._type, one) for one in ids)
-        names = self._store.fetch_many(ObjectRef(NAMES_TYPE.name, one) for one in ids)
-        for head, beside in zip(heads, names, strict=True):
+    def _entries(self, page: list[tuple[int, int]]) -> Iterator[FeedEntry]:
+        heads = self._store.fetch_readable(ObjectRef(self._type, one) for one, _ in page)
+        names = self._store.fetch_readable(ObjectRef(NAMES_TYPE.name, one) for one, _ in page)
+        for (id_, seq), head, beside in zip(page, heads, names, strict=True):
             if head is None:
                 return
+            if isinstance(beside, CorruptObject):
+                beside = None  # noqa: PLW2901 - as names that were not kept
+            if isinstance(head, CorruptObject):
+                yield FeedEntry(id_, seq, made_at_ms(id_) * 1_000, (), None)
+                continue
             value = of_model(head, self._model).value
             noted = of_model(beside, CommitNames).value if beside else None
             changed = tuple((IndexKey(key), ref) for key, ref in noted.names) if noted and noted.complete else None

@@ -16,7 +16,7 @@ from polaris_persistence.commits.waiting import (
     ahead,
 )
 from polaris_persistence.errors import CommitUnknown, ObjectTooLarge, ValueNotStorable
-from polaris_persistence.ids.snowflake import EPOCH_MS, NODE_BITS, SEQUENCE_BITS
+from polaris_persistence.ids.snowflake import made_at_ms
 from polaris_persistence.objects.store import CatalogStore, Prepared
 
 IDLE_MS: Final = round(CommitRetries().seconds * 1_000)
@@ -158,7 +158,10 @@ class Turns(Generic[H]):
         """Take the changes of members back that are decided without a commit; one combined meanwhile has an outcome."""
         for one in group.waiting:
             if one.ticket:
-                _combined(one, self._waiting.withdraw(one.ticket))
+                try:
+                    _combined(one, self._waiting.withdraw(one.ticket))
+                except CommitUnknown as unknown:
+                    one.error, one.keeps_parts = unknown, True
                 one.ticket = None
 
     def _add(self, group: Group[H], known: Reference) -> Reference:
@@ -238,7 +241,7 @@ class Turns(Generic[H]):
 
     def _age_ms(self, id_: int) -> int:
         """Return how long a change waits, by the clock of its process and this one's."""
-        return self._store.now_us() // 1_000 - EPOCH_MS - (id_ >> (NODE_BITS + SEQUENCE_BITS))
+        return self._store.now_us() // 1_000 - made_at_ms(id_)
 
 
 def _combined(one: Pending[H], found: Committed[Any] | None) -> None:

@@ -1,5 +1,6 @@
 """Node ids, leased through updateable objects (NoSQL persistence proposal, Allocating a node ID, Renewing a lease)."""
 
+import logging
 import secrets
 import threading
 import time
@@ -13,6 +14,7 @@ from polaris_persistence.backends.base import SYSTEM, ObjectKey
 from polaris_persistence.errors import (
     BackendUnavailable,
     CommitOutcomeUnknown,
+    CorruptObject,
     LeaseExpired,
     NoFreeNode,
     PersistenceError,
@@ -23,6 +25,7 @@ from polaris_persistence.objects.objects import Loaded, PersistedModel
 from polaris_persistence.objects.types import ObjectType
 from polaris_persistence.objects.updateable import Updateables
 
+_LOG: Final = logging.getLogger(__name__)
 LEASING: Final = "node-lease"
 """The name of the thread that leases early."""
 _RENEWAL_PAUSE_MS: Final = 1_000
@@ -167,13 +170,30 @@ class NodeLeases:
         nodes = self._shuffled(range(NODES))
         for start in range(0, len(nodes), _NODES_READ_AT_ONCE):
             keys = {node: _key(node) for node in nodes[start : start + _NODES_READ_AT_ONCE]}
-            found = self._objects.read_many(keys.values(), NodeHolder)
+            try:
+                found = self._objects.read_many(keys.values(), NodeHolder)
+            except CorruptObject:
+                found = self._readable(keys)
             for node, key in keys.items():
                 held = self._lease_if_free(node, key, found.get(key))
                 if held:
                     return held
             ends += [one.value.until for one in found.values()]
         return None
+
+    def _readable(self, keys: dict[int, ObjectKey]) -> dict[ObjectKey, Loaded[NodeHolder]]:
+        """Return the leases that can be read; the node of another one is removed, because its holder may live."""
+        found = {}
+        for node, key in list(keys.items()):
+            try:
+                one = self._objects.read(key, NodeHolder)
+            except CorruptObject as error:
+                _LOG.warning("node id %d is not leased: %s", node, error)
+                del keys[node]
+                continue
+            if one is not None:
+                found[key] = one
+        return found
 
     def _lease_if_free(
         self, node: int, key: ObjectKey, stored: Loaded[NodeHolder] | None

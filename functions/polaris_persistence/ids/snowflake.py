@@ -34,6 +34,11 @@ class IdParts:
     sequence: int
 
 
+def made_at_ms(id_: int) -> int:
+    """Return when an id was made by the clock of its process, in ms since 1970."""
+    return EPOCH_MS + (id_ >> (NODE_BITS + SEQUENCE_BITS))
+
+
 def join_id(timestamp: int, node: int, sequence: int) -> int:
     """Return the id of the parts. Raises ValueError if one does not fit its bits."""
     if not (0 <= timestamp < 1 << TIMESTAMP_BITS and 0 <= node < NODES and 0 <= sequence < SEQUENCES):

@@ -8,7 +8,13 @@ from polaris_persistence.backends.base import Backend, ObjectKey, Reference
 from polaris_persistence.commits.commits import CommitObject
 from polaris_persistence.commits.feed import NAMES_TYPE
 from polaris_persistence.commits.waiting import OUTCOMES_TYPE
-from polaris_persistence.errors import CommitOutcomeUnknown, MaintenanceRefused
+from polaris_persistence.errors import (
+    BackendUnavailable,
+    CommitOutcomeUnknown,
+    MaintenanceRefused,
+    PersistenceError,
+    TaskTakenOver,
+)
 from polaris_persistence.objects.objects import Loaded, ObjectRef, PersistedModel, unknown_field
 from polaris_persistence.objects.store import CatalogStore, of_model
 from polaris_persistence.objects.types import ObjectType, ObjectTypes, follows_links
@@ -141,11 +147,23 @@ class Marker:
         return declared
 
 
+def refusal(error: Exception) -> str:
+    """Return why a catalog whose marking failed is left as it is; raises an error that is not the catalog's.
+
+    What a plugin's type raises when it is asked for its links is the catalog's.
+    """
+    if isinstance(error, BackendUnavailable | TaskTakenOver) or getattr(error, "retryable", False):
+        raise error
+    return str(error) if isinstance(error, PersistenceError) else f"{type(error).__name__}: {error}"
+
+
 def fence(backend: Backend, reference: Reference) -> Reference | None:
     """Fence a reference, so that every swap prepared before fails; return it, None if it was deleted.
 
-    Raises MaintenanceRefused if it moves all the time.
+    Raises MaintenanceRefused if it moves all the time, or its row cannot be read.
     """
+    if reference.problem is not None:
+        raise MaintenanceRefused(f"reference {reference.key}: {reference.problem}")
     current: Reference | None = reference
     for _ in range(_FENCES):
         if current is None:

@@ -11,12 +11,11 @@ from typing import Final
 from polaris_persistence.backends.base import Reference
 from polaris_persistence.errors import (
     CommitOutcomeUnknown,
-    MaintenanceRefused,
     PersistenceError,
     ReferenceNotFound,
     StaleObject,
 )
-from polaris_persistence.maintenance.marking import MarkedKeys, Marker
+from polaris_persistence.maintenance.marking import MarkedKeys, Marker, refusal
 from polaris_persistence.objects.store import CatalogStore
 
 _TRIES: Final = 5
@@ -69,6 +68,6 @@ def _problem(store: CatalogStore, reference: Reference, head: int) -> str | None
     alone = Reference(reference.key, (head,), reference.created_at)
     try:
         Marker(store.types, MarkedKeys(), leaves=True).mark(store, alone)
-    except MaintenanceRefused as refused:
-        return str(refused)
+    except Exception as error:  # noqa: BLE001 - whatever a type raises, it is this head's alone
+        return refusal(error)
     return None

@@ -1,17 +1,26 @@
 """One run of mark and sweep: its three steps, each of which can be stopped and continued anywhere."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from pydantic import Field
 
-from polaris_persistence.backends.base import Backend, Locator, ObjectKey, Reference, ScanPage, Segment
-from polaris_persistence.errors import CorruptObject, MaintenanceRefused
+from polaris_persistence.backends.base import (
+    Backend,
+    Locator,
+    ObjectKey,
+    Reference,
+    ReferenceKey,
+    ScanPage,
+    Segment,
+    key_text,
+)
+from polaris_persistence.errors import CorruptObject
 from polaris_persistence.maintenance.keys import KeyChunk, KeySet, MaintenanceKeys, MaintenanceMarks
-from polaris_persistence.maintenance.marking import Marker, fence
+from polaris_persistence.maintenance.marking import Marker, fence, refusal
 from polaris_persistence.objects.objects import ObjectRef, PersistedModel
 from polaris_persistence.objects.store import CatalogStore, of_model
 
@@ -49,9 +58,9 @@ class SweepPolicy:
 class RealmSweepReport:
     """The counts of a run, with those of the runs it continues. `complete` is False if it was stopped.
 
-    `young` are objects found unneeded for the first time, which the next run deletes. `refused` has each realm (as it
-    is named in keys) that was left as it is, with the reason. `not_before` is set if the run did nothing because the
-    last one is less than a grace period ago: the database's time (µs) from which a run deletes.
+    `young` are objects found unneeded for the first time, which the next run deletes. `refused` has each catalog
+    (`realm/catalog` as in keys), or realm, that was left as it is, with the reason. `not_before` is set if the run did
+    nothing because the last one is less than a grace period ago: the database's time (µs) from which a run deletes.
     """
 
     complete: bool = False
@@ -75,8 +84,9 @@ class SegmentState(PersistedModel):
 class RunState(PersistedModel):
     """The progress of a run. `began` and `ended_marking` are the database's time in µs, refs name stored chunks.
 
-    `marking` is the reference in progress, `marked_to` the last one completed, `refused` the reasons by realm, `swept`
-    how many of the unmarked keys were decided on, `unneeded` those kept for the next run.
+    `marking` is the reference in progress, `marked_to` the last one completed, `refused` the reasons by realm and
+    `refused_catalogs` those by realm and catalog, `swept` how many of the unmarked keys were decided on, `unneeded`
+    those kept for the next run.
     """
 
     began: int
@@ -87,6 +97,7 @@ class RunState(PersistedModel):
     marking: tuple[str, ...] | None = None
     marked_to: tuple[str, ...] | None = None
     refused: dict[str, str] = Field(default_factory=dict)
+    refused_catalogs: dict[str, dict[str, str]] = Field(default_factory=dict)
     ended_marking: int = 0
     swept: int = 0
     unneeded: tuple[ObjectRef, ...] = ()
@@ -144,17 +155,21 @@ class SweepRun:
         self._state = state
 
     def resume(self, state: RunState) -> bool:
-        """Continue a stopped run; return False if its chunks are missing, so that it has to begin anew."""
-        self._state = state
+        """Continue a stopped run; return False if its chunks are missing or damaged, so that it has to begin anew."""
         if state.step == _SCAN:
+            self._state = state
             return True
-        chunks = self._load(state.scanned)
-        found = self._system.fetch(state.marks, MaintenanceMarks) if state.marks else None
-        if chunks is None or (state.marks is not None and found is None):
+        try:
+            keys = self._load(state.scanned)
+            found = self._system.fetch(state.marks, MaintenanceMarks) if state.marks else None
+            if keys is None or (state.marks is not None and found is None):
+                return False
+            if found is not None:
+                keys.restore(found.value.bits)
+        except CorruptObject:
             return False
-        self._keys = KeySet(chunks)
+        self._state, self._keys = state, keys
         if found is not None:
-            self._keys.restore(found.value.bits)
             self._pending = [ObjectRef(*one) for one in found.value.pending]
             self._beyond = {ObjectKey(*one) for one in found.value.beyond}
         return True
@@ -174,7 +189,7 @@ class SweepRun:
             deleted=counts.get("deleted", 0),
             young=counts.get("young", 0),
             unknown=counts.get("unknown", 0),
-            refused=tuple(sorted(self._state.refused.items())),
+            refused=refusals(self._state.refused, self._state.refused_catalogs),
         )
 
     def scan(self) -> bool:
@@ -203,10 +218,10 @@ class SweepRun:
             if self._state.marked_to is not None and name <= self._state.marked_to:
                 continue
             try:
-                if reference.key.realm not in self._state.refused and not self._mark_one(reference, name):
+                if not self._is_refused(*name[:2]) and not self._mark_one(reference, name):
                     return False
-            except (MaintenanceRefused, CorruptObject) as error:
-                self._set(refused={**self._state.refused, reference.key.realm: str(error)})
+            except Exception as error:  # noqa: BLE001 - whatever a type raises, it is this catalog's alone
+                self._refuse(reference.key, refusal(error))
             self._pending = []
             self._set(marked_to=name, marking=None)
             self._count(references=1)
@@ -219,12 +234,12 @@ class SweepRun:
     def sweep(self) -> bool:
         """Delete what is unneeded in this run and in the last one; return False if it was stopped."""
         may_delete = self._state.began >= self._kept.not_before(self._policy)
-        before = KeySet((self._load(self._kept.unneeded) or ()) if may_delete else ())
+        before = (self._load(self._kept.unneeded) if may_delete else None) or KeySet()
         unmarked = itertools.islice(self._scanned().unmarked(), self._state.swept, None)
         for batch in _batches(unmarked, self._policy.page):
             if self._stop():
                 return False
-            mine = [one for one in batch if one.key.realm not in self._state.refused]
+            mine = [one for one in batch if not self._is_refused(one.key.realm, one.key.catalog)]
             doomed = [one for one in mine if one.key in before]
             self._delete(doomed)
             for one in mine:
@@ -270,7 +285,7 @@ class SweepRun:
         return self._backend.scan(after=segments[number].after, limit=self._policy.page, segment=segment)
 
     def _collect(self, page: ScanPage) -> None:
-        unknown = 0
+        unknown = page.unread
         for row in page.rows:
             if row.token is not None:
                 continue
@@ -278,7 +293,7 @@ class SweepRun:
                 unknown += 1
             else:
                 self._remember(Locator(row.key, row.parts))
-        self._count(scanned=len(page.rows), unknown=unknown)
+        self._count(scanned=len(page.rows) + page.unread, unknown=unknown)
 
     def _mark_one(self, reference: Reference, name: tuple[str, ...]) -> bool:
         store = self._store_of(reference.key.realm, reference.key.catalog)
@@ -337,14 +352,28 @@ class SweepRun:
 
     def _scanned(self) -> KeySet:
         if self._keys is None:
-            self._keys = KeySet(self._load(self._state.scanned) or ())
+            self._keys = self._load(self._state.scanned) or KeySet()
         return self._keys
 
-    def _load(self, refs: Iterable[ObjectRef]) -> list[MaintenanceKeys] | None:
-        """Return stored chunks, None if one is missing."""
-        found = self._system.fetch_many(refs)
-        present = [of_model(one, MaintenanceKeys).value for one in found if one is not None]
-        return present if len(present) == len(found) else None
+    def _load(self, refs: Iterable[ObjectRef]) -> KeySet | None:
+        """Return the keys of stored chunks, None if one is missing or damaged."""
+        try:
+            found = self._system.fetch_many(refs)
+            present = [of_model(one, MaintenanceKeys).value for one in found if one is not None]
+            return KeySet(present) if len(present) == len(found) else None
+        except CorruptObject:
+            return None
+
+    def _is_refused(self, realm: str, catalog: str) -> bool:
+        return realm in self._state.refused or catalog in self._state.refused_catalogs.get(realm, {})
+
+    def _refuse(self, key: ReferenceKey, reason: str) -> None:
+        """Leave a catalog as it is; a whole realm where it is not known which catalog."""
+        if not key.catalog:
+            self._set(refused={**self._state.refused, key.realm: reason})
+            return
+        catalogs = self._state.refused_catalogs
+        self._set(refused_catalogs={**catalogs, key.realm: {**catalogs.get(key.realm, {}), key.catalog: reason}})
 
     def _enter(self, step: str) -> None:
         self._flush()
@@ -363,6 +392,12 @@ class SweepRun:
 
     def _set(self, **fields: object) -> None:
         self._state = self._state.model_copy(update=fields)
+
+
+def refusals(realms: Mapping[str, str], catalogs: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return what was left as it is, as a report has it."""
+    found = {key_text(realm, one): why for realm, some in catalogs.items() for one, why in some.items()}
+    return tuple(sorted({**realms, **found}.items()))
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

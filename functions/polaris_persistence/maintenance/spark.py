@@ -13,10 +13,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from polaris_persistence.backends.base import SYSTEM, ObjectKey
+from polaris_persistence.backends.base import SYSTEM, ObjectKey, key_text
 from polaris_persistence.catalogs.executors import ExecutorStores
-from polaris_persistence.errors import CorruptObject, MaintenanceRefused
-from polaris_persistence.maintenance.marking import MarkedKeys, Marker, fence
+from polaris_persistence.maintenance.marking import MarkedKeys, Marker, fence, refusal
 from polaris_persistence.maintenance.run import RealmSweepReport, SweepPolicy, SweepState
 from polaris_persistence.maintenance.spark_tasks import (
     KEYS,
@@ -33,6 +32,8 @@ from polaris_persistence.objects.objects import ObjectRef
 
 _KEY: Final = ["realm", "catalog", "type", "id"]
 _SECOND: Final = 1_000_000
+Refused = dict[tuple[str, str], str]
+"""Why catalogs are left as they are, by realm and catalog; the catalog is empty for a whole realm."""
 
 
 @dataclass
@@ -41,7 +42,7 @@ class _Roots:
 
     marked: set[ObjectKey] = field(default_factory=set)
     follow: list[ObjectKey] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: "Refused" = field(default_factory=dict)
 
 
 class SparkSweep:
@@ -79,7 +80,10 @@ class SparkSweep:
         ended_marking = self._backend.time() + _SECOND
         task.checkpoint(None)
         chunks = [ObjectRef(*one) for scan in scans for one in scan["chunks"]]
-        unneeded = self._without(self._keys(chunks), marked).where(~F.col("realm").isin(list(refused)))
+        unneeded = self._without(self._keys(chunks), marked)
+        for realm, catalog in refused:
+            mine = (F.col("realm") == realm) & (F.col("catalog") == catalog if catalog else F.lit(True))
+            unneeded = unneeded.where(~mine)
         unneeded = unneeded.localCheckpoint()
         before = self._keys(kept.unneeded)
         deleted = self._results(unneeded.join(before.select(*_KEY), _KEY, "left_semi"), DeleteKeys(self._stores))
@@ -96,7 +100,7 @@ class SparkSweep:
             deleted=sum(result["deleted"] for result in deleted),
             young=sum(result["written"] for result in written),
             unknown=sum(scan["unknown"] for scan in scans),
-            refused=tuple(sorted(refused.items())),
+            refused=tuple(sorted((key_text(*filter(None, place)), why) for place, why in refused.items())),
         )
 
     def _scan(self) -> list[dict[str, Any]]:
@@ -115,22 +119,22 @@ class SparkSweep:
                 fenced = fence(self._backend, reference)
                 marker = Marker(self._process.types, marks, log_since=log_since)
                 pending = marker.begin(store, fenced) if fenced else []
-            except (MaintenanceRefused, CorruptObject) as error:
-                roots.refused[reference.key.realm] = str(error)
+            except Exception as error:  # noqa: BLE001 - whatever a type raises, it is this catalog's alone
+                roots.refused[reference.key.realm, reference.key.catalog] = refusal(error)
                 continue
             roots.marked |= marks.keys
             roots.follow += [store.key(ref) for ref in pending]
         return roots
 
-    def _mark(self, roots: _Roots) -> tuple[DataFrame, dict[str, str]]:
-        """Return the marked keys, each once, and why realms are left as they are."""
+    def _mark(self, roots: _Roots) -> tuple[DataFrame, "Refused"]:
+        """Return the marked keys, each once, and why catalogs are left as they are."""
         refused = dict(roots.refused)
         marked = self._frame(roots.marked)
         level = self._frame(set(roots.follow))
         while not level.isEmpty():
             links = level.mapInArrow(FollowLinks(self._stores), LINKS).localCheckpoint()
             for row in links.where("refused is not null").collect():
-                refused[row["realm"]] = row["refused"]
+                refused[row["realm"], row["catalog"]] = row["refused"]
             new = (
                 links.where("refused is null")
                 .groupBy(*_KEY)

@@ -16,13 +16,13 @@ from polaris_persistence.backends.base import SYSTEM, Locator, ObjectKey, Segmen
 from polaris_persistence.catalogs.executors import ExecutorStores
 from polaris_persistence.errors import CorruptObject, MaintenanceRefused
 from polaris_persistence.maintenance.keys import KeyChunk, KeySet, MaintenanceKeys
-from polaris_persistence.maintenance.marking import MarkedKeys, Marker
+from polaris_persistence.maintenance.marking import MarkedKeys, Marker, refusal
 from polaris_persistence.objects.objects import ObjectRef
 from polaris_persistence.objects.store import CatalogStore
 
 KEYS: Final = "realm string, catalog string, type string, id long, parts int"
 LINKS: Final = f"{KEYS}, follow boolean, refused string"
-"""Linked keys; a row with `refused` states instead why its realm cannot be swept."""
+"""Linked keys; a row with `refused` states instead why its catalog cannot be swept."""
 RESULTS: Final = "result string"
 _ROWS: Final = 5_000
 _FETCH: Final = 200
@@ -50,6 +50,7 @@ class ScanSegments:
         while True:
             segment = Segment(number, self.segments)
             page = process.backend.scan(after=after, limit=self.page, segment=segment)
+            scanned, unknown = scanned + page.unread, unknown + page.unread
             for row in page.rows:
                 scanned += 1
                 if row.token is not None:
@@ -65,7 +66,7 @@ class ScanSegments:
 
 @dataclass(frozen=True)
 class ReadKeys:
-    """From refs of chunks (`type`, `id`, `parts`): their keys. Raises CorruptObject if a chunk is missing."""
+    """From refs of chunks (`type`, `id`, `parts`): their keys. Those of a chunk that cannot be read are kept longer."""
 
     stores: ExecutorStores
 
@@ -75,10 +76,12 @@ class ReadKeys:
     def _read(self, refs: Iterable[Row]) -> Iterator[Row]:
         system = self.stores.open().uncached_store(SYSTEM, SYSTEM)
         for row in refs:
-            found = system.fetch(ObjectRef(row["type"], row["id"], row["parts"]), MaintenanceKeys)
-            if found is None:
-                raise CorruptObject(f"chunk {row['id']} of the keys that maintenance stored is missing")
-            yield from (_row(one) for one in KeySet([found.value]).unmarked())
+            try:
+                found = system.fetch(ObjectRef(row["type"], row["id"], row["parts"]), MaintenanceKeys)
+                keys = KeySet([found.value] if found is not None else ())
+            except CorruptObject:
+                continue
+            yield from (_row(one) for one in keys.unmarked())
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,8 @@ class FollowLinks:
                 for few in _several(refs, _FETCH):
                     try:
                         yield from _links(marker, store, few)
-                    except (MaintenanceRefused, CorruptObject) as error:
-                        yield {**_row(Locator(store.key(few[0]))), "follow": False, "refused": str(error)}
+                    except Exception as error:  # noqa: BLE001 - whatever a type raises, it is this catalog's alone
+                        yield {**_row(Locator(store.key(few[0]))), "follow": False, "refused": refusal(error)}
 
 
 @dataclass(frozen=True)

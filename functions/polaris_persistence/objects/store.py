@@ -215,7 +215,12 @@ class CatalogStore:
     def _load(self, locators: list[Locator]) -> dict[CacheKey, CacheEntry[Any]]:
         types = {one.key: self.types.get(one.key.type) for one in locators}
         immutable = all(declared is not None and not declared.mutable for declared in types.values())
-        stored = self.backend.fetch_many(locators, consistent=not immutable)
+        try:
+            stored = self.backend.fetch_many(locators, consistent=not immutable)
+        except CorruptObject as error:
+            if len(locators) == 1:
+                return {locators[0].key: CacheEntry(error, keep_for=0)}
+            return {key: entry for one in locators for key, entry in self._load([one]).items()}
         entries: dict[CacheKey, CacheEntry[Any]] = {}
         for key, declared in types.items():
             one = stored.get(key)

@@ -367,3 +367,28 @@ def test_a_purge_of_a_realm_of_an_earlier_release_scans_and_leaves_realms_of_lik
     assert site.of_others() == others
     head = Committer(kept, MAIN, EntityHead).head()
     assert head is not None
+
+
+@pytest.mark.parametrize("damaged", ["catalog", "list"])
+def test_a_reference_that_cannot_be_read_does_not_keep_the_rest_of_its_realm(
+    monkeypatch: pytest.MonkeyPatch, damaged: str
+) -> None:
+    world = TwoRealms()
+    realms = world.realms()
+    realms.set_status("acme", RealmStatus.INACTIVE)
+    mine = sorted(one for one in world.backend._references if one.realm == world.space)
+    bad = next(one for one in mine if one.name == (MAIN if damaged == "catalog" else CATALOGS))
+    read, listed = world.backend.read_reference, world.backend.references
+
+    def read_reference(key: ReferenceKey) -> Reference | None:
+        if key == bad and key in world.backend._references:
+            raise CorruptObject("the row cannot be read")
+        return read(key)
+
+    monkeypatch.setattr(world.backend, "read_reference", read_reference)
+    found = world.realms().purge("acme")
+    assert "the row cannot be read" in found.scanned
+    assert [one for one in listed() if one.key.realm == world.space] == []
+    assert not [key for key in world.backend._objects if key.realm == world.space]
+    with pytest.raises(EntityNotFound):
+        world.realms().get("acme")

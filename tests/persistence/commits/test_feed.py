@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -228,3 +229,17 @@ def test_followers_among_random_commits_of_several_processes(world: FedEntities)
         seen += names(page.entries)
         cursor = page.cursor
     assert seen == [f"t{number}" for number in range(150)]
+
+
+@pytest.mark.parametrize("type_", ["commit-names", "catalog-head"])
+def test_a_commit_that_cannot_be_read_is_one_entry_without_names(world: FedEntities, type_: str) -> None:
+    world.create("a", "b", "c")
+    [_, bad, _] = world.feed.read(world.start).entries
+    [key] = [one for one in world.backend._objects if one.id == bad.commit_id and one.type == type_]
+    world.backend._objects[key] = replace(world.backend._objects[key], value=b"\xff")
+    found = Feed(world.store_of("r", "c"), "main").read(world.start)
+    assert [(one.commit_id, one.seq) for one in found.entries] == [
+        (one.commit_id, one.seq) for one in world.feed.read(world.start).entries
+    ]
+    assert found.entries[1].names is None
+    assert names(found.entries) == ["a", "c"]

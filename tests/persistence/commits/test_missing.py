@@ -46,9 +46,11 @@ def test_a_missing_object_is_reported_the_same_way_and_can_be_removed(world: Ind
     directory.create("kept", Entity(name="kept"))
     swept(world, directory.create("lost", Entity(name="lost")))
     fresh = world.directory()
+    page = fresh.page(limit=10)
+    assert [one.value.name for _, one in page.entities] == ["kept"]
+    assert [(key.elements(), error.code) for key, error in page.damaged] == [(("lost",), "OBJECT_MISSING")]
     seen = []
     for call in (
-        lambda: fresh.page(limit=10),
         lambda: fresh.get("lost"),
         lambda: fresh.create("lost", Entity(name="lost")),
         lambda: fresh.update("lost", lambda old: old),
@@ -56,7 +58,7 @@ def test_a_missing_object_is_reported_the_same_way_and_can_be_removed(world: Ind
         with pytest.raises(PersistenceError, match="lost") as caught:
             call()
         seen.append(caught.value.code)
-    assert seen == ["OBJECT_MISSING"] * 4
+    assert seen == ["OBJECT_MISSING"] * 3
     fresh.remove("lost")
     with pytest.raises(EntityNotFound):
         fresh.get("lost")

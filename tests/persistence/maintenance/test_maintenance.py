@@ -199,7 +199,7 @@ def test_a_run_refuses_when_links_cannot_be_followed(world: MaintainedCatalog, l
         key = ObjectKey("r", "c", ref.type, ref.id)
         world.backend.put_many([StoredObject(key, cbor2.dumps({"members": [], "news": [["entity", garbage.id]]}), 1)])
     world.committer.commit(lambda attempt: (Head(entities={"f": ref}), None))
-    assert [realm for realm, _ in world.sweep().refused] == ["r"]
+    assert [place for place, _ in world.sweep().refused] == ["r/c"]
     assert garbage.id in world.ids()
     world.maintenance().task.start()
 
@@ -207,7 +207,7 @@ def test_a_run_refuses_when_links_cannot_be_followed(world: MaintainedCatalog, l
 def test_a_missing_head_refuses_the_run(world: MaintainedCatalog) -> None:
     done = world.committer.commit(put("a", 1))
     world.backend.delete_many([Locator(ObjectKey("r", "c", "head", done.commit_id or 0))])
-    assert str(done.commit_id) in dict(world.sweep().refused)["r"]
+    assert str(done.commit_id) in dict(world.sweep().refused)["r/c"]
     assert done.result.id in world.ids()
 
 

@@ -94,8 +94,8 @@ def test_a_realm_that_refuses_is_reported_and_the_others_are_swept() -> None:
         report = world.run()
         deleted += report.deleted
         assert report.complete
-        assert [realm for realm, _ in report.refused] == ["a"]
-        assert "missing" in dict(report.refused)["a"]
+        assert [place for place, _ in report.refused] == ["a/c"]
+        assert "missing" in dict(report.refused)["a/c"]
     assert deleted == 30
     kept = [key for key in world.backend._objects if key.type == "entity"]
     assert [sum(key.realm == realm for key in kept) for realm in ("a", "b")] == [60, 30]

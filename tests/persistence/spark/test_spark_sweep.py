@@ -85,14 +85,14 @@ def test_runs_on_spark_and_in_a_process_delete_the_same(spark: Any, stores: Dyna
     in_process = site.process.maintenance(AT_ONCE)
 
     first = in_process.run()
-    assert (first.deleted, [realm for realm, _ in first.refused]) == (0, [broken.realm])
+    assert (first.deleted, [place for place, _ in first.refused]) == (0, [f"{broken.realm}/{broken.catalog}"])
     assert first.young >= 2 * GARBAGE
     write_garbage(site.realms.open("one", "c"))
     contents = {realm: site.content(realm, "c") for realm in ("one", "two")}
     assert [len(one) for one in contents.values()] == [2, 2]
 
     second = SparkSweep(spark, stores, AT_ONCE).run()
-    assert [realm for realm, _ in second.refused] == [broken.realm]
+    assert [place for place, _ in second.refused] == [f"{broken.realm}/{broken.catalog}"]
     assert "missing" in second.refused[0][1]
     # Each found some chunks of the run itself unneeded too, which that run deleted at its end.
     assert first.young - CHUNKS <= second.deleted <= first.young

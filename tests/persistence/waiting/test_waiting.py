@@ -3,13 +3,15 @@
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from polaris_persistence.backends.base import RECENT_HEADS, Locator
 from polaris_persistence.commits.commits import CommitAttempt
 from polaris_persistence.commits.committer import CommitRetries
-from polaris_persistence.commits.turns import ABANDONED_MS
+from polaris_persistence.commits.turns import ABANDONED_MS, Turns
 from polaris_persistence.commits.waiting import (
     OUTCOMES_TYPE,
     WaitingChange,
@@ -345,3 +347,17 @@ def test_changes_that_wait_and_are_then_committed_alone_are_applied_once(world: 
     numbers = world.numbers()
     assert (numbers["a"], numbers["b"]) == (1, 1)
     assert world.waiting() == ()
+
+
+def test_a_change_of_unknown_outcome_stops_no_other_of_its_group() -> None:
+    nothing: dict[str, Any] = {"error": None, "keeps_parts": False, "outcome": None}
+    members: list[Any] = [SimpleNamespace(ticket=number, **nothing) for number in (1, 2, 3)]
+
+    def withdraw(ticket: int) -> None:
+        if ticket == 1:
+            raise CommitUnknown(ticket)
+
+    turns: Any = SimpleNamespace(_waiting=SimpleNamespace(withdraw=withdraw))
+    Turns.withdraw_all(turns, cast("Any", SimpleNamespace(waiting=members)))
+    assert [one.ticket for one in members] == [None] * 3
+    assert [isinstance(one.error, CommitUnknown) for one in members] == [True, False, False]

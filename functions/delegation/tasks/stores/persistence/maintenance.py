@@ -48,8 +48,8 @@ def persistence_maintenance(
 ) -> Behavior[Sweep, SweepReport]:
     """Return the behavior; `maintenance` is called when it runs, so a process that only submits needs no store.
 
-    A run that has to end early leaves its progress in the store, and the next attempt continues from it. A realm that
-    was left as it is does not fail the task; it is in the report, and a warning is logged for it.
+    A run that has to end early leaves its progress in the store, and the next attempt continues from it. A catalog
+    that was left as it is does not fail the task; it is in the report, and a warning is logged for it.
     """
 
     def work(_parameters: Sweep, run: Run) -> SweepReport:
@@ -65,8 +65,8 @@ def persistence_maintenance(
         report = maintenance().run(stop)
         if ended:
             raise ended[0]
-        for realm, reason in report.refused:
-            logger.warning("maintenance left realm %r as it is: %s", realm, reason)
+        for place, reason in report.refused:
+            logger.warning("maintenance left %r as it is: %s", place, reason)
         return SweepReport.model_validate(report, from_attributes=True)
 
     return Behavior(TASK_TYPE, Sweep, work, result=SweepReport, identify=lambda _sweep: "", every=every)
