@@ -168,12 +168,12 @@ _NAMES: Final = {"deleteMarkerFiles": "remove_directory_markers", "delete-probe"
 _FIELDS: Final = {
     by: {one.name: _NAMES.get(one.name, one.name.replace("-", "_")) for one in OPTIONS.by(by)} for by in SetBy
 }
-_BOOLS: Final[Mapping[str, Any]] = {"true": True, "false": False}
+_FLAGS: Final = frozenset(one.name for one in OPTIONS.options if set(one.values) == {"true", "false"})
 
 
 def fields_of(by: SetBy, chosen: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of PurgeOptions that these options are, with the values chosen."""
-    return {one: _BOOLS.get(chosen[name], chosen[name]) for name, one in _FIELDS[by].items()}
+    return {one: chosen[name] == "true" if name in _FLAGS else chosen[name] for name, one in _FIELDS[by].items()}
 
 
 @dataclass(frozen=True, slots=True)
