@@ -61,7 +61,7 @@ a GB in a month, of S3 0.023, of logs 0.03 (AWS' lists of us-east-1, 2026).
 ### Your region's prices
 
 The totals are those of the default deployment, on arm64; `--architecture x86_64` has the others. For another region
-copy `functions/delegation/worksets/prices.json` and write that region's prices into the copy, from the pages of AWS or
+copy `functions/delegation/removal/prices.json` and write that region's prices into the copy, from the pages of AWS or
 its price lists (AWS Billing User Guide, "Getting price list files"). `delegation estimate --monthly --prices FILE`
 uses it. Written over the original and packaged, it is also what `delegation estimate TASK_ID` uses.
 

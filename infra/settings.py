@@ -16,11 +16,11 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.notifications.https import tls
 from delegation.polaris.settings import PolarisSettings
+from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.tasks.life.policy import InvalidProperty, require_known_types
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.types import TYPES, policies_of
-from delegation.worksets.engines.choice import INLINE_MAX_FILES
 from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
 from infra.gateway_settings import GatewayDeploymentSettings
 from infra.network_settings import CommaSeparated, FormerApplications, GradualDeployment, NetworkSettings, is_an_example

@@ -11,8 +11,8 @@ from typing import Final
 
 from delegation.environment import SETTINGS_OBJECT
 from delegation.metrics import NAMESPACE, SERVICE
-from delegation.operations.behaviors.foreign import FOREIGN_LOCATIONS
-from delegation.worksets.engines.choice import INLINE_MAX_FILES
+from delegation.removal.choice import INLINE_MAX_FILES
+from delegation.removal.requests import FOREIGN_LOCATIONS
 from infra.environment.functions import EVERY_FUNCTION, EXECUTOR_VARIABLES, SPARK_VARIABLES
 from infra.environment.variables import MOVABLE, PROPERTIES_VARIABLE, VARIABLES
 

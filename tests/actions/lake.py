@@ -9,8 +9,8 @@ from typing import Any, Final
 import fastavro
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.model import Neighbour
 from delegation.polaris.model import LoadedTable
+from delegation.removal.model import Neighbour
 from delegation.storage.memory import Faults, MemoryObjectStore
 from polaris_persistence.iceberg.updates.tables import updated_table
 from tests.fixtures import corpus

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 from botocore.exceptions import ClientError
 
 from delegation.cli.connection import Stack
+from delegation.removal.attempt import receipt_key
 from delegation.removal.purge.names import PurgeDetails
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Status, Task
-from delegation.worksets.attempt import receipt_key
 from infra.local import resources
 from infra.local.demo.tables import connect
 from tests.chaos.callers import Callers

@@ -19,6 +19,9 @@ from delegation.gateway.keys.service import CatalogMutations
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.files import TableFile
+from delegation.removal.chunks import ChunkWriter, Phase, paths_of, read_chunk
+from delegation.removal.executors import Gathered, Spread
+from delegation.removal.sorting import Sorter
 from delegation.storage.base import BatchResult
 from delegation.storage.credentials import S3Settings
 from delegation.storage.delete_objects.events import prepare_for_deletes
@@ -28,9 +31,6 @@ from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.sessions import new_session
 from delegation.timestamps import utc_now
 from delegation.wiring.gateway import keys as wired
-from delegation.worksets.chunks import ChunkWriter, Phase, paths_of, read_chunk
-from delegation.worksets.engines.shuffle import Gathered, Spread
-from delegation.worksets.sorting import Sorter
 from tests.bench.bench_reader import manifest
 from tests.counts.counting import Work
 from tests.kit.lakes.lake import filled

@@ -8,10 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from delegation.orchestration.steps import HAND_OVER_BEFORE
+from delegation.removal.choice import INLINE_MAX_FILES, Size
 from delegation.removal.purge.options import PurgeSettings
 from delegation.wiring.purge import purge_behavior
-from delegation.worksets.engines.choice import INLINE_MAX_FILES
-from delegation.worksets.engines.size import Size
 from infra.environment.context import default_context
 from infra.environment.functions import FUNCTIONS
 from infra.environment.resources import Resources

@@ -119,7 +119,7 @@ EXPIRING: Final = (
     ),
     Mutant(
         "a table is not checked before its task is accepted",
-        "functions/delegation/operations/behaviors/requests.py",
+        "functions/delegation/removal/requests.py",
         "        check(loaded)\n",
         "",
         (f"{SHARED_REQUESTS}::test_a_table_that_a_guard_refuses_gets_no_task",),
@@ -133,7 +133,7 @@ EXPIRING: Final = (
     ),
     Mutant(
         "an expiry starts again with the plan of a former one",
-        "functions/delegation/operations/behaviors/task_types.py",
+        "functions/delegation/removal/details.py",
         "if name not in gone}",
         "}",
         (f"{REQUESTS}::test_after_a_success_the_same_request_runs_again",),

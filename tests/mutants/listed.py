@@ -543,7 +543,7 @@ DROPPING: Final = (
     ),
     Mutant(
         "only the word true protects a table",
-        "functions/delegation/keeping/table_properties.py",
+        "functions/delegation/removal/paths.py",
         'value.lower() != "false" and',
         'value.lower() == "true" and',
         ("tests/unit/operations/purge/test_protected.py::test_every_value_but_false_protects",),

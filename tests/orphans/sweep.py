@@ -7,8 +7,8 @@ from typing import Any
 from delegation.operations.orphans.context import OrphanContext, OrphanOptions, OrphanResult
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.spelling import MismatchMode
+from delegation.removal.attempt import MemoryAttempt
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import MemoryAttempt
 from tests.actions.lake import SparkLake, where
 from tests.kit.lakes.lake import LakeSource, identifier
 from tests.kit.stories.orphans import AT_ONCE, SMALL

@@ -10,11 +10,9 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.engines.spark_tasks import ListOnExecutors, SubtractParts
 from delegation.operations.orphans.planning.subtraction import Rules
+from delegation.removal.executors import DeleteChunks, SpreadSources, WriteParts, no_checkpoint
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.engines.parts import SpreadSources, WriteParts
-from delegation.worksets.engines.resources import no_checkpoint
-from delegation.worksets.engines.spark_tasks import DeleteChunks
 from polaris_common.spark_workers import forget_archives
 from polaris_persistence.catalogs.executors import DynamoDbStores
 

@@ -21,6 +21,7 @@ from delegation.iceberg.metadata import decode_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.options import PurgeSettings
 from delegation.removal.purge.run import purge_table
@@ -30,7 +31,6 @@ from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import parse
 from delegation.storage.s3 import S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
-from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment
 from tests.faults.hostile.world import world
 from tests.paths import ROOT
 from tests.s3_servers.servers import RealServer

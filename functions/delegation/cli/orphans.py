@@ -27,6 +27,8 @@ from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY,
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.errors import AgeTooShort
 from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
+from delegation.removal.errors import PlanTampered
+from delegation.removal.index import segment_of
 from delegation.storage.base import PlanStore
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat
@@ -34,8 +36,6 @@ from delegation.wire.approvals import PlanApproval
 from delegation.wire.orphans import OrphanFilesRequest
 from delegation.wire.requests import TableRequest
 from delegation.wire.tasks import TaskRecord
-from delegation.worksets.errors import PlanTampered
-from delegation.worksets.index import segment_of
 from polaris_common.errors import counted, printable
 
 _PLAN: Final = re.compile(

@@ -15,16 +15,16 @@ from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.output import output_of, print_json
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
-from delegation.keeping import paths
+from delegation.removal import paths
+from delegation.removal.choice import EngineChoice
+from delegation.removal.errors import FilesNotDeleted, PlanTampered
+from delegation.removal.marks import Deleted
 from delegation.removal.purge.context import PurgeResult
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
 from delegation.removal.purge.errors import FilesShared, PathsOutsideTable
 from delegation.removal.purge.not_covered import NotCoveredRun, place_of
 from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.credentials import S3Settings
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.errors import FilesNotDeleted, PlanTampered
-from delegation.worksets.marks import Deleted
 from polaris_common.errors import DelegationError, counted
 
 REFUSED: Final = 3

@@ -14,11 +14,10 @@ from typing import Final
 from delegation.client.dropping import PurgedTable
 from delegation.client.local import WholeCatalog
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
-from delegation.keeping.model import TableSource
-from delegation.keeping.options import OverlapScan
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.errors import TableMetadataMissing
+from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.model import Neighbourhood, OneTable, OverlapScan, Pace, TableSource
 from delegation.removal.purge.behavior import success
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.direct import DirectHead, DirectResources
@@ -29,7 +28,6 @@ from delegation.removal.purge.run import purge_table
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.wire.responses import ExecutionResult, KeptFiles, TaskSuccessResponse
-from delegation.worksets.attempt import MemoryAttempt
 
 _NAMESPACE: Final = "polaris-local-purge"
 

@@ -9,10 +9,7 @@ from typing import Any, Final
 import httpx
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.catalog import Catalog
-from delegation.keeping.errors import NeighbourUnreadable
 from delegation.metrics import PURGES_HELD, MetricLines
-from delegation.operations.behaviors.foreign import foreign_locations
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import GenericTable, LoadedTable
@@ -21,10 +18,14 @@ from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.passes.rate import MOST_AT_ONCE
 from delegation.references.visiting.listing import GenericTables
+from delegation.removal.choice import INLINE_MAX_FILES
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.model import Catalog
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.limits import Limits, ReferenceSettings
 from delegation.removal.purge.names import PLAN_TASK_TYPE
 from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.requests import foreign_locations
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
@@ -35,7 +36,6 @@ from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, aws
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment, TombstoneEnvironment
-from delegation.worksets.engines.choice import INLINE_MAX_FILES
 from polaris_common.dynamodb import client_config
 from polaris_common.errors import DelegationError
 
@@ -151,8 +151,8 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def forecast(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of a purge's plan or of a dry run as JSON has it, None without a plan."""
-    from delegation.operations.behaviors.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
     from delegation.removal.purge.names import PurgeDetails  # noqa: PLC0415
+    from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
 
     is_dry_run = task.task_type == PLAN_TASK_TYPE
     found = forecast_of(task, PurgeDetails, plan_store(), purge_settings(), is_dry_run=is_dry_run)

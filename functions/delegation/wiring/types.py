@@ -64,7 +64,7 @@ def policies_of(properties: Mapping[str, str]) -> Policies:
     """Read the service's properties for tasks, and check those of each task type; raise InvalidProperty."""
     for form in TYPES.forms:
         form.check(properties)
-    from delegation.operations.behaviors.foreign import foreign_locations  # noqa: PLC0415 - to check it takes storage
+    from delegation.removal.requests import foreign_locations  # noqa: PLC0415 - to check it takes storage
 
     foreign_locations(properties)
     return Policies.from_properties(of_tasks(properties))

@@ -27,12 +27,12 @@ from delegation.operations.orphans.index import Candidate, CandidateWriter
 from delegation.operations.orphans.planning.needed import NeededSet, SortedNeeded, StoredParts
 from delegation.operations.orphans.planning.subtraction import Orphans, Rules
 from delegation.operations.orphans.spelling import MismatchMode
+from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.chunks import ChunkWriter, Phase
+from delegation.removal.executors import no_checkpoint
+from delegation.removal.index import PlanIndex
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.file_system import FilePlanStore
-from delegation.worksets.attempt import MemoryAttempt
-from delegation.worksets.chunks import ChunkWriter, Phase
-from delegation.worksets.engines.resources import no_checkpoint
-from delegation.worksets.index import PlanIndex
 from tests.spark_sessions import spark_session
 
 _LISTED: Final = 10_000
@@ -90,7 +90,7 @@ def driver_of(engine: str, ctx: Any, folder: Path) -> Iterator[tuple[NeededSet, 
         yield SortedNeeded(ctx), lambda: 0.0
         return
     from delegation.operations.orphans.engines.spreading import SpreadNeeded
-    from delegation.worksets.engines.spark import SparkJobs
+    from delegation.removal.spark import SparkJobs
 
     with spark_session("local-cluster[2,1,1024]") as session:
         context = session.sparkContext

@@ -45,12 +45,12 @@ class Ours:
 def _ours(given: Given) -> Ours:
     from delegation.identifiers import TableIdentifier
     from delegation.polaris.model import LoadedTable
+    from delegation.removal.attempt import MemoryAttempt, PlanSegment
     from delegation.removal.expiry.context import ExpiryContext, ExpirySettings
     from delegation.removal.expiry.retention import Retention
     from delegation.removal.purge.direct import DirectResources, MetadataFile
     from delegation.storage.credentials import S3Settings
     from delegation.storage.locations import parse
-    from delegation.worksets.attempt import MemoryAttempt, PlanSegment
     from polaris_persistence.iceberg.updates.tables import updated_table
 
     resources = DirectResources("s3://plans/bench", S3Settings(endpoint=given.url, region="us-east-1", path_style=True))

@@ -27,10 +27,10 @@ def ours(given: Given) -> Figures:
     from delegation.operations.orphans.approval import ApprovalLimits
     from delegation.operations.orphans.context import OrphanContext, OrphanOptions, OrphanSettings
     from delegation.operations.orphans.phases import remove_orphan_files
+    from delegation.removal.attempt import MemoryAttempt
     from delegation.removal.purge.direct import DirectResources, MetadataFile
     from delegation.storage.credentials import S3Settings
     from delegation.storage.s3 import S3ObjectStore
-    from delegation.worksets.attempt import MemoryAttempt
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     settings = S3Settings(endpoint=given.url, region="us-east-1", path_style=True)

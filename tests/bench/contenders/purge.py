@@ -49,8 +49,8 @@ def inline(given: Given) -> Figures:
 def ours(given: Given) -> Figures:
     """Purge with the Spark engine, then measure the memory of the driver and its JVM."""
     spark = _context(given)
+    from delegation.removal.attempt import MemoryAttempt
     from delegation.removal.purge.spark import purge_with_spark
-    from delegation.worksets.attempt import MemoryAttempt
     from tests.bench.loads.apart import Measured, spent
 
     deleting_since: list[float] = []

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
+from delegation.removal import executors
+from delegation.removal.executors import ExecutorResources
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.worksets.engines import parts, shuffle, spark_tasks
-from delegation.worksets.engines.resources import ExecutorResources
 
 STARTING, READING, SORTING, WRITING, DELETING = PARTS = ("starting", "reading", "sorting", "writing", "deleting")
 """`starting` is all else: imports, clients, and what Spark does in a worker around each task."""
@@ -68,12 +68,12 @@ def _timed(clock: _Clock, what: str, generator: Callable[..., Iterator[Any]]) ->
 def _install(folder: str) -> None:
     clock = _Clock()
     timed = (
-        (parts.SpreadSources, "__call__", READING),
-        (parts.WriteParts, "__call__", WRITING),
-        (spark_tasks.DeleteChunks, "__call__", DELETING),
-        (shuffle.Spread, "add", SORTING),
-        (shuffle.Spread, "flush", SORTING),
-        (shuffle, "merged", SORTING),
+        (executors.SpreadSources, "__call__", READING),
+        (executors.WriteParts, "__call__", WRITING),
+        (executors.DeleteChunks, "__call__", DELETING),
+        (executors.Spread, "add", SORTING),
+        (executors.Spread, "flush", SORTING),
+        (executors, "merged", SORTING),
     )
     for owner, name, what in timed:
         generator = _timed(clock, what, getattr(owner, name))

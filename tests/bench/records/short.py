@@ -21,11 +21,11 @@ import fastavro
 import h11
 
 from delegation.iceberg.avro import manifests as avro
+from delegation.removal.chunks import ChunkWriter, Phase, read_chunk
+from delegation.removal.sorting import Sorter
 from delegation.storage.locations import canonical_all
 from delegation.storage.lots import WaitingBatches
 from delegation.storage.memory import MemoryPlanStore
-from delegation.worksets.chunks import ChunkWriter, Phase, read_chunk
-from delegation.worksets.sorting import Sorter
 from tests.bench.bench_cold import SOURCES, Interpreter
 from tests.bench.bench_reader import PROJECTED, manifest
 from tests.counts.works import KEYS, ROWS, AnsweringStore, accepted, forwarded, plain_client

@@ -13,7 +13,6 @@ import pytest
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.operations.orphans.context import Claim, OrphanContext, OrphanResult, OrphanSettings
 from delegation.operations.orphans.errors import PrefixMismatch
 from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of
@@ -23,12 +22,18 @@ from delegation.operations.orphans.planning.needed import SortedNeeded
 from delegation.operations.orphans.planning.subtraction import Rules
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.polaris.errors import PolarisForbidden
+from delegation.removal import spark as spark_jobs
+from delegation.removal.errors import (
+    FilesNotDeleted,
+    FilesNotDeletedYet,
+    FilesThrottled,
+    NeighbourChanged,
+    NeighbourUnreadable,
+)
+from delegation.removal.index import store_index
 from delegation.storage import memory
 from delegation.storage.base import ObjectStoreError
 from delegation.storage.memory import MemoryPlanStore
-from delegation.worksets.engines import spark as spark_jobs
-from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled
-from delegation.worksets.index import store_index
 from tests.faults.crashes.orphan_matrix import OrphanExecutors
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch
 from tests.kit.stories.orphans import SMALL, SweptTables

@@ -12,8 +12,6 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.catalog import OneTable
-from delegation.keeping.model import no_neighbours
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import PolicyClient
@@ -25,6 +23,7 @@ from delegation.references.store import MemoryReferenceStore
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.context import ExpirySettings
 from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
+from delegation.removal.model import OneTable, no_neighbours
 from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.memory import MemoryPlanStore

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from delegation.removal.attempt import MemoryAttempt, PlanSegment
+from delegation.removal.chunks import Phase
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.index import load_plan
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.index import planned_paths
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import MemoryAttempt, PlanSegment
-from delegation.worksets.chunks import Phase
-from delegation.worksets.index import planned_paths
 from tests.actions.lake import SparkLake
 from tests.kit.lakes.lake import LakeSource, identifier
 from tests.kit.stories.expiries import SMALL

@@ -15,8 +15,8 @@ from itertools import count
 from typing import ClassVar
 from unittest import mock
 
+from delegation.removal import spark as spark_jobs
 from delegation.removal.expiry.context import ExpiryResult
-from delegation.worksets.engines import spark as spark_jobs
 from tests.faults.crashes.kills import POLL_SECONDS, KilledRuns, main
 from tests.faults.crashes.switch import Switch
 from tests.unit.operations.expiry.test_orders import Story

@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from delegation.removal.errors import EngineFailed
 from delegation.storage.memory import Killed
-from delegation.worksets.errors import EngineFailed
 from polaris_common.errors import DelegationError
 from tests.faults.crashes.switch import DRIVER, Call, StoreServer, Switch
 from tests.kit.printing import print_now

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 from unittest import mock
 
 from delegation.operations.orphans.context import OrphanContext, OrphanResult
+from delegation.removal import spark as spark_jobs
 from delegation.storage import memory
 from delegation.storage.memory import Faults
-from delegation.worksets.engines import spark as spark_jobs
 from tests.faults.crashes.kills import POLL_SECONDS, KilledRuns, main
 from tests.faults.crashes.switch import Switch
 from tests.kit.stories.orphans import SweptTables

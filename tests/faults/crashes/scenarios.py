@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from unittest import mock
 
-from delegation.keeping.model import Neighbour
+from delegation.removal.index import INDEX
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.storage.memory import Faults, MemoryObjectStore
-from delegation.worksets.index import INDEX
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, rows
 
 Prepare = Callable[[PurgedTables, PurgeContext], PurgeContext]

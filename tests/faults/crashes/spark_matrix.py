@@ -13,11 +13,11 @@ from enum import Enum
 from typing import Any
 from unittest import mock
 
+from delegation.removal import spark as spark_jobs
+from delegation.removal.errors import EngineFailed
 from delegation.removal.purge import spark as spark_engine
 from delegation.removal.purge.context import PurgeContext
 from delegation.storage.memory import Killed
-from delegation.worksets.engines import spark as spark_jobs
-from delegation.worksets.errors import EngineFailed
 from polaris_common.errors import DelegationError
 from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, Call, RemoteResources, StoreServer, Switch

@@ -22,11 +22,11 @@ from typing import Any, Protocol
 
 from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier
+from delegation.removal.attempt import Attempt
 from delegation.storage.base import BatchResult, ObjectStore, PlanStore
 from delegation.storage.listing.model import ListedObject, ListedPage, UnchangedResult
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import Attempt
 from polaris_common.errors import DelegationError
 
 DRIVER, EXECUTOR = "driver", "executor"

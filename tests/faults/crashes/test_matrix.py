@@ -2,7 +2,7 @@
 
 import pytest
 
-from delegation.worksets.attempt import MemoryAttempt
+from delegation.removal.attempt import MemoryAttempt
 from tests.faults.crashes import spark_matrix
 from tests.faults.crashes.matrix import play
 from tests.faults.crashes.scenarios import SCENARIOS, Totals, world

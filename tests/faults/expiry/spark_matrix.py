@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest import mock
 
+from delegation.removal import spark as spark_jobs
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
-from delegation.worksets.engines import spark as spark_jobs
 from tests.faults.crashes.kills import POLL_SECONDS
 from tests.faults.crashes.switch import StoreServer
 from tests.faults.expiry.events import EVENTS, Event

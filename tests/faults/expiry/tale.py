@@ -15,19 +15,19 @@ from typing import Any, Final, Literal
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import Phase
+from delegation.removal.errors import PlanLost
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.errors import RefLost, RefsUnknown, check_table
 from delegation.removal.expiry.index import ExpiryIndex, load_plan
 from delegation.removal.expiry.planning import metadata_of
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.index import planned_paths
 from delegation.storage.base import BatchResult
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Phase
-from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import planned_paths
 from polaris_common.errors import DelegationError
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import MINUTE, StandInCatalog, StoryTable, Warehouse

@@ -15,13 +15,13 @@ from delegation.idempotency.errors import ResubmittedTooSoon
 from delegation.identifiers import TableIdentifier
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.errors import NoSuchTable
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import Phase
+from delegation.removal.index import PlanIndex, load_index
 from delegation.storage.base import BatchResult, KeyFailure, ObjectStoreDenied
 from delegation.storage.locations import FOREIGN_TABLE, ObjectLocation, uri_of
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Task
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Phase
-from delegation.worksets.index import PlanIndex, load_index
 from tests.kit.lakes.lake import Lake
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.service import REALM

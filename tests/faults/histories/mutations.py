@@ -5,11 +5,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.keeping.referencing import ReferencingTables
-from delegation.keeping.unlisted import UnlistedTables
 from delegation.references.passes.held import HeldPass
 from delegation.references.passes.names import PassNames
 from delegation.references.passes.sightings import Sightings
+from delegation.removal.referencing import ReferencingTables
+from delegation.removal.unlisted import UnlistedTables
 
 
 def _nothing(*_arguments: Any, **_more: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from delegation.errors import RunHandedOver
 from delegation.identifiers import TableIdentifier
+from delegation.removal.executors import no_checkpoint
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.options import PurgeSettings
 from delegation.removal.purge.run import purge_table
@@ -17,7 +18,6 @@ from delegation.storage.rate import RatePolicy
 from delegation.storage.s3 import S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
-from delegation.worksets.engines.resources import no_checkpoint
 from polaris_common.errors import DelegationError
 from tests.faults.hostile.server import HostileStore, Way
 from tests.faults.hostile.ways import ENDLESS, MET, READS

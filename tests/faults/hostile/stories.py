@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.removal.attempt import PlanHead
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.s3 import S3ObjectStore
-from delegation.worksets.attempt import PlanHead
 from polaris_common.errors import DelegationError
 from tests.faults.hostile.runs import Resources, Row, read_seconds
 from tests.faults.hostile.server import HostileStore, Way

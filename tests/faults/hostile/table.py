@@ -67,9 +67,9 @@ def so_far(cells: Iterable[Cell], where: str) -> str:
 
 def play_spark(names: Sequence[str], sizes: Sequence[str]) -> list[Cell]:
     """Purge in each way and size with one Spark session."""
+    from delegation.removal import spark as spark_jobs
     from delegation.removal.purge import spark as spark_engine
     from delegation.removal.purge.context import PurgeContext, PurgeResult
-    from delegation.worksets.engines import spark as spark_jobs
     from tests.spark_sessions import spark_session
 
     with (

@@ -15,20 +15,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from delegation.errors import GuardRefused
-from delegation.keeping.table_properties import ORPHAN_AGE
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.context import Claim
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.references.errors import ReferencesNotKnown
+from delegation.removal.attempt import PlanHead
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.paths import ORPHAN_AGE
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import FOREIGN_TABLE
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
-from delegation.worksets.attempt import PlanHead
 from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.expiries import ExpiringTables

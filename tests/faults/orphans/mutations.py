@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.keeping.foreign import FoundForeign, OwnTable, SeenFile
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.planning import keep
 from delegation.operations.orphans.planning.keep import KeepSet
+from delegation.removal.foreign import FoundForeign, OwnTable, SeenFile
 from delegation.storage.listing.model import ListedObject, UnchangedResult
 from delegation.storage.locations import Root
 from delegation.storage.memory import MemoryObjectStore

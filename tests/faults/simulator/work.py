@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
-from delegation.attempts.details import published
 from delegation.errors import RunCancelled, RunHandedOver
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobServiceUnavailable
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.details import published
 from delegation.tasks.errors import (
     DeadlineExceeded,
     LeaseLost,
@@ -22,7 +23,6 @@ from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, OnLost, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
-from delegation.worksets.attempt import PlanSegment
 from polaris_common.errors import DelegationError
 from tests.faults.simulator.faulty import Faulty
 from tests.faults.simulator.scheduler import START, Actor

@@ -22,14 +22,14 @@ from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
 from delegation.identifiers import TableIdentifier
 from delegation.references.dynamodb import DynamoDbReferenceStore
 from delegation.references.model import CatalogPass, TableEntry
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import Chunk, Phase
+from delegation.removal.marks import Absent, Marks, record_adopted_plan
 from delegation.removal.purge.direct import DirectHead
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
 from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
 from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, Phase
-from delegation.worksets.marks import Absent, Marks, record_adopted_plan
 from polaris_persistence.backends.base import ObjectKey, Reference, ReferenceKey, StoredObject
 from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.mutations import world as mutating

@@ -26,12 +26,12 @@ from delegation.notifications.queue import SqsNotificationQueue, parse
 from delegation.orchestration.admission import Inbox
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.references.model import PassNeeded
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.marks import Absent, Deleted, Marks, plan_ids
 from delegation.removal.purge.direct import DirectHead
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.marks import Absent, Deleted, Marks, plan_ids
 from tests.contract.mutations import world as mutating
 from tests.contract.task_tables import moto
 from tests.golden.beside.forms import FORMS, recorded_now, store_of, table_of, unpacked

@@ -18,10 +18,10 @@ from delegation.cli.deployment.config import (
 )
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
-from delegation.operations.behaviors.foreign import foreign_locations
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.removal.purge import limits
 from delegation.removal.purge.limits import Limits
+from delegation.removal.requests import foreign_locations
 from delegation.tasks.life.admission import limits as admission
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.upkeep.execution.settings import UpkeepSettings

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
-from delegation.keeping.errors import NeighbourUnreadable
+from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.index import read_index
+from delegation.removal.model import Neighbourhood, OneTable, Pace
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.purge import vended_store
-from delegation.worksets.attempt import MemoryAttempt
-from delegation.worksets.index import read_index
 from infra.local.catalog.principals.privileges import SERVICE, Privilege
 from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.test_catalog import (

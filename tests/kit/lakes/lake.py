@@ -24,13 +24,13 @@ from delegation.iceberg.metadata import decode_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

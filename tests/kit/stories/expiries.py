@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from delegation.keeping.model import Neighbour
+from delegation.removal.attempt import PlanHead
+from delegation.removal.chunks import Phase
 from delegation.removal.expiry.context import ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
 from delegation.removal.expiry.index import ExpiryIndex, load_plan
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.index import planned_paths
+from delegation.removal.model import Neighbour
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import PlanHead
-from delegation.worksets.chunks import Phase
-from delegation.worksets.index import planned_paths
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier
 

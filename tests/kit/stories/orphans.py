@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from delegation.keeping.errors import NeighbourUnreadable
-from delegation.keeping.model import Neighbour
 from delegation.operations.orphans.approval import APPROVAL_HOLDS, Approval, ApprovalLimits, Approver
 from delegation.operations.orphans.context import Claim, OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
 from delegation.operations.orphans.index import OrphanIndex, load_plan
@@ -19,11 +17,13 @@ from delegation.operations.orphans.place import Place
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import with_uuid
 from delegation.references.errors import ReferencesNotKnown
+from delegation.removal.attempt import PlanHead, PlanSegment
+from delegation.removal.chunks import Phase
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.index import planned_paths, segment_of
+from delegation.removal.model import Neighbour
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import PlanHead, PlanSegment
-from delegation.worksets.chunks import Phase
-from delegation.worksets.index import planned_paths, segment_of
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier
 

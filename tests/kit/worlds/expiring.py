@@ -4,15 +4,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from delegation.removal.choice import EngineChoice
+from delegation.removal.chunks import Phase
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
 from delegation.removal.expiry.reduction import InlineExpiry
 from delegation.removal.expiry.run import ExpiryRun
+from delegation.removal.index import load_index, planned_paths
 from delegation.tasks.life.model import Task
-from delegation.worksets.chunks import Phase
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.index import load_index, planned_paths
 from tests.kit.lakes.commits import LakeCommits
 from tests.kit.lakes.lake import LakeSource
 from tests.kit.stories.expiries import SMALL

@@ -12,12 +12,12 @@ from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.catalog import Catalog
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.errors import PolarisError
 from delegation.polaris.model import LoadedTable
+from delegation.removal.model import Catalog
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.limits import Limits
 from delegation.removal.purge.options import PurgeSettings

@@ -17,12 +17,12 @@ from delegation.operations.orphans.context import OrphanContext, OrphanResult
 from delegation.operations.orphans.engines.deletes import InlineOrphans
 from delegation.operations.orphans.phases import OrphanRun
 from delegation.operations.orphans.place import Place
+from delegation.removal.choice import EngineChoice
+from delegation.removal.chunks import Phase
+from delegation.removal.index import load_index, planned_paths
 from delegation.storage.memory import Faults
 from delegation.tasks.life.model import Caller, Task
 from delegation.wire.approvals import PlanApproval
-from delegation.worksets.chunks import Phase
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.index import load_index, planned_paths
 from tests.kit.lakes.lake import LakeSource, busy_table
 from tests.kit.stories.orphans import SMALL
 from tests.kit.worlds.indexed import IndexedWorld

@@ -9,10 +9,10 @@ import pytest
 
 from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import IdempotencyError, KeyConflict, RequestInProgress
-from delegation.operations.behaviors.requests import check_storage
-from delegation.operations.behaviors.task_types import purge_id
 from delegation.polaris.errors import NoSuchTable, PolarisError, PolarisUnavailable
+from delegation.removal.details import purge_id
 from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.requests import check_storage
 from delegation.storage.locations import ObjectLocation, UnsupportedLocation
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease

@@ -17,7 +17,6 @@ from delegation.idempotency.record import Record, State
 from delegation.idempotency.store import RecordWrite
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.lost import LostRefsKeeper
 from delegation.notifications.delivery import Delivered, Notifier, deliver_due
 from delegation.notifications.queue import announce, parse
 from delegation.operations.orphans.behavior.parameters import TableOrphans
@@ -30,6 +29,7 @@ from delegation.references.recurring import RecurringCatalog, ensure_each_submit
 from delegation.references.store import MemoryReferenceStore
 from delegation.removal.expiry.names import TASK_TYPE
 from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.lost import LostRefsKeeper
 from delegation.removal.purge.indexed import release
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.admission import Admission

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from delegation.errors import RunCancelled
-from delegation.keeping.asking import AskedAnew, AskedReferences
-from delegation.keeping.errors import NeighbourChanged
 from delegation.references.errors import ReferencesNotKnown
-from delegation.worksets.attempt import MemoryAttempt
-from delegation.worksets.engines.choice import HandedToSpark
+from delegation.removal.asking import AskedAnew, AskedReferences
+from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.choice import HandedToSpark
+from delegation.removal.errors import NeighbourChanged
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegation.keeping.foreign import HEAD, ForeignTable, FoundForeign, OwnTable, ReadBounds, find_foreign, signs
+from delegation.removal.foreign import HEAD, ForeignTable, FoundForeign, OwnTable, ReadBounds, find_foreign, signs
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import ObjectLocation, uri_of
 from delegation.storage.memory import MemoryObjectStore

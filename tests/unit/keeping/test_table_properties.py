@@ -3,8 +3,8 @@
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.keeping.table_properties import POLICY_TYPES
 from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
+from delegation.removal.paths import POLICY_TYPES
 from delegation.tasks.life.model import Status
 from delegation.upkeep.rules.types import PolicyType
 from tests.kit.errors import coded

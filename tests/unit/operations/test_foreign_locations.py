@@ -9,20 +9,20 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import TableFile
-from delegation.operations.behaviors.foreign import FOREIGN_LOCATIONS, foreign_locations
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.removal.attempt import PlanHead
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.removal.purge.errors import PlanNotAllowed
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table
+from delegation.removal.requests import FOREIGN_LOCATIONS, foreign_locations
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wiring.types import policies_of
-from delegation.worksets.attempt import PlanHead
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import FAST, PurgedTables, filled
 from tests.kit.stories import expiries, orphans

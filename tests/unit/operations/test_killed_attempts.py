@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from delegation.orchestration.step_input import Step
+from delegation.removal.choice import EngineChoice
 from delegation.removal.expiry.names import TASK_TYPE as EXPIRY
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.run import Execution, InlineEngine
 from delegation.storage.memory import Killed
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.worksets.engines.choice import EngineChoice
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.expiring import SparkExpiries, expire_in_job
 from tests.kit.worlds.jobs import JobsHere

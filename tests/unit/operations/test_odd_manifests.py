@@ -8,12 +8,12 @@ from typing import Any
 import fastavro
 import pytest
 
-from delegation.keeping.model import Neighbour
-from delegation.keeping.unread import MANIFEST_DIFFERS
 from delegation.operations.orphans.phases import OrphanRun
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.unread import MANIFEST_DIFFERS
 from delegation.storage import memory
 from delegation.storage.locations import parse
 from polaris_common.errors import DelegationError

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.keeping.model import Neighbour
+from delegation.removal.attempt import PlanHead
 from delegation.removal.expiry.context import ExpiryResult
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeResult
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import PlanHead
 from tests.kit.lakes.lake import LakeSource, PurgedTables, rows
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import StoryTable

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delegation.keeping.catalog import Pace
 from delegation.references.passes.rate import MOST_AT_ONCE, AdaptiveWidth, WidthPolicy
+from delegation.removal.model import Pace
 
 ALONE = 0.02
 """Seconds of one load while nothing else is asked of the catalog."""

@@ -30,7 +30,7 @@ UNUSED_BY_ALL = ("polaris_persistence", "delegation.client", "delegation.cli", "
 ENGINE = (
     "delegation.iceberg",
     "delegation.storage",
-    "delegation.worksets.engines",
+    "delegation.removal.deletes",
     "delegation.removal.purge.run",
 )
 FORBIDDEN = {
@@ -54,7 +54,7 @@ FORBIDDEN = {
     "sweeper": (*ENGINE, "delegation.polaris", "delegation.edge"),
     "api": (
         "delegation.iceberg",
-        "delegation.worksets.engines",
+        "delegation.removal.deletes",
         "delegation.removal.purge.run",
         "httpx",
         "asyncio",

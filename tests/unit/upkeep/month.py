@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.behaviors.task_types import table_traits
+from delegation.removal.details import table_traits
 from delegation.removal.expiry.names import TASK_TYPE, UPKEEP
 from delegation.tasks.life.admission.choice import Queued, Running, admitted
 from delegation.tasks.life.admission.lanes import Lane, Traits

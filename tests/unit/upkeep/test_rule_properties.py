@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.keeping.table_properties import POLICY
 from delegation.polaris.policies import ApplicablePolicy
+from delegation.removal.paths import POLICY
 from delegation.upkeep.rules.expiry import expiry_of
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import STOPPING, RuleStatus, UpkeepRule

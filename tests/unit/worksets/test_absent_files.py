@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 
 from delegation.iceberg.files import TableFile
 from delegation.identifiers import TableIdentifier
+from delegation.removal.attempt import Attempt, MemoryAttempt
+from delegation.removal.chunks import ChunkWriter, Phase
+from delegation.removal.deletes import DeleteEngine, InlineDeletes, Tally, Work
+from delegation.removal.executors import no_checkpoint
+from delegation.removal.index import PlanIndex
+from delegation.removal.marks import Deleted, Marks, deleted_by_marks
 from delegation.storage.base import BatchResult, ObjectStore, PlanStore
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.storage.rate import AdaptiveRate
-from delegation.worksets.attempt import Attempt, MemoryAttempt
-from delegation.worksets.chunks import ChunkWriter, Phase
-from delegation.worksets.engines.deleting import DeleteEngine, InlineDeletes
-from delegation.worksets.engines.inline import Tally, Work
-from delegation.worksets.engines.resources import no_checkpoint
-from delegation.worksets.index import PlanIndex
-from delegation.worksets.marks import Deleted, Marks, deleted_by_marks
 from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, ThisProcess
 
 QUICK = DeletePolicy(batch=3, threads=1, tries=2, pause=0.0, longest_pause=0.0)

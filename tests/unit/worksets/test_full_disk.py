@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from delegation.removal.sorting import Sorter
 from delegation.storage.file_system import FilePlanStore
-from delegation.worksets.sorting import Sorter
 from polaris_common.errors import DelegationError
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

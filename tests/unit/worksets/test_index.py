@@ -7,9 +7,9 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.removal.chunks import Chunk, ChunkWriter, Phase
+from delegation.removal.index import PlanIndex, planned_paths
 from delegation.storage.memory import MemoryPlanStore
-from delegation.worksets.chunks import Chunk, ChunkWriter, Phase
-from delegation.worksets.index import PlanIndex, planned_paths
 
 RUNS, PATHS = 40, 2_000
 INDEX = PlanIndex(

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delegation.worksets.chunks import Chunk, Phase
-from delegation.worksets.engines import lots
-from delegation.worksets.engines.inline import Tally, Work, in_time
-from delegation.worksets.engines.lots import delete_in_lots
-from delegation.worksets.errors import ComparisonTooOld
-from delegation.worksets.index import PlanIndex
+from delegation.removal import deletes
+from delegation.removal.chunks import Chunk, Phase
+from delegation.removal.deletes import Tally, Work, delete_in_lots, in_time
+from delegation.removal.errors import ComparisonTooOld
+from delegation.removal.index import PlanIndex
 from tests.unit.worksets.test_index import INDEX
 
 
@@ -80,7 +79,7 @@ def test_no_chunk_of_a_lot_begins_after_its_time(monkeypatch: pytest.MonkeyPatch
     slow = Lots(40)
     slow.seconds = lambda _: 0.1 if len(slow.done) < 15 else 4.0
     slow.run(monkeypatch)
-    assert max(took for _, took in slow.begun) <= lots.LOT_SECONDS + 4.0
+    assert max(took for _, took in slow.begun) <= deletes.LOT_SECONDS + 4.0
     assert slow.sizes[4] == 16
     assert slow.sizes[-1] <= 2
     assert sorted(slow.done) == sorted(set(slow.done))
@@ -91,11 +90,11 @@ def test_a_lot_begins_within_thirty_seconds_of_its_load(monkeypatch: pytest.Monk
     found = Lots(12, seconds=lambda _: 1.0, comparing=25.0)
     found.run(monkeypatch)
     assert len(found.done) == 12
-    assert max(since for since, _ in found.begun) <= lots.OLDEST_LOAD + 1.0
+    assert max(since for since, _ in found.begun) <= deletes.OLDEST_LOAD + 1.0
 
 
 def test_comparisons_that_take_too_long_end_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Lots(3, comparing=lots.OLDEST_LOAD)
+    found = Lots(3, comparing=deletes.OLDEST_LOAD)
     with pytest.raises(ComparisonTooOld):
         found.run(monkeypatch)
     assert (found.compared, found.done) == (10, [])

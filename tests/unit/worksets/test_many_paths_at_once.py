@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import TYPES, TableFile
-from delegation.keeping.paths import PathGuard
+from delegation.removal.chunks import ChunkWriter, Phase, read_chunk
+from delegation.removal.deletes import PlanGuard
+from delegation.removal.errors import PlanTampered
+from delegation.removal.index import PlanIndex
+from delegation.removal.paths import PathGuard
 from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.locations import Roots, canonical, canonical_all
 from delegation.storage.memory import MemoryPlanStore
-from delegation.worksets.chunks import ChunkWriter, Phase, read_chunk
-from delegation.worksets.errors import PlanTampered
-from delegation.worksets.index import PlanIndex
-from delegation.worksets.limits import PlanGuard
 
 TAILS = st.text(alphabet='ab/.\n ,"\\é😀\x00\x7f%+', max_size=6)
 SPELLED = st.builds(

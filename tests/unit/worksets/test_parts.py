@@ -8,14 +8,21 @@ import pytest
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.files import RANK, FileType, Row
 from delegation.identifiers import TableIdentifier
+from delegation.removal.chunks import Phase, read_chunk
+from delegation.removal.errors import PlanLost
+from delegation.removal.executors import (
+    Gathered,
+    Result,
+    SpreadSources,
+    WriteParts,
+    WrittenParts,
+    decode_error,
+    part_writer,
+    written,
+)
+from delegation.removal.index import SAMPLE, Finding
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.memory import MemoryPlanStore
-from delegation.worksets.chunks import Phase, read_chunk
-from delegation.worksets.engines.parts import SpreadSources, WriteParts, WrittenParts, part_writer, written
-from delegation.worksets.engines.shuffle import Gathered
-from delegation.worksets.engines.spark_tasks import Result, decode_error
-from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import SAMPLE, Finding
 from polaris_common.errors import DelegationError
 
 DATA = RANK[FileType.DATA]

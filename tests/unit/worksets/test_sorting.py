@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.iceberg.files import TableFile
-from delegation.worksets import sorting
-from delegation.worksets.sorting import Sorter, common, without
+from delegation.removal import sorting
+from delegation.removal.sorting import Sorter, common, without
 
 PATHS = st.text(alphabet="ab/\n\x00é😀", min_size=1, max_size=4)
 RECORDS = st.lists(st.builds(TableFile, PATHS, st.integers(0, 8), st.integers(0, 3)))

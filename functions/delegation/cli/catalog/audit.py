@@ -27,12 +27,12 @@ from delegation.cli.output import print_json
 from delegation.cli.restore import PlanBucketOption, plans_of
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.orphans.index import load_plan
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.errors import WorksetError
 from delegation.storage.base import ObjectStoreError, PlanStore
 from delegation.timestamps import isoformat
 from delegation.wire.requests import TableRequest
 from delegation.wire.tasks import TaskRecord
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.errors import WorksetError
 
 _AT_ONCE: Final = 16
 

@@ -19,11 +19,11 @@ from delegation.cli.screens import LabelledLines, Rows, Whole, plain, size_text
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import SetAside
 from delegation.references.lost import LostRefs
+from delegation.removal.choice import Prices
 from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.past import PastRun
 from delegation.upkeep.health.store import HealthStore
-from delegation.worksets.forecast import Prices
 from polaris_common.errors import counted, printable
 
 GIB: Final = 1024**3

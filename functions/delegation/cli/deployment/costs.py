@@ -22,9 +22,9 @@ from delegation.cli.output import print_json
 from delegation.cli.screens import LabelledLines, Rows, duration_text, size_text
 from delegation.client.errors import NotFound
 from delegation.metrics import METRICS as ALL_METRICS
+from delegation.removal import choice
+from delegation.removal.choice import Prices
 from delegation.wire.responses import Estimate
-from delegation.worksets import forecast
-from delegation.worksets.forecast import Prices
 from polaris_common.errors import counted
 
 HOURS: Final = 730
@@ -222,7 +222,7 @@ def _line(service: str, what: str, quantity: float, price: float) -> Cost:
     return Cost(service, what, quantity, quantity * price)
 
 
-BUNDLED = Path(forecast.__file__).parent / "prices.json"
+BUNDLED = Path(choice.__file__).parent / "prices.json"
 
 
 def prices_of(path: Path | None) -> MonthlyPrices:

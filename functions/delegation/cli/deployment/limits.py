@@ -10,7 +10,7 @@ import typer
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.config import PROPERTIES, as_text, context_of
 from delegation.cli.errors import CommandError
-from delegation.operations.behaviors.foreign import foreign_locations
+from delegation.removal.requests import foreign_locations
 from delegation.storage.locations import ForeignLocations
 from delegation.upkeep.rules.limits import TYPES, UpkeepLimits
 from delegation.upkeep.rules.types import PolicyType

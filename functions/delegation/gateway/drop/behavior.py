@@ -12,10 +12,11 @@ from delegation.gateway.drop.names import TOMBSTONE
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.submission import task_id_of
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
-from delegation.keeping.catalog import loaded_neighbour
-from delegation.keeping.errors import NeighbourUnreadable
-from delegation.keeping.model import Neighbour
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.index import SAMPLE, Finding
+from delegation.removal.marks import add_findings
+from delegation.removal.model import Neighbour, loaded_neighbour
 from delegation.removal.purge.behavior import PurgeBehavior, PurgeFunction
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.names import DROP_TASK_TYPE
@@ -25,8 +26,6 @@ from delegation.storage.locations import Roots
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.parts.hooks import INLINE
-from delegation.worksets.index import SAMPLE, Finding
-from delegation.worksets.receipts import add_findings
 
 STILL_SHOWN: Final = "DROPPED_TABLE_SHOWN"
 """The code of a finding: the catalog still shows the entry after its drop, so its name is taken."""

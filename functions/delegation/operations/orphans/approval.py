@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.worksets.index import Finding
+from delegation.removal.index import Finding
 
 Wait = Literal["", "first-run", "max-share", "max-files", "finding"]
 APPROVAL_HOLDS: Final = timedelta(days=14)

@@ -8,24 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourUnreadable
-from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource
-from delegation.keeping.paths import NOBODYS
 from delegation.operations.orphans.approval import NO_AMOUNT, Approval, ApprovalLimits, ListedAmount, Wait
 from delegation.operations.orphans.eligible import AGE
 from delegation.operations.orphans.errors import no_role
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.polaris.model import LoadedTable
-from delegation.storage.base import PlanStore
-from delegation.storage.deleter import DeletePolicy
-from delegation.storage.listing.model import ListableStore
-from delegation.storage.listing.tags import TagStore
-from delegation.storage.locations import ForeignLocations, Roots
-from delegation.storage.rate import AdaptiveRate
-from delegation.timestamps import utc_now
-from delegation.worksets.attempt import Attempt, PlanSegment
-from delegation.worksets.engines.choice import (
+from delegation.removal.attempt import Attempt, PlanSegment
+from delegation.removal.choice import (
     INLINE_MAX_FILES,
     LONGEST_PLANNING_SECONDS,
     MOST_READ_AHEAD_BYTES,
@@ -33,8 +23,18 @@ from delegation.worksets.engines.choice import (
     EngineChoice,
     engine_for,
 )
-from delegation.worksets.index import Finding, segment_of
-from delegation.worksets.sorting import RUN_RECORDS
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.index import Finding, segment_of
+from delegation.removal.model import Neighbour, ReferenceCheck, TableSource
+from delegation.removal.paths import NOBODYS
+from delegation.removal.sorting import RUN_RECORDS
+from delegation.storage.base import PlanStore
+from delegation.storage.deleter import DeletePolicy
+from delegation.storage.listing.model import ListableStore
+from delegation.storage.listing.tags import TagStore
+from delegation.storage.locations import ForeignLocations, Roots
+from delegation.storage.rate import AdaptiveRate
+from delegation.timestamps import utc_now
 
 Status = Literal["SWEPT", "PLANNED", "WAITING", "NOTHING", "INCOMPLETE"]
 

@@ -18,16 +18,15 @@ from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.index import Candidate, OrphanIndex, read_candidates
 from delegation.operations.orphans.markers import record_markers
 from delegation.operations.orphans.quarantine.tagging import tag_batch
+from delegation.removal.deletes import PlanGuard, Tally, Work, in_time
+from delegation.removal.index import SAMPLE
+from delegation.removal.marks import Absent, Marks, counting
 from delegation.storage.base import BatchResult, PlanStore
 from delegation.storage.deleter import Deleter
 from delegation.storage.listing.model import CHANGED, ListableStore, ListedObject
 from delegation.storage.listing.tags import TAGS_FULL, TagStore
 from delegation.storage.locations import ObjectLocation, split, uri_of
 from delegation.storage.lots import THROTTLED, Outcome
-from delegation.worksets.engines.inline import Tally, Work, in_time
-from delegation.worksets.index import SAMPLE
-from delegation.worksets.limits import PlanGuard
-from delegation.worksets.marks import Absent, Marks, counting
 
 _STAY: Final = {CHANGED: "changed", TAGS_FULL: "untagged"}
 """Codes of files that stay without a failure, and where they are listed."""

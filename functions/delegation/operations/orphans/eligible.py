@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from delegation.errors import GuardRefused
-from delegation.keeping.table_properties import ORPHAN_AGE, age_text_of
 from delegation.operations.orphans.errors import AgeTooShort
+from delegation.removal.paths import ORPHAN_AGE, age_text_of
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import LOCAL, Root, canonical, uri_of
 from delegation.timestamps import parse_duration

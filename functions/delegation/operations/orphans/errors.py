@@ -5,7 +5,7 @@ from typing import Final, NoReturn
 
 from delegation.errors import GuardRefused, RunStopped
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import changed_at_each_look
+from delegation.removal.errors import changed_at_each_look
 from polaris_common.errors import DelegationError, counted, printable, shown
 
 POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"

@@ -14,12 +14,12 @@ from delegation.iceberg.files import FileType
 from delegation.operations.orphans.approval import ListedAmount, Wait
 from delegation.operations.orphans.context import OrphanOptions
 from delegation.operations.orphans.spelling import MismatchMode
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import Chunk, Phase, Stored, Total, stored_part
+from delegation.removal.index import PlanIndex, ReplacedPlan, load_index_as
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import split
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, Phase, Stored, Total, stored_part
-from delegation.worksets.index import PlanIndex, ReplacedPlan, load_index_as
 
 _COMPRESSION: Final = 3
 # Quotes a string as json.dumps(ensure_ascii=False) does.

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from delegation.operations.orphans.index import Candidate
+from delegation.removal.errors import PlanTampered
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject
-from delegation.worksets.errors import PlanTampered
 
 _END: Final = ".jsonl.gz"
 _NULL: Final = "null"

@@ -16,11 +16,6 @@ from typing import Any
 from delegation.errors import RunCancelled
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.metadata import FormerMetadata
-from delegation.keeping.asking import AskedReferences
-from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
-from delegation.keeping.foreign import HeadsRead
-from delegation.keeping.paths import check_can_delete
-from delegation.keeping.table_properties import unknown_findings
 from delegation.operations.orphans.approval import Approval, Wait, new_findings, waits_for
 from delegation.operations.orphans.context import ForeignKept, OrphanContext, OrphanResult, Status
 from delegation.operations.orphans.deleting import OrphansDeleted, swept
@@ -47,19 +42,25 @@ from delegation.operations.orphans.quarantine.released import (
 from delegation.operations.orphans.receipt import store_receipt
 from delegation.operations.orphans.spelling import Equal
 from delegation.polaris.model import LoadedTable
+from delegation.removal.asking import AskedReferences
+from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
+from delegation.removal.choice import HandedToSpark, Size
+from delegation.removal.chunks import Chunk, Total
+from delegation.removal.deletes import MOST_SEEN, Tally, Work, delete_in_lots, delete_or_raise
+from delegation.removal.errors import (
+    EngineFailed,
+    FilesNotDeleted,
+    PlanLost,
+    plan_of_another_table,
+    table_uuid_mismatch,
+)
+from delegation.removal.foreign import HeadsRead
+from delegation.removal.index import Finding, merge_findings, store_index
+from delegation.removal.marks import Deleted, Marks, MarksListedOnce, record_adopted_plan
+from delegation.removal.paths import check_can_delete, unknown_findings
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical
 from delegation.storage.rate import AdaptiveRate
-from delegation.worksets.attempt import PlanSegment, receipt_key
-from delegation.worksets.chunks import Chunk, Total
-from delegation.worksets.collection import collected_seldom
-from delegation.worksets.engines.choice import HandedToSpark
-from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
-from delegation.worksets.engines.lots import MOST_SEEN, delete_in_lots
-from delegation.worksets.engines.size import Size
-from delegation.worksets.errors import EngineFailed, FilesNotDeleted, PlanLost
-from delegation.worksets.index import Finding, merge_findings, store_index
-from delegation.worksets.marks import Deleted, Marks, MarksListedOnce, record_adopted_plan
 from polaris_common.errors import counted
 
 _DIGEST = 20

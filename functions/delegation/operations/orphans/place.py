@@ -6,10 +6,10 @@ from typing import Final, Literal
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import ParsedMetadata
-from delegation.keeping.errors import gc_disabled, table_protected
-from delegation.keeping.table_properties import protection_of
 from delegation.operations.orphans.errors import LocationShared, location_too_wide
 from delegation.operations.orphans.spelling import Equal, is_below, overlap
+from delegation.removal.errors import gc_disabled, table_protected
+from delegation.removal.paths import protection_of
 from delegation.storage.locations import LOCAL, Root, same_storage
 
 WORK: Final = "removal of orphan files"

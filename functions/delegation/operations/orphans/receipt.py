@@ -7,10 +7,10 @@ from typing import Any
 from delegation.operations.orphans.context import OrphanContext, OrphanResult
 from delegation.operations.orphans.deleting import changed_files, untagged_files
 from delegation.operations.orphans.index import ForeignPart, OrphanIndex
+from delegation.removal.errors import FilesNotDeleted
+from delegation.removal.marks import failures, heading, put_receipt
 from delegation.storage.listing.tags import TAG
 from delegation.timestamps import isoformat
-from delegation.worksets.errors import FilesNotDeleted
-from delegation.worksets.receipts import failures, heading, put_receipt
 
 
 def store_receipt(

@@ -15,11 +15,11 @@ from delegation.items import each_item, reason_of
 from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.index import Candidate
 from delegation.operations.orphans.markers import Hidden, mark_restored, read_markers, recorded, restored
+from delegation.removal.errors import PlanTampered
+from delegation.removal.index import SAMPLE
 from delegation.storage.base import ObjectStoreDenied, PlanStore
 from delegation.storage.listing.versions import KeyVersions, VersionedStore
 from delegation.storage.locations import Root, split
-from delegation.worksets.errors import PlanTampered
-from delegation.worksets.index import SAMPLE
 from polaris_common.errors import DelegationError
 
 T = TypeVar("T")

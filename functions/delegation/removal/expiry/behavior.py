@@ -8,17 +8,20 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from delegation.attempts.details import changed
-from delegation.attempts.task_attempt import TaskAttempt
 from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.lost import LostRefsKeeper
-from delegation.keeping.model import ReferenceCheck, TableSource
-from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
-from delegation.operations.behaviors.outcome import TableEndings
-from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment, refuse_purged
 from delegation.polaris.model import LoadedTable
 from delegation.references.lost import LostRefsStore
+from delegation.removal.behaviors import (
+    Hold,
+    Outcome,
+    ReferenceSearch,
+    TableEndings,
+    UpkeepRuns,
+    published_segment,
+    refuse_purged,
+)
+from delegation.removal.details import changed
 from delegation.removal.expiry.context import Commits, ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
 from delegation.removal.expiry.errors import IF_MISSING, check_table
 from delegation.removal.expiry.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES, ExpiryDetails
@@ -26,6 +29,9 @@ from delegation.removal.expiry.planning import metadata_of
 from delegation.removal.expiry.requests import Floor, TableExpiry, choices_of
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.lost import LostRefsKeeper
+from delegation.removal.model import ReferenceCheck, TableSource
+from delegation.removal.task_attempt import TaskAttempt
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore
 from delegation.tasks.life.model import Task

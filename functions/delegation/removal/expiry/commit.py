@@ -7,8 +7,6 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from delegation.iceberg.errors import ManifestMissing
-from delegation.keeping.errors import plan_of_another_table, table_uuid_mismatch
-from delegation.keeping.paths import check_can_delete
 from delegation.polaris.errors import (
     CommitConflict,
     PolarisError,
@@ -17,17 +15,19 @@ from delegation.polaris.errors import (
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import DeleteStep
+from delegation.removal.deletes import Work
+from delegation.removal.errors import plan_of_another_table, table_uuid_mismatch
 from delegation.removal.expiry.context import ExpiryContext, removal
 from delegation.removal.expiry.errors import commit_refused, commits_forestalled, table_changes_too_often
 from delegation.removal.expiry.history import MAIN, history
 from delegation.removal.expiry.index import ExpiryIndex, Notes, OwnCommit, Removal, SentCommit, SentCommits, load_plan
 from delegation.removal.expiry.planning import covered_of, decided
 from delegation.removal.expiry.retention import Expired, Withdrawn, keeps_more
+from delegation.removal.marks import Deleted, Marks, deleted_by_marks
+from delegation.removal.paths import check_can_delete
 from delegation.storage.locations import canonical
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import DeleteStep
-from delegation.worksets.engines.inline import Work
-from delegation.worksets.marks import Deleted, Marks, deleted_by_marks
 
 T = TypeVar("T")
 

@@ -8,35 +8,33 @@ from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourUnreadable
-from delegation.keeping.lost import LostRefsKeeper
-from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
-from delegation.keeping.options import LENIENT_PATHS, PathOptions
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import Attempt, PlanSegment
+from delegation.removal.choice import (
+    INLINE_MAX_FILES,
+    LONGEST_PLANNING_SECONDS,
+    MOST_READ_AHEAD_BYTES,
+    READ_SECONDS,
+    EngineChoice,
+    Forecast,
+    engine_for,
+)
+from delegation.removal.chunks import Total
+from delegation.removal.errors import FilesNotDeleted, NeighbourUnreadable
 from delegation.removal.expiry.history import MAIN, history
 from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.retention import Expired, Permission, Retention
+from delegation.removal.index import Finding, segment_of
+from delegation.removal.lost import LostRefsKeeper
+from delegation.removal.marks import failures, heading, put_receipt
+from delegation.removal.model import LENIENT_PATHS, Neighbour, PathOptions, ReferenceCheck, TableSource, no_neighbours
+from delegation.removal.sorting import RUN_RECORDS
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import Roots
 from delegation.storage.rate import AdaptiveRate
 from delegation.timestamps import utc_now
-from delegation.worksets.attempt import Attempt, PlanSegment
-from delegation.worksets.chunks import Total
-from delegation.worksets.engines.choice import (
-    INLINE_MAX_FILES,
-    LONGEST_PLANNING_SECONDS,
-    MOST_READ_AHEAD_BYTES,
-    READ_SECONDS,
-    EngineChoice,
-    engine_for,
-)
-from delegation.worksets.errors import FilesNotDeleted
-from delegation.worksets.forecast import Forecast
-from delegation.worksets.index import Finding, segment_of
-from delegation.worksets.receipts import failures, heading, put_receipt
-from delegation.worksets.sorting import RUN_RECORDS
 
 _MOST_IDS: Final = 1_000
 """Snapshot ids in one update: an update is one JSON array, and readers of logs see it whole."""

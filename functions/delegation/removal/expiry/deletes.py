@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, Final
 
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
-from delegation.keeping.asking import AskedAnew, AskedReferences
-from delegation.keeping.looking import look_at_others
-from delegation.keeping.unlisted import UnlistedTables
-from delegation.keeping.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
+from delegation.removal.asking import AskedAnew, AskedReferences, look_at_others
+from delegation.removal.chunks import DeleteStep
+from delegation.removal.deletes import MOST_SEEN, Tally, Work, delete_in_lots, delete_or_raise
+from delegation.removal.errors import EngineFailed
 from delegation.removal.expiry.commit import ExecutedPlan, TableLooks
 from delegation.removal.expiry.context import ExpiryContext
 from delegation.removal.expiry.errors import RefLost, RefsUnknown
@@ -24,14 +24,12 @@ from delegation.removal.expiry.history import Ref, history
 from delegation.removal.expiry.index import ComparedRefs, OwnCommit, Removal
 from delegation.removal.expiry.planning import metadata_of, versions_kept
 from delegation.removal.expiry.reduction import ExpiryEngine, NeededFiles, SortedRows
+from delegation.removal.marks import Deleted
+from delegation.removal.unlisted import UnlistedTables
+from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import Roots, parse
 from delegation.storage.rate import AdaptiveRate
-from delegation.worksets.chunks import DeleteStep
-from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
-from delegation.worksets.engines.lots import MOST_SEEN, delete_in_lots
-from delegation.worksets.errors import EngineFailed
-from delegation.worksets.marks import Deleted
 from polaris_common.errors import DelegationError
 
 

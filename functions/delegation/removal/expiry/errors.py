@@ -7,9 +7,9 @@ from typing import Final
 from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.identifiers import TableIdentifier, is_stand_in
-from delegation.keeping.errors import changed_at_each_look, gc_disabled, table_protected, table_uuid_mismatch
-from delegation.keeping.table_properties import protection_of
 from delegation.references.lost import restore_statement
+from delegation.removal.errors import changed_at_each_look, gc_disabled, table_protected, table_uuid_mismatch
+from delegation.removal.paths import protection_of
 from polaris_common.errors import DelegationError, printable, shown
 
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"

@@ -6,14 +6,14 @@ from typing import Any, Final, TypeVar
 
 from pydantic import Field, ValidationError
 
-from delegation.keeping.asking import AskedAnew
+from delegation.removal.asking import AskedAnew
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import Stored
+from delegation.removal.errors import PlanTampered
 from delegation.removal.expiry.history import history
 from delegation.removal.expiry.retention import Expired
+from delegation.removal.index import PlanIndex, ReplacedPlan, load_index_as
 from delegation.storage.base import ObjectNotFound, PlanStore
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Stored
-from delegation.worksets.errors import PlanTampered
-from delegation.worksets.index import PlanIndex, ReplacedPlan, load_index_as
 
 
 class Removal(Stored):

@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
-from delegation.attempts.details import HandedDetails
+from delegation.removal.details import HandedDetails
 from delegation.tasks.life.admission.lanes import Traits
 
 TASK_TYPE: Final = "TABLE_EXPIRE_SNAPSHOTS"

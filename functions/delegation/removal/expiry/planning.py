@@ -20,22 +20,19 @@ from delegation.iceberg.reach import (
     read_manifest_lists,
     refuse_cut_off,
 )
-from delegation.keeping.options import LENIENT_PATHS
-from delegation.keeping.paths import PathGuard, covered_roots, own_root, reads, table_roots
-from delegation.keeping.table_properties import unknown_findings
-from delegation.keeping.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.choice import EngineChoice, HandedToSpark, Size
+from delegation.removal.chunks import Chunk, Total
 from delegation.removal.expiry.context import ExpiryContext
 from delegation.removal.expiry.index import ExpiryIndex, Removal
 from delegation.removal.expiry.retention import Expired, decide
+from delegation.removal.index import store_index
+from delegation.removal.model import LENIENT_PATHS
+from delegation.removal.paths import PathGuard, covered_roots, own_root, reads, table_roots, unknown_findings
+from delegation.removal.sorting import PlanWriter, Sorter, without
+from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.locations import Roots
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, Total
-from delegation.worksets.engines.choice import EngineChoice, HandedToSpark
-from delegation.worksets.engines.size import Size
-from delegation.worksets.index import store_index
-from delegation.worksets.sorting import Sorter, without
-from delegation.worksets.writing import PlanWriter
 from polaris_common.errors import DelegationError
 
 ANY_SPELLING: Final = Spelling(ALL_KINDS)

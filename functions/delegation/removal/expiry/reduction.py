@@ -10,26 +10,23 @@ from itertools import chain, groupby
 from typing import Final, Protocol, Self
 
 from delegation.iceberg.files import RANK, FileType, Row
-from delegation.keeping.model import Neighbour
-from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
-from delegation.keeping.options import LENIENT_PATHS
-from delegation.keeping.paths import AT_ANOTHER_TABLE, NOBODYS, SHARED, own_root
-from delegation.keeping.unlisted import UnlistedTables
-from delegation.keeping.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import Chunk, DeleteStep, Phase, Total, paths_of, read_chunk
+from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work
 from delegation.removal.expiry.context import ExpiryContext
 from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.planning import Retained, make_plan, metadata_of, retained, with_others_read
 from delegation.removal.expiry.retention import Expired
+from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, ReplacedPlan, sorted_runs, store_index
+from delegation.removal.marks import Marks
+from delegation.removal.model import LENIENT_PATHS, Neighbour
+from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
+from delegation.removal.paths import AT_ANOTHER_TABLE, NOBODYS, SHARED, own_root
+from delegation.removal.sorting import PlanWriter, Sorter, common, merged_lists, sort_rows
+from delegation.removal.unlisted import UnlistedTables
+from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, DeleteStep, Phase, Total, paths_of, read_chunk
-from delegation.worksets.engines.deleting import DeleteEngine, InlineDeletes
-from delegation.worksets.engines.inline import Work
-from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, ReplacedPlan, sorted_runs, store_index
-from delegation.worksets.marks import Marks
-from delegation.worksets.sorting import Sorter, common, merged_lists, sort_rows
-from delegation.worksets.writing import PlanWriter
 
 REACHABLE: Final = "STILL_REACHABLE"
 """The code of a finding: files of a plan that the table needs after all."""

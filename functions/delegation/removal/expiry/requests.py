@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import ClassVar, Final, Self
 
-from delegation.operations.behaviors.parameters import TableWork
-from delegation.operations.behaviors.requests import TableCheck, TableForm, WorkRelation
 from delegation.removal.expiry.history import LONG
 from delegation.removal.expiry.names import BY_POLICY, ENDS_PLAN, PLAN_TASK_TYPE, PREFIX, TASK_TYPE, UPKEEP
 from delegation.removal.expiry.retention import Retention
+from delegation.removal.requests import TableCheck, TableForm, TableWork, WorkRelation
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty

@@ -13,6 +13,9 @@ from dataclasses import replace
 
 from delegation.errors import RunCancelled
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
+from delegation.removal.choice import document, forecast
+from delegation.removal.errors import FilesNotDeleted, PlanLost
 from delegation.removal.expiry.commit import CommitStep, ExecutedPlan, TableLooks
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus, store_receipt
 from delegation.removal.expiry.deletes import STEPS, DeleteSteps
@@ -21,12 +24,8 @@ from delegation.removal.expiry.index import ExpiryIndex, Notes, OwnCommit, Remov
 from delegation.removal.expiry.planning import decided
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN
-from delegation.worksets.attempt import PlanSegment, receipt_key
-from delegation.worksets.collection import collected_seldom
-from delegation.worksets.errors import FilesNotDeleted, PlanLost
-from delegation.worksets.forecast import document, forecast
-from delegation.worksets.index import Finding, merge_findings
-from delegation.worksets.marks import Marks, record_adopted_plan
+from delegation.removal.index import Finding, merge_findings
+from delegation.removal.marks import Marks, record_adopted_plan
 from polaris_common.errors import DelegationError
 
 

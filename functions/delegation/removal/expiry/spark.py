@@ -1,9 +1,9 @@
 """Expiring snapshots with Spark: the driver commits and compares, executors plan, subtract and delete.
 
-`worksets.engines.parts` and `worksets.engines.spark_tasks` describe what all such functions have in common.
+`removal.executors` and `removal.executors` describe what all such functions have in common.
 
 The driver reads metadata and manifest lists; executors read manifests and chunks, and each part of a plan is written by
-one of them (`worksets.engines.parts`). The driver has names of manifests and chunks, and counts.
+one of them (`removal.executors`). The driver has names of manifests and chunks, and counts.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +18,27 @@ from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
 from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.executors import OWN, UNREAD, NearTables, ReadNear, WritesPlan, noting
-from delegation.keeping.model import Neighbour
-from delegation.keeping.paths import GuardVerdict
-from delegation.keeping.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.choice import EngineChoice
+from delegation.removal.chunks import Chunk, read_chunk
+from delegation.removal.deletes import Deleting, Tally, Work
+from delegation.removal.executors import (
+    ExecutorResources,
+    Gathered,
+    ManifestToRead,
+    Result,
+    Run,
+    SpreadSources,
+    WriteParts,
+    WrittenParts,
+    entries_of,
+    expected_rows,
+    part_writer,
+    plans_of,
+    store_of,
+    written,
+)
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.planning import (
@@ -45,26 +61,11 @@ from delegation.removal.expiry.reduction import (
 )
 from delegation.removal.expiry.retention import Expired
 from delegation.removal.expiry.run import ExpiryRun
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, read_chunk
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.engines.deleting import Deleting
-from delegation.worksets.engines.inline import Tally, Work
-from delegation.worksets.engines.parts import (
-    ManifestToRead,
-    SpreadSources,
-    WriteParts,
-    WrittenParts,
-    entries_of,
-    expected_rows,
-    part_writer,
-    written,
-)
-from delegation.worksets.engines.resources import ExecutorResources
-from delegation.worksets.engines.shuffle import Gathered, Run
-from delegation.worksets.engines.spark import SparkJobs, own_context
-from delegation.worksets.engines.spark_tasks import Result, plans_of, store_of
-from delegation.worksets.sorting import common_of_two
+from delegation.removal.model import Neighbour
+from delegation.removal.paths import GuardVerdict
+from delegation.removal.sorting import common_of_two
+from delegation.removal.spark import OWN, UNREAD, NearTables, ReadNear, SparkJobs, WritesPlan, noting, own_context
+from delegation.removal.unread import UnreadNeighbours
 
 CANDIDATE, NEEDED, SHARED, GONE = range(4)
 """The marks of rows: what may be deleted, what the table itself needs, what other tables need, missing manifests."""

@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.operations.behaviors.task_types import PlanDetailRules, ShownPlan, table_labels, table_traits
 from delegation.references.names import LOST_REFS
+from delegation.removal.details import PlanDetailRules, ShownPlan, table_labels, table_traits
 from delegation.removal.expiry.names import (
     BY_POLICY,
     ENDS_PLAN,

@@ -7,17 +7,21 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from delegation.attempts.details import changed
-from delegation.attempts.task_attempt import TaskAttempt
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.asking import await_references
-from delegation.keeping.catalog import OneTable
-from delegation.keeping.model import TableSource
-from delegation.keeping.referencing import ReferencingTables
-from delegation.operations.behaviors.outcome import KILLED_TWICE, TableEndings, check_killed, too_large
-from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment
 from delegation.polaris.model import LoadedTable
 from delegation.references.recurring import IndexReport, RecurringCatalog
+from delegation.removal.asking import await_references
+from delegation.removal.behaviors import (
+    KILLED_TWICE,
+    Hold,
+    ReferenceSearch,
+    TableEndings,
+    check_killed,
+    published_segment,
+    too_large,
+)
+from delegation.removal.details import changed
+from delegation.removal.model import OneTable, TableSource
 from delegation.removal.purge import errors
 from delegation.removal.purge.choose import chosen, ensure_known
 from delegation.removal.purge.context import PurgeContext, PurgeResult
@@ -26,6 +30,8 @@ from delegation.removal.purge.indexed import OtherTables, PurgeAccess
 from delegation.removal.purge.names import TASK_TYPES, PurgeDetails, states_of
 from delegation.removal.purge.requests import TablePurge, identifier_text, options_of
 from delegation.removal.purge.run import purge_table
+from delegation.removal.referencing import ReferencingTables
+from delegation.removal.task_attempt import TaskAttempt
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.parts.hooks import INLINE, SPARK

@@ -10,23 +10,22 @@ from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Fetcher, Manifests, Tolerance, read_manifest_lists
-from delegation.keeping.paths import covered_roots, kept_spellings, reads
-from delegation.keeping.referencing import ReferencingTables
 from delegation.polaris.model import LoadedTable
 from delegation.references.errors import ReferencesNotKnown
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.choice import EngineChoice, Size
+from delegation.removal.chunks import Phase
+from delegation.removal.errors import PlanLost
+from delegation.removal.index import PlanIndex, load_index
+from delegation.removal.marks import Marks
+from delegation.removal.paths import covered_roots, kept_spellings, reads
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.errors import PlanOutdated, spark_not_available
 from delegation.removal.purge.guards import check_stated, check_table, kept_for
+from delegation.removal.referencing import ReferencingTables
 from delegation.storage.locations import canonical
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import HANDED_OVER
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Phase
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.engines.size import Size
-from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import PlanIndex, load_index
-from delegation.worksets.marks import Marks
 from polaris_common.errors import DelegationError
 
 

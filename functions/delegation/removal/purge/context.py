@@ -9,22 +9,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourUnreadable
-from delegation.keeping.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import Attempt, PlanSegment
+from delegation.removal.choice import EngineChoice, Forecast, by_type
+from delegation.removal.errors import FilesNotDeleted, NeighbourUnreadable
+from delegation.removal.index import Finding, PlanIndex, segment_of
+from delegation.removal.marks import failures, heading, paths_digest, put_receipt
+from delegation.removal.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
 from delegation.removal.purge.guards import LostPlan, StatedTable
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import LOCAL, Root, Roots
 from delegation.storage.rate import AdaptiveRate
 from delegation.timestamps import utc_now
-from delegation.worksets.attempt import Attempt, PlanSegment
-from delegation.worksets.digest import paths_digest
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.errors import FilesNotDeleted
-from delegation.worksets.forecast import Forecast, by_type
-from delegation.worksets.index import Finding, PlanIndex, segment_of
-from delegation.worksets.receipts import failures, heading, put_receipt
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:

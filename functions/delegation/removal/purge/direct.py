@@ -18,11 +18,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.keeping.errors import plan_of_another_table
-from delegation.keeping.model import Neighbour
-from delegation.keeping.paths import NOBODYS
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
+from delegation.removal.choice import EngineChoice
+from delegation.removal.errors import PlanLost, PlanTampered, plan_of_another_table
+from delegation.removal.executors import no_checkpoint
+from delegation.removal.index import PlanIndex, load_index
+from delegation.removal.marks import Deleted, Marks, deleted_by_marks
+from delegation.removal.model import Neighbour
+from delegation.removal.paths import NOBODYS
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.errors import PlanNotAllowed
 from delegation.removal.purge.guards import check_same_options
@@ -38,12 +43,6 @@ from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_errors import check_listing
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
-from delegation.worksets.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.engines.resources import no_checkpoint
-from delegation.worksets.errors import PlanLost, PlanTampered
-from delegation.worksets.index import PlanIndex, load_index
-from delegation.worksets.marks import Deleted, Marks, deleted_by_marks
 from polaris_common.errors import DelegationError, shown
 
 # 00042-<uuid>.metadata.json or v42.metadata.json, or compressed (Iceberg Table Spec, File System Tables).

@@ -26,19 +26,25 @@ from delegation.iceberg.errors import (
 from delegation.iceberg.files import RANK, FileType, TableFile
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import Spelling
-from delegation.keeping.errors import NeighbourUnreadable, gc_disabled, table_protected, table_uuid_mismatch
-from delegation.keeping.paths import AT_ANOTHER_TABLE, OUTSIDE, SHARED, UNCOVERED, VERSIONED_BUCKET, GuardVerdict
-from delegation.keeping.table_properties import protection_of
+from delegation.removal.attempt import PlanSegment, StepsDone
+from delegation.removal.chunks import DeleteStep, Phase, read_chunk
+from delegation.removal.errors import NeighbourUnreadable, PlanLost, gc_disabled, table_protected, table_uuid_mismatch
+from delegation.removal.index import SAMPLE, Finding, PlanIndex, load_index, planned_paths
+from delegation.removal.marks import Marks
+from delegation.removal.paths import (
+    AT_ANOTHER_TABLE,
+    OUTSIDE,
+    SHARED,
+    UNCOVERED,
+    VERSIONED_BUCKET,
+    GuardVerdict,
+    protection_of,
+)
 from delegation.removal.purge import errors
 from delegation.removal.purge.errors import metadata_replaced, table_state_mismatch
 from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.base import FileTooLarge, PlanStore
 from delegation.storage.locations import AmbiguousPath, UnsupportedLocation, canonical
-from delegation.worksets.attempt import PlanSegment, StepsDone
-from delegation.worksets.chunks import DeleteStep, Phase, read_chunk
-from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import SAMPLE, Finding, PlanIndex, load_index, planned_paths
-from delegation.worksets.marks import Marks
 from polaris_common.errors import DelegationError, shown
 
 _ANOTHER = "make a new plan, with a dry run that has the same options"

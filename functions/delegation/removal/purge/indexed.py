@@ -13,16 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from delegation.attempts.task_attempt import TaskAttempt, TaskMoment
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item
-from delegation.keeping.catalog import Catalog, Neighbourhood, Pace
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.keeping.lost import WithLostRefs
-from delegation.keeping.model import TableSource
-from delegation.keeping.options import OverlapScan
-from delegation.keeping.referencing import ReferencingTables
-from delegation.operations.behaviors.sources import NeighboursOf
 from delegation.polaris.model import LoadedTable
 from delegation.references.blocking.model import HeldPurge, freed
 from delegation.references.errors import ReferencesError
@@ -31,10 +23,16 @@ from delegation.references.recurring import IndexReport, RecurringCatalog, ensur
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
 from delegation.references.visiting.listing import GenericTables
+from delegation.removal.behaviors import NeighboursOf
+from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.removal.lost import WithLostRefs
+from delegation.removal.model import Catalog, Neighbourhood, OverlapScan, Pace, TableSource
 from delegation.removal.purge.limits import Limits, ReferenceSettings
 from delegation.removal.purge.names import PLAN_TASK_TYPE
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.removal.purge.requests import TablePurge
+from delegation.removal.referencing import ReferencingTables
+from delegation.removal.task_attempt import TaskAttempt, TaskMoment
 from delegation.storage.base import PlanStore
 from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.life.model import Task

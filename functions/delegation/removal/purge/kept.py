@@ -23,13 +23,16 @@ from typing import Any, Final
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import RANK, FileType, Row
-from delegation.keeping import paths
-from delegation.keeping.errors import NeighbourUnreadable, foreign_location
-from delegation.keeping.model import Neighbour
-from delegation.keeping.neighbours import ReadOnce, is_itself, is_near, locations_of, metadata_of, reach_of_neighbour
-from delegation.keeping.paths import NOT_COVERED
-from delegation.keeping.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
+from delegation.removal import paths
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, paths_of, stored_part
+from delegation.removal.deletes import Work
+from delegation.removal.errors import NeighbourUnreadable, PlanLost, PlanTampered, foreign_location
+from delegation.removal.index import INDEX, SAMPLE, Finding, PlanIndex, load_index, planned_paths, sorted_runs
+from delegation.removal.model import Neighbour
+from delegation.removal.neighbours import ReadOnce, is_itself, is_near, locations_of, metadata_of, reach_of_neighbour
+from delegation.removal.paths import NOT_COVERED
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.errors import (
     CredentialsDoNotCover,
@@ -39,14 +42,10 @@ from delegation.removal.purge.errors import (
     PlanNotAllowed,
 )
 from delegation.removal.purge.guards import metadata_files
+from delegation.removal.sorting import Sorter, common, without
+from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.base import FileTooLarge, ObjectNotFound, PlanStore
 from delegation.storage.locations import LOCAL, Roots, parse, split
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, paths_of, stored_part
-from delegation.worksets.engines.inline import Work
-from delegation.worksets.errors import PlanLost, PlanTampered
-from delegation.worksets.index import INDEX, SAMPLE, Finding, PlanIndex, load_index, planned_paths, sorted_runs
-from delegation.worksets.sorting import Sorter, common, without
 
 _FOLDER: Final = "kept"
 _SHARED: Final = "shared"
@@ -222,7 +221,7 @@ def check_still_not_shared(
             near.append(neighbour)
             shared_files.extend(reach_of_neighbour(ctx, neighbour, unread, once))
         if table is not None:
-            from delegation.keeping.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
+            from delegation.removal.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
 
             unlisted = UnlistedTables(ctx, table, listed, metadata_files(ctx.plans, indexes))
             unread.unlisted = unlisted.unreadable_of

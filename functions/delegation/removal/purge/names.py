@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from delegation.attempts.details import PlanDetails
+from delegation.removal.details import PlanDetails
 from delegation.tasks.life.admission.lanes import HIGHEST, NORMAL, Traits
 from delegation.tasks.life.model import Labels
 

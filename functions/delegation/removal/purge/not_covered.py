@@ -13,24 +13,24 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from delegation.iceberg.files import RANK, Row, TableFile
-from delegation.keeping.model import Neighbour
-from delegation.keeping.neighbours import ReadOnce, reach_of_neighbour
-from delegation.keeping.paths import NOBODYS, SHARED
-from delegation.keeping.unread import UnreadNeighbours
+from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.chunks import Phase, stored_part
+from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, PlanTampered
+from delegation.removal.executors import no_checkpoint
+from delegation.removal.index import INDEX, SAMPLE, Finding, PlanIndex, read_index, sorted_runs
+from delegation.removal.marks import Deleted
+from delegation.removal.model import Neighbour
+from delegation.removal.neighbours import ReadOnce, reach_of_neighbour
+from delegation.removal.paths import NOBODYS, SHARED
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.direct import DirectResources, MetadataFile, identifier_of
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.sorting import Sorter, common
+from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots, canonical
 from delegation.storage.lots import Outcome
-from delegation.worksets.attempt import MemoryAttempt
-from delegation.worksets.chunks import Phase, stored_part
-from delegation.worksets.engines.resources import no_checkpoint
-from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, PlanTampered
-from delegation.worksets.index import INDEX, SAMPLE, Finding, PlanIndex, read_index, sorted_runs
-from delegation.worksets.marks import Deleted
-from delegation.worksets.sorting import Sorter, common
 
 VERDICT: Final = "not-covered"
 

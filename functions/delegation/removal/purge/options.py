@@ -3,16 +3,16 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from delegation.keeping.options import OverlapScan
-from delegation.storage.deleter import DeletePolicy
-from delegation.worksets.engines.choice import (
+from delegation.removal.choice import (
     INLINE_MAX_FILES,
     LONGEST_PLANNING_SECONDS,
     MOST_READ_AHEAD_BYTES,
     READ_SECONDS,
     EngineChoice,
 )
-from delegation.worksets.sorting import RUN_RECORDS
+from delegation.removal.model import OverlapScan
+from delegation.removal.sorting import RUN_RECORDS
+from delegation.storage.deleter import DeletePolicy
 
 ReferenceMode = Literal["index", "location", "namespace"]
 _KEEPING = ("damaged", "unsupported", "ambiguous", "neighbour")

@@ -17,27 +17,13 @@ from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import Spelling, is_marked
 from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_manifest_lists
-from delegation.keeping import paths
-from delegation.keeping.model import Neighbour
-from delegation.keeping.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour, small_files
-from delegation.keeping.paths import GuardVerdict, PathGuard, reads
-from delegation.keeping.table_properties import unknown_findings
-from delegation.keeping.unread import UnreadNeighbours
 from delegation.polaris.model import LoadedTable
-from delegation.removal.purge import guards
-from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.errors import CredentialsDoNotCover
-from delegation.removal.purge.guards import check_not_replaced
-from delegation.removal.purge.kept import kept_paths, kept_rows, refuse_kept_root, roots_of, taken_over, with_markers
-from delegation.removal.purge.options import PurgeOptions
-from delegation.storage.base import BucketNotFound
-from delegation.storage.locations import Roots, canonical, parse, uri_of
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, Phase, Total, read_chunk
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.engines.size import Size
-from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import (
+from delegation.removal import paths
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.choice import EngineChoice, Size
+from delegation.removal.chunks import Chunk, Phase, Total, read_chunk
+from delegation.removal.errors import PlanLost
+from delegation.removal.index import (
     SAMPLE,
     CheckedNeighbour,
     Finding,
@@ -46,13 +32,24 @@ from delegation.worksets.index import (
     read_index,
     store_index,
 )
-from delegation.worksets.marks import Marks, plan_ids
-from delegation.worksets.sorting import Sorter, common_of_two, without
-from delegation.worksets.writing import PlanWriter
+from delegation.removal.marks import Marks, plan_ids
+from delegation.removal.model import Neighbour
+from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour, small_files
+from delegation.removal.paths import GuardVerdict, PathGuard, reads, unknown_findings
+from delegation.removal.purge import guards
+from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.errors import CredentialsDoNotCover
+from delegation.removal.purge.guards import check_not_replaced
+from delegation.removal.purge.kept import kept_paths, kept_rows, refuse_kept_root, roots_of, taken_over, with_markers
+from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.sorting import PlanWriter, Sorter, common_of_two, without
+from delegation.removal.unread import UnreadNeighbours
+from delegation.storage.base import BucketNotFound
+from delegation.storage.locations import Roots, canonical, parse, uri_of
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
-    from delegation.keeping.unlisted import UnlistedTables
+    from delegation.removal.unlisted import UnlistedTables
 
 
 """The finding that another catalog names the purged table, whose files stay for it."""
@@ -104,7 +101,7 @@ class Survey:
         self.near, self.checked = neighbours_of(ctx, roots, earlier, self.unread)
         self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
-        from delegation.keeping.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
+        from delegation.removal.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
 
         own = [one.path for one in self.small if one.rank == _FORMER]
         forks, former = ctx.lost_plan is None, self.once.former

@@ -8,8 +8,10 @@ from functools import lru_cache
 from typing import Any, Final, Self, cast
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.behaviors.requests import check_storage
-from delegation.operations.behaviors.task_types import id_of_parts, purge_id
+from delegation.removal import attempt
+from delegation.removal.choice import EngineChoice
+from delegation.removal.details import id_of_parts, purge_id
+from delegation.removal.errors import PlanLost
 from delegation.removal.purge.errors import PlanOutdated
 from delegation.removal.purge.limits import OPTIONS, PLAN, Limits, fields_of
 from delegation.removal.purge.names import (
@@ -22,6 +24,7 @@ from delegation.removal.purge.names import (
     traits_of,
 )
 from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.requests import check_storage
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Labels, Status, Task
@@ -31,9 +34,6 @@ from delegation.tasks.submission.options import CALLBACK, DRY_RUN, InvalidOption
 from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest
 from delegation.wire.requests import TableState, files_of
 from delegation.wire.responses import ExecutionResult, KeptFiles
-from delegation.worksets import attempt
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.errors import PlanLost
 from polaris_common.errors import printable
 
 

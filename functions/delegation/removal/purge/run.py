@@ -15,26 +15,22 @@ from typing import Literal, NamedTuple, Protocol
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.keeping import paths
-from delegation.keeping.errors import plan_of_another_table
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.removal import paths
+from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
+from delegation.removal.choice import EngineChoice, document, forecast
+from delegation.removal.chunks import DeleteStep, Phase
+from delegation.removal.deletes import Tally, Work, delete_in_this_process, delete_or_raise
+from delegation.removal.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost, plan_of_another_table
+from delegation.removal.index import PlanIndex, load_index, merge_findings
+from delegation.removal.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 from delegation.removal.purge import errors, guards
 from delegation.removal.purge.context import PurgeContext, PurgeResult, Stayed, count_stayed, store_receipt
 from delegation.removal.purge.guards import LostPlan, check_not_replaced, check_stated, metadata_files, steps_before
 from delegation.removal.purge.kept import check_not_foreign, check_still_not_shared, left_over, record_kept
 from delegation.removal.purge.planning import make_plan
 from delegation.storage.locations import Root, canonical, parse
-from delegation.worksets.attempt import PlanSegment, receipt_key
-from delegation.worksets.chunks import DeleteStep, Phase
-from delegation.worksets.collection import collected_seldom
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.engines.deleting import delete_in_this_process
-from delegation.worksets.engines.inline import Tally, Work, delete_or_raise
-from delegation.worksets.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost
-from delegation.worksets.forecast import document, forecast
-from delegation.worksets.index import PlanIndex, load_index, merge_findings
-from delegation.worksets.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 
 # What is deleted between two looks at the table.
 _PHASES = ((DeleteStep.DATA,), (DeleteStep.META, DeleteStep.LISTS), (DeleteStep.ROOT,))

@@ -1,7 +1,7 @@
 """The Spark engine: executors make the plan and delete its files.
 
 Functions that executors run to plan a purge; no path is sent to the driver.
-`worksets.engines.spark_tasks` describes what all such functions have in common.
+`removal.executors` describes what all such functions have in common.
 
 Planning: manifests → tasks (read entries, spread them over parts, sort) → packed runs → one task per part (merge, drop
 duplicates, apply guards, write chunks). The driver gets chunk names and counts, no paths.
@@ -20,34 +20,36 @@ from delegation.iceberg.files import Row
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.executors import UNREAD, NearTables, ReadNear, WritesPlan
-from delegation.keeping.paths import GuardVerdict, kept_spellings
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.choice import EngineChoice
+from delegation.removal.chunks import Chunk, DeleteStep, Phase, read_chunk
+from delegation.removal.deletes import Tally, Work
+from delegation.removal.executors import (
+    ExecutorResources,
+    Gathered,
+    ManifestToRead,
+    Result,
+    Run,
+    SpreadSources,
+    WriteParts,
+    WrittenParts,
+    entries_of,
+    expected_rows,
+    plans_of,
+    store_of,
+    written,
+)
+from delegation.removal.index import PlanIndex
+from delegation.removal.paths import GuardVerdict, kept_spellings
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.guards import kept_for
 from delegation.removal.purge.kept import kept_rows
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.planning import Survey, TableDamage, finish_plan, new_plan_id, survey
 from delegation.removal.purge.run import Execution
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Chunk, DeleteStep, Phase, read_chunk
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.engines.inline import Tally, Work
-from delegation.worksets.engines.parts import (
-    ManifestToRead,
-    SpreadSources,
-    WriteParts,
-    WrittenParts,
-    entries_of,
-    expected_rows,
-    written,
-)
-from delegation.worksets.engines.resources import ExecutorResources
-from delegation.worksets.engines.shuffle import Gathered, Run
-from delegation.worksets.engines.spark import SparkJobs, own_context
-from delegation.worksets.engines.spark_tasks import Result, plans_of, store_of
-from delegation.worksets.index import PlanIndex
-from delegation.worksets.sorting import common_of_two, without
+from delegation.removal.sorting import common_of_two, without
+from delegation.removal.spark import UNREAD, NearTables, ReadNear, SparkJobs, WritesPlan, own_context
 from polaris_common.errors import DelegationError
 
 # The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.

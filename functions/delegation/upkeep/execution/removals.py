@@ -7,7 +7,6 @@ from typing import Final
 
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourChanged
 from delegation.operations.orphans.behavior.limits import FILE_AGE, LOCATION, LOCATIONS, MISMATCH
 from delegation.operations.orphans.behavior.names import POLICY, PREFIX
 from delegation.operations.orphans.behavior.options import location_of
@@ -17,6 +16,7 @@ from delegation.operations.orphans.eligible import LEAST_AGE
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PoliciesNotSupported
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
+from delegation.removal.errors import NeighbourChanged
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import parse_duration
 from delegation.upkeep.execution.asked import PolicySource, policy_name

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from delegation.operations.behaviors.sources import purge_under_way
+from delegation.removal.behaviors import purge_under_way
 from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
 from delegation.removal.expiry.requests import TableExpiry, obstacle, resumes
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN

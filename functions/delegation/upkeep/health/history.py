@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delegation.keeping.table_properties import POLICY
 from delegation.misspellings import misspelled
 from delegation.polaris.model import properties_of
+from delegation.removal.paths import POLICY
 from delegation.upkeep.rules.settings import SETTINGS
 from delegation.upkeep.rules.types import PolicyType
 

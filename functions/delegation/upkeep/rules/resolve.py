@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.table_properties import POLICY, TYPED, unknown_properties
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.policies import ApplicablePolicy
+from delegation.removal.paths import POLICY, TYPED, unknown_properties
 from delegation.upkeep.rules.content import PolicyContent, PolicyInvalid, content_of
 from delegation.upkeep.rules.limits import DRY_RUN_ONLY, UpkeepLimits
 from delegation.upkeep.rules.model import (

@@ -22,8 +22,8 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def forecast(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of an expiry's plan or of a dry run as JSON has it, None without a plan."""
-    from delegation.operations.behaviors.forecasts import forecast_of  # noqa: PLC0415 - for the API alone
     from delegation.removal.expiry.names import ExpiryDetails  # noqa: PLC0415
+    from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
     from delegation.wiring.expiry.run import expiry_settings  # noqa: PLC0415
     from delegation.wiring.purge import plan_store  # noqa: PLC0415
 

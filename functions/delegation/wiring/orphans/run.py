@@ -1,10 +1,10 @@
 """The behavior of removals of orphan files."""
 
-from delegation.keeping.model import TableSource
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.catalog_places import CatalogPlaces
 from delegation.operations.orphans.context import OrphanSettings, few_threads
+from delegation.removal.model import TableSource
 from delegation.storage.listing.tags import TagStore
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now

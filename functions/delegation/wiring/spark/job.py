@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from delegation.attempts.task_attempt import watched
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.behavior.names import TASK_TYPES as REMOVALS
 from delegation.polaris.client import PolarisClient
@@ -13,6 +12,7 @@ from delegation.polaris.settings import PolarisSettings
 from delegation.removal.expiry.names import TASK_TYPES as EXPIRIES
 from delegation.removal.purge.behavior import PurgeBehavior, PurgeFunction
 from delegation.removal.purge.names import DROP_TASK_TYPE
+from delegation.removal.task_attempt import watched
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.s3_plans import S3PlanStore

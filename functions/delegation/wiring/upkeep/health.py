@@ -3,11 +3,11 @@
 import time
 from typing import Final
 
-from delegation.keeping.catalog import Pace
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
 from delegation.references.recurring import RecurringCatalog, ensure_submitted
 from delegation.references.store import ReferenceStore
+from delegation.removal.model import Pace
 from delegation.removal.purge.limits import ReferenceSettings
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior

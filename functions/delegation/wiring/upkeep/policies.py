@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Final
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.catalog import Pace
 from delegation.metrics import POLICIES_INVALID, UPKEEP_WAIT_SECONDS, MetricLines
 from delegation.polaris.settings import PolarisSettings
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, ensure_submitted
+from delegation.removal.model import Pace
 from delegation.removal.purge.limits import ReferenceSettings
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.timestamps import utc_now

@@ -15,11 +15,11 @@ from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.index import OrphanIndex
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore
+from delegation.removal.chunks import Chunk, Phase, Total
+from delegation.removal.index import store_index
 from delegation.storage.memory import MemoryPlanStore
 from delegation.upkeep.health.model import FreedBytes, TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore
-from delegation.worksets.chunks import Chunk, Phase, Total
-from delegation.worksets.index import store_index
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

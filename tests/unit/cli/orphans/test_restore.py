@@ -12,12 +12,12 @@ from delegation.cli.connection import Connection
 from delegation.operations.orphans.index import Candidate, CandidateWriter, OrphanIndex
 from delegation.operations.orphans.markers import record_markers
 from delegation.operations.orphans.quarantine.released import remember_tagged
+from delegation.removal.chunks import Total
+from delegation.removal.index import store_index
 from delegation.storage.credentials import S3Settings
 from delegation.storage.listing.tags_s3 import S3Tags
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
-from delegation.worksets.chunks import Total
-from delegation.worksets.index import store_index
 from tests.aws import mock_aws
 from tests.unit.client.service import TASK_ID, TASKS, json_answer
 

@@ -9,9 +9,9 @@ import pytest
 
 from delegation.cli.connection import Connection
 from delegation.operations.orphans.index import Candidate, CandidateWriter, ForeignPart, OrphanIndex
+from delegation.removal.chunks import Total
+from delegation.removal.index import store_index
 from delegation.storage.s3_plans import S3PlanStore
-from delegation.worksets.chunks import Total
-from delegation.worksets.index import store_index
 from tests.aws import mock_aws
 from tests.unit.client.service import TASK_ID
 

@@ -9,9 +9,9 @@ from click.testing import Result
 
 from delegation.cli.catalog import references as commands
 from delegation.cli.connection import Connection
+from delegation.removal.chunks import Phase
+from delegation.removal.index import planned_paths, read_index
 from delegation.tasks.life.model import Status
-from delegation.worksets.chunks import Phase
-from delegation.worksets.index import planned_paths, read_index
 from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.unit.cli.conftest import OPERATOR

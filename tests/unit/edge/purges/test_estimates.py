@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from delegation.edge.outlook import estimate_of
-from delegation.operations.behaviors.forecasts import forecast_of
+from delegation.removal.errors import PlanTampered
 from delegation.removal.purge.names import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE, PurgeDetails
+from delegation.removal.task_attempt import forecast_of
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring import types
 from delegation.wiring.types import TYPES
-from delegation.worksets.errors import PlanTampered
 from tests.kit.lakes.lake import filled
 from tests.kit.tasks.builders import submitted
 from tests.kit.worlds.service import World

@@ -9,7 +9,7 @@ import pytest
 from delegation.gateway.drop import behavior
 from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.drop.tombstones import TombstoneState
-from delegation.keeping.errors import NeighbourChanged
+from delegation.removal.errors import NeighbourChanged
 from delegation.storage.locations import ForeignLocations
 from delegation.tasks.life.model import Status
 from delegation.timestamps import isoformat

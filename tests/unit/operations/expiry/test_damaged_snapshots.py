@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots

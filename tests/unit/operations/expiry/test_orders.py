@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from delegation.polaris.errors import NoSuchTable, PolarisOutcomeUnknown
+from delegation.removal.attempt import PlanHead, PlanSegment, receipt_key
+from delegation.removal.chunks import Phase, read_chunk
 from delegation.removal.expiry.context import ExpiryResult
 from delegation.removal.expiry.errors import RefLost
 from delegation.removal.expiry.index import load_plan
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.marks import Marks
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key
-from delegation.worksets.chunks import Phase, read_chunk
-from delegation.worksets.marks import Marks
 from polaris_common.errors import DelegationError
 from tests.kit.stories.expiries import SMALL, ExpiringTables
 from tests.kit.stories.tables import StoryTable, Warehouse

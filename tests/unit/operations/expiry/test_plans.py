@@ -3,12 +3,12 @@
 import pytest
 
 from delegation.iceberg.errors import ManifestMissing
+from delegation.removal.attempt import PlanHead
+from delegation.removal.chunks import Phase
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.index import planned_paths
 from delegation.storage.locations import parse
-from delegation.worksets.attempt import PlanHead
-from delegation.worksets.chunks import Phase
-from delegation.worksets.index import planned_paths
 from tests.kit.stories.expiries import EVERYTHING, ExpiringTables
 from tests.kit.stories.tables import DELETES, StoryTable
 

@@ -7,7 +7,7 @@ import pytest
 
 from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import IdempotencyError
-from delegation.operations.behaviors.task_types import table_labels
+from delegation.removal.details import table_labels
 from delegation.removal.expiry.names import PLAN_TASK_TYPE, TASK_TYPE, UPKEEP_PRIORITY, ExpiryDetails
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import EXPIRY, EXPIRY_PLAN

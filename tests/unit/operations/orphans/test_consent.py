@@ -9,8 +9,8 @@ import pytest
 
 from delegation.operations.orphans.approval import ApprovalLimits, ListedAmount
 from delegation.operations.orphans.phases import remove_orphan_files
+from delegation.removal.attempt import PlanHead
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import PlanHead
 from tests.effort import apart
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.keeping.table_properties import ORPHAN_AGE
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.errors import PrefixMismatch
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.references.errors import ReferencesNotKnown
+from delegation.removal.paths import ORPHAN_AGE
 from delegation.storage.memory import Killed
 from tests.kit.errors import coded
 from tests.kit.stories.orphans import AT_ONCE, SweptTables, hours

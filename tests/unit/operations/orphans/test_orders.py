@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from delegation.attempts.task_attempt import error_class
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
-from delegation.keeping.errors import NeighbourUnreadable
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.errors import (
     AgeTooShort,
@@ -25,13 +23,20 @@ from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
+from delegation.removal.attempt import PlanHead, PlanSegment, receipt_key
+from delegation.removal.errors import (
+    ComparisonTooOld,
+    FilesNotDeleted,
+    FilesNotDeletedYet,
+    NeighbourUnreadable,
+    PlanTampered,
+)
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.index import store_index
+from delegation.removal.marks import Marks
+from delegation.removal.task_attempt import error_class
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.tasks.life.outcomes import ErrorClass
-from delegation.worksets.attempt import PlanHead, PlanSegment, receipt_key
-from delegation.worksets.errors import ComparisonTooOld, FilesNotDeleted, FilesNotDeletedYet, PlanTampered
-from delegation.worksets.index import store_index
-from delegation.worksets.marks import Marks
 from polaris_common.errors import DelegationError
 from tests.effort import apart
 from tests.kit.errors import coded

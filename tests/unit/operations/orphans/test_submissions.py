@@ -11,7 +11,7 @@ from delegation.operations.orphans.errors import LocationShared, OrphansError, P
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.spelling import MismatchMode
 from delegation.references.errors import ReferencesNotKnown
-from delegation.worksets.attempt import PlanHead, PlanSegment
+from delegation.removal.attempt import PlanHead, PlanSegment
 from tests.kit.errors import coded
 from tests.kit.stories.orphans import SMALL, SweptTables, hours
 from tests.unit.operations.orphans.test_orders import OLD, beach

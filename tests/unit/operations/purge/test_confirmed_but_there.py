@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from delegation.polaris.errors import NoSuchTable
+from delegation.removal.errors import FilesNotDeletedYet
+from delegation.removal.marks import Marks
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult
 from delegation.storage.memory import MemoryObjectStore
-from delegation.worksets.errors import FilesNotDeletedYet
-from delegation.worksets.marks import Marks
 from tests.kit.lakes.lake import PurgedTables, filled, rows
 
 

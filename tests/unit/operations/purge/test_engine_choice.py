@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.removal.choice import Size
 from delegation.removal.purge.choose import estimate
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.storage.memory import Faults
-from delegation.worksets.engines.size import Size
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import PurgedTables, filled
 from tests.unit.operations.purge.sizes import state

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from delegation.attempts.task_attempt import pace_of
+from delegation.removal.choice import Forecast, forecast, prices
+from delegation.removal.chunks import Chunk, Phase, Total
+from delegation.removal.errors import PlanTampered
+from delegation.removal.index import PlanIndex, load_index
+from delegation.removal.marks import paths_digest
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
-from delegation.worksets.chunks import Chunk, Phase, Total
-from delegation.worksets.digest import paths_digest
-from delegation.worksets.errors import PlanTampered
-from delegation.worksets.forecast import Forecast, forecast, prices
-from delegation.worksets.index import PlanIndex, load_index
+from delegation.removal.task_attempt import pace_of
 from tests.kit.lakes.lake import FAST, NOW, PurgedTables, filled, rows
 
 

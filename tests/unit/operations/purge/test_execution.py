@@ -10,6 +10,10 @@ import pytest
 
 from delegation.errors import GuardRefused, RunCancelled, RunHandedOver
 from delegation.polaris.errors import NoSuchTable
+from delegation.removal.attempt import MemoryAttempt, PlanSegment
+from delegation.removal.chunks import Phase
+from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanTampered
+from delegation.removal.index import load_index, read_index
 from delegation.removal.purge.choose import estimate
 from delegation.removal.purge.errors import PlanOutdated, PurgeError
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
@@ -17,10 +21,6 @@ from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.tasks.errors import LeaseLost
-from delegation.worksets.attempt import MemoryAttempt, PlanSegment
-from delegation.worksets.chunks import Phase
-from delegation.worksets.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanTampered
-from delegation.worksets.index import load_index, read_index
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import FAST, NOW, Lake, PurgedTables, busy_table, rows
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
+from delegation.removal.attempt import MemoryAttempt, PlanHead
+from delegation.removal.errors import FilesNotDeleted
 from delegation.removal.purge.choose import estimate
 from delegation.removal.purge.errors import PathsOutsideTable, PlanNotAllowed
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import UnsupportedLocation
-from delegation.worksets.attempt import MemoryAttempt, PlanHead
-from delegation.worksets.errors import FilesNotDeleted
 from tests.kit.errors import coded, made_with_code
 from tests.kit.lakes.lake import Lake, PurgedTables, busy_table, rows
 from tests.paths import DOCS

@@ -10,6 +10,8 @@ from pathlib import Path
 from unittest import mock
 
 from delegation.identifiers import TableIdentifier
+from delegation.removal import sorting
+from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.direct import MetadataFile
 from delegation.removal.purge.options import PurgeSettings
@@ -20,8 +22,6 @@ from delegation.storage.file_system import FilePlanStore
 from delegation.storage.listing.model import ListedFolder, ListedObject, ListedPage, UnchangedResult
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.rate import RatePolicy
-from delegation.worksets import sorting
-from delegation.worksets.attempt import MemoryAttempt
 from infra.local.processes.programs import import_path
 from tests.bench.loads.big_table import UUID, BigTable
 from tests.paths import ROOT

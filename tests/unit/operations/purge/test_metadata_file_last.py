@@ -7,12 +7,12 @@ import pytest
 
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import PlanHead
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.errors import PurgeError
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import PlanHead
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import PurgedTables, busy_table
 

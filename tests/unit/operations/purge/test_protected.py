@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.keeping.table_properties import protection_of
+from delegation.removal.paths import protection_of
 from delegation.removal.purge.choose import estimate
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table

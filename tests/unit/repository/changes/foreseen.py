@@ -25,7 +25,8 @@ from delegation.cli.tasks.screens import task_screen
 from delegation.edge.codes import by_code
 from delegation.edge.problems import problem_of
 from delegation.errors import GuardRefused
-from delegation.keeping.paths import AT_ANOTHER_TABLE
+from delegation.removal.index import Finding
+from delegation.removal.paths import AT_ANOTHER_TABLE
 from delegation.removal.purge.guards import refuse_findings
 from delegation.removal.purge.limits import Limits
 from delegation.removal.purge.requests import options_of
@@ -36,7 +37,6 @@ from delegation.tasks.life.transitions import acquire
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.wire.tasks import TaskRecord, shown
-from delegation.worksets.index import Finding
 from infra import api_schemas, error_page
 from polaris_common.errors import DelegationError
 from tests.kit.tasks.builders import in_status

@@ -5,7 +5,8 @@ from datetime import datetime
 
 import pytest
 
-from delegation.attempts.details import published
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.details import published
 from delegation.removal.purge.names import PurgeDetails
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskError
 from delegation.tasks.life.lease import Lease
@@ -13,7 +14,6 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.worksets.attempt import PlanSegment
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service

@@ -2,8 +2,8 @@
 
 from delegation.gateway.drop.errors import purge_forbidden
 from delegation.iceberg.metadata import parse_metadata
-from delegation.keeping.paths import covered_roots, table_roots
 from delegation.polaris.model import LoadedTable
+from delegation.removal.paths import covered_roots, table_roots
 from delegation.removal.purge.guards import check_table
 from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.base import ObjectStore

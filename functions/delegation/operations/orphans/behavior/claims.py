@@ -9,10 +9,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from delegation.attempts.details import PlanDetails
-from delegation.operations.behaviors.task_types import catalog_of, is_without_table, table_place
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.orphans.context import Claim
+from delegation.removal.details import PlanDetails, catalog_of, is_without_table, table_place
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.service import TaskService

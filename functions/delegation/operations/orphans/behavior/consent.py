@@ -8,13 +8,13 @@ from delegation.operations.orphans.behavior.details import OrphanDetails, waitin
 from delegation.operations.orphans.behavior.limits import APPROVERS, Approvers
 from delegation.operations.orphans.behavior.names import TASK_TYPES
 from delegation.operations.orphans.index import load_plan
+from delegation.removal.attempt import PlanSegment
 from delegation.storage.base import PlanStore
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.parts.writes import WriteLoop
 from delegation.wire.approvals import PlanApproval
-from delegation.worksets.attempt import PlanSegment
 from polaris_common.errors import DelegationError, printable
 
 

@@ -5,13 +5,13 @@ from datetime import datetime
 
 from pydantic import Field
 
-from delegation.attempts.details import HandedDetails
 from delegation.operations.orphans.approval import Approval, Wait
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.details import HandedDetails
 from delegation.storage.locations import FOREIGN_TABLE
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
-from delegation.worksets.attempt import PlanSegment
 
 
 class OrphanDetails(HandedDetails):

@@ -2,15 +2,15 @@
 
 from typing import Any, Final
 
-from delegation.attempts.details import changed
 from delegation.operations.orphans.approval import ListedAmount, share_of
 from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.context import OrphanResult
 from delegation.operations.orphans.errors import POLICY_WITHDRAWN
 from delegation.operations.orphans.quarantine.released import released_text
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.details import changed
 from delegation.storage.listing.tags import TAG
 from delegation.tasks.life.model import Task
-from delegation.worksets.attempt import PlanSegment
 from polaris_common.errors import counted, printable
 
 _WHY = {

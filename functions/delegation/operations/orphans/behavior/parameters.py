@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from delegation.operations.behaviors.parameters import TableWork
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
+from delegation.removal.requests import TableWork
 from delegation.wire.orphans import OPERATION
 
 

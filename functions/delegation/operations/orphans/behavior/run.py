@@ -8,14 +8,9 @@ from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import ClassVar, Final, NoReturn, Protocol
 
-from delegation.attempts.task_attempt import TaskAttempt
 from delegation.errors import RunHandedOver, RunPaused
 from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.model import ReferenceCheck, TableSource
-from delegation.operations.behaviors.engines import Outcome, UpkeepRuns
-from delegation.operations.behaviors.outcome import TableEndings
-from delegation.operations.behaviors.sources import Hold, ReferenceSearch, published_segment, refuse_purged
 from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.behavior.claims import claims_of
 from delegation.operations.orphans.behavior.consent import approval_of
@@ -30,6 +25,18 @@ from delegation.operations.orphans.errors import IF_MISSING, RemovalWithdrawn, n
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
 from delegation.polaris.model import LoadedTable
+from delegation.removal.behaviors import (
+    Hold,
+    Outcome,
+    ReferenceSearch,
+    TableEndings,
+    UpkeepRuns,
+    published_segment,
+    refuse_purged,
+)
+from delegation.removal.choice import HandedToSpark
+from delegation.removal.model import ReferenceCheck, TableSource
+from delegation.removal.task_attempt import TaskAttempt
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.listing.tags import TagStore
@@ -40,7 +47,6 @@ from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptRunner
 from delegation.timestamps import isoformat
-from delegation.worksets.engines.choice import HandedToSpark
 
 _UNPLANNED: Final = 2
 """Attempts that could not plan in their time, after which Spark plans, whose driver has as much as it takes."""

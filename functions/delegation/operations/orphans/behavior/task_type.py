@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.operations.behaviors.task_types import PlanDetailRules, ShownPlan, table_labels, table_traits
 from delegation.operations.orphans.behavior.names import BACKGROUND, FOLDER, KEPT, PLAN_TASK_TYPE, PREFIX, TASK_TYPE
+from delegation.removal.details import PlanDetailRules, ShownPlan, table_labels, table_traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import TaskType
 from delegation.timestamps import isoformat

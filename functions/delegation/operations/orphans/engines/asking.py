@@ -3,8 +3,8 @@
 import hashlib
 from typing import Final
 
-from delegation.keeping.asking import AskedAnew
 from delegation.operations.orphans.context import OrphanContext
+from delegation.removal.asking import AskedAnew
 from delegation.storage.base import ObjectNotFound
 
 _DIGEST: Final = 20

@@ -7,10 +7,10 @@ from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
 from delegation.operations.orphans.planning.needed import NeededSet, SortedNeeded
 from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
+from delegation.removal.choice import EngineChoice
+from delegation.removal.deletes import Tally, Work
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import split
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.engines.inline import Tally, Work
 
 
 class OrphanEngine(Protocol):

@@ -10,11 +10,10 @@ from delegation.operations.orphans.engines.spreading import SpreadNeeded
 from delegation.operations.orphans.phases import OrphanRun
 from delegation.operations.orphans.planning.needed import NeededSet
 from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.engines.inline import Tally, Work
-from delegation.worksets.engines.resources import ExecutorResources
-from delegation.worksets.engines.shuffle import pack
-from delegation.worksets.engines.spark import SparkJobs, own_context
+from delegation.removal.choice import EngineChoice
+from delegation.removal.deletes import Tally, Work
+from delegation.removal.executors import ExecutorResources, pack
+from delegation.removal.spark import SparkJobs, own_context
 
 
 class SparkOrphans:

@@ -1,6 +1,6 @@
 """The functions that executors run for a removal of orphan files: list, compare, delete objects as they were listed.
 
-`worksets.engines.spark_tasks` describes what all such functions have in common.
+`removal.executors` describes what all such functions have in common.
 """
 
 import functools
@@ -15,31 +15,37 @@ from typing import Any, NamedTuple, Self
 from delegation.errors import RunStopped
 from delegation.iceberg.files import Row
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.executors import OWN, UNREAD, ReadNear, noting
 from delegation.operations.orphans.context import random_id
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
 from delegation.operations.orphans.index import CandidateWriter, read_candidates
 from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
 from delegation.operations.orphans.planning.subtraction import Rules, Subtraction, rows_of, write_held, write_rows
 from delegation.operations.orphans.spelling import Equal, joined_all
-from delegation.storage.deleter import DeletePolicy, Deleter
-from delegation.timestamps import utc_now
-from delegation.worksets.chunks import Chunk, paths_of
-from delegation.worksets.engines.inline import Tally, Work
-from delegation.worksets.engines.parts import ERROR, ManifestToRead, entries_of, name_of
-from delegation.worksets.engines.resources import ExecutorResources
-from delegation.worksets.engines.shuffle import Gathered, Run, Spread, unpack
-from delegation.worksets.engines.spark_tasks import (
+from delegation.removal.chunks import Chunk, paths_of
+from delegation.removal.deletes import Tally, Work
+from delegation.removal.errors import PlanLost
+from delegation.removal.executors import (
+    ERROR,
     DeleteChunks,
+    ExecutorResources,
+    Gathered,
+    ManifestToRead,
     Result,
+    Run,
+    Spread,
     checkpoint_of,
     encode_error,
+    entries_of,
+    name_of,
     plans_of,
+    prepare_worker,
     store_of,
     try_of_task,
+    unpack,
 )
-from delegation.worksets.engines.worker import prepare_worker
-from delegation.worksets.errors import PlanLost
+from delegation.removal.spark import OWN, UNREAD, ReadNear, noting
+from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.timestamps import utc_now
 from polaris_common.errors import DelegationError
 
 
@@ -242,7 +248,7 @@ class DeleteOrphans(DeleteChunks):
         return delete_chunks(plans, works, store, _deleter(self.resources, self.identifier, self.policy), checkpoint)
 
 
-# One of each per process, as in worksets.engines.spark_tasks.
+# One of each per process, as in removal.executors.
 @functools.cache
 def _store(resources: ExecutorResources, identifier: TableIdentifier) -> ConditionalStore:
     return ConditionalStore(store_of(resources, identifier), plans_of(resources), random_id)

@@ -12,10 +12,6 @@ from itertools import chain
 from typing import Final
 
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.keeping.executors import OWN, NearTables
-from delegation.keeping.model import Neighbour
-from delegation.keeping.neighbours import ReadOnce
-from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.engines.spark_tasks import (
     BothSource,
@@ -29,11 +25,14 @@ from delegation.operations.orphans.planning.foreign import ForeignAtLocation
 from delegation.operations.orphans.planning.needed import SortedNeeded, StoredParts
 from delegation.operations.orphans.planning.subtraction import Orphans, Rules, Subtraction
 from delegation.operations.orphans.spelling import END
-from delegation.worksets.chunks import Chunk
-from delegation.worksets.engines.parts import ManifestToRead, SpreadSources, WriteParts, expected_rows
-from delegation.worksets.engines.size import UNCOUNTED_ENTRIES
-from delegation.worksets.engines.spark import SparkJobs
-from delegation.worksets.index import PlanIndex
+from delegation.removal.choice import UNCOUNTED_ENTRIES
+from delegation.removal.chunks import Chunk
+from delegation.removal.executors import ManifestToRead, SpreadSources, WriteParts, expected_rows
+from delegation.removal.index import PlanIndex
+from delegation.removal.model import Neighbour
+from delegation.removal.neighbours import ReadOnce
+from delegation.removal.spark import OWN, NearTables, SparkJobs
+from delegation.removal.unread import UnreadNeighbours
 
 _PATHS: Final = 50_000
 """Paths that the driver has read, for one task."""

@@ -5,22 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from delegation.keeping.foreign import (
-    FORMATS,
-    ForeignTable,
-    SeenFile,
-    UnreadForeign,
-    heads_of,
-    signs,
-)
-from delegation.keeping.model import Neighbour
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.index import ForeignPart, ListedPart, OrphanIndex, candidates_of
 from delegation.polaris.model import LoadedTable
+from delegation.removal.chunks import Chunk
+from delegation.removal.foreign import FORMATS, ForeignTable, SeenFile, UnreadForeign, heads_of, signs
+from delegation.removal.index import SAMPLE, Finding
+from delegation.removal.model import Neighbour
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import FOREIGN_TABLE, Root, split, uri_of
-from delegation.worksets.chunks import Chunk
-from delegation.worksets.index import SAMPLE, Finding
 from polaris_common.errors import DelegationError
 
 IN_USE: Final = "it was written to since the plan or shortly before, so that it stays although it was approved"

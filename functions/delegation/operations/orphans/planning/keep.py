@@ -12,14 +12,6 @@ from delegation.iceberg.files import FileType
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_metadata
 from delegation.iceberg.reach import Fetcher, read_manifest_lists
-from delegation.keeping.errors import NeighbourUnreadable
-from delegation.keeping.foreign import METADATA_UNREADABLE, HeadsRead, OwnTable, SeenFile, find_foreign
-from delegation.keeping.looking import look_at_others
-from delegation.keeping.model import Neighbour
-from delegation.keeping.neighbours import SAME_TABLE, is_itself, is_near, small_files
-from delegation.keeping.neighbours import metadata_of as metadata_of_neighbour
-from delegation.keeping.options import LENIENT_PATHS
-from delegation.keeping.paths import covered_roots, reads
 from delegation.operations.orphans.context import Claim, OrphanContext
 from delegation.operations.orphans.eligible import age_in
 from delegation.operations.orphans.errors import (
@@ -37,10 +29,16 @@ from delegation.operations.orphans.planning.needed import ANY_SPELLING, OWN_FILE
 from delegation.operations.orphans.planning.subtraction import Orphans, Rules
 from delegation.operations.orphans.spelling import Equal, overlap
 from delegation.polaris.model import LoadedTable
+from delegation.removal.asking import look_at_others
+from delegation.removal.choice import Size
+from delegation.removal.errors import NeighbourUnreadable, PlanTampered
+from delegation.removal.foreign import METADATA_UNREADABLE, HeadsRead, OwnTable, SeenFile, find_foreign
+from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
+from delegation.removal.model import LENIENT_PATHS, Neighbour
+from delegation.removal.neighbours import SAME_TABLE, is_itself, is_near, small_files
+from delegation.removal.neighbours import metadata_of as metadata_of_neighbour
+from delegation.removal.paths import covered_roots, reads
 from delegation.storage.locations import LOCAL, Root, Roots, parse
-from delegation.worksets.engines.size import Size
-from delegation.worksets.errors import PlanTampered
-from delegation.worksets.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
 
 _MOST_LOOKS: Final = 3
 """Listings of the signs of tables while their metadata files disappear."""

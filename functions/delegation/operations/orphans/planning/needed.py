@@ -10,9 +10,6 @@ from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.files import Row
 from delegation.iceberg.paths import ALL_KINDS, Spelling
 from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, refuse
-from delegation.keeping.model import Neighbour
-from delegation.keeping.neighbours import ReadOnce, reach_of_neighbour
-from delegation.keeping.unread import UnreadNeighbours
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.index import Candidate, CandidateWriter, candidates_of, read_candidates
 from delegation.operations.orphans.planning.foreign import ForeignAtLocation
@@ -26,10 +23,13 @@ from delegation.operations.orphans.planning.subtraction import (
     write_rows,
 )
 from delegation.operations.orphans.spelling import joined_all
-from delegation.worksets.chunks import Chunk, Phase
-from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import PlanIndex, planned_paths
-from delegation.worksets.sorting import Sorter
+from delegation.removal.chunks import Chunk, Phase
+from delegation.removal.errors import PlanLost
+from delegation.removal.index import PlanIndex, planned_paths
+from delegation.removal.model import Neighbour
+from delegation.removal.neighbours import ReadOnce, reach_of_neighbour
+from delegation.removal.sorting import Sorter
+from delegation.removal.unread import UnreadNeighbours
 
 ANY_SPELLING: Final = Spelling(ALL_KINDS)
 OWN_FILES: Final = Tolerance(refuse, ANY_SPELLING)

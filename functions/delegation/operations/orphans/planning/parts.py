@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from delegation.keeping.foreign import signs
 from delegation.operations.orphans.approval import ListedAmount
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.index import Candidate, CandidateWriter, ListedPart
+from delegation.removal.chunks import Stored
+from delegation.removal.foreign import signs
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore, ListedObject, ListedPage, check_clock
 from delegation.storage.locations import Root, uri_of
-from delegation.worksets.chunks import Stored
 
 _DIGEST: Final = 20
 

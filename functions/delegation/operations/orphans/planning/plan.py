@@ -4,9 +4,6 @@ from typing import Any
 
 from delegation.iceberg.files import FileType
 from delegation.iceberg.metadata import ParsedMetadata
-from delegation.keeping.errors import foreign_location
-from delegation.keeping.options import LENIENT_PATHS
-from delegation.keeping.paths import covered_roots
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
 from delegation.operations.orphans.index import Compared, OrphanIndex, Stage
@@ -16,10 +13,13 @@ from delegation.operations.orphans.planning.keep import KeepSet, metadata_of
 from delegation.operations.orphans.planning.subtraction import Orphans
 from delegation.operations.orphans.planning.walk import ListParts, walk
 from delegation.polaris.model import LoadedTable
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import Total
-from delegation.worksets.index import ReplacedPlan, store_index
-from delegation.worksets.marks import Marks
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import Total
+from delegation.removal.errors import foreign_location
+from delegation.removal.index import ReplacedPlan, store_index
+from delegation.removal.marks import Marks
+from delegation.removal.model import LENIENT_PATHS
+from delegation.removal.paths import covered_roots
 
 
 def make_listing(

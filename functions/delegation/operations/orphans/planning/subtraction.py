@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from delegation.iceberg.files import Row
-from delegation.keeping.paths import NOBODYS
 from delegation.operations.orphans.errors import AgeTooShort, AreaLeftAlone, PrefixMismatch
 from delegation.operations.orphans.index import Candidate, CandidateWriter
 from delegation.operations.orphans.spelling import END, Equal, MismatchMode, joined_all
+from delegation.removal.chunks import Chunk
+from delegation.removal.index import SAMPLE, Finding
+from delegation.removal.paths import NOBODYS
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
-from delegation.worksets.chunks import Chunk
-from delegation.worksets.index import SAMPLE, Finding
 
 _AFTER_END: Final = chr(ord(END) + 1)
 _KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code, AgeTooShort.code, FOREIGN_LOCATION)

@@ -19,12 +19,12 @@ from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.errors import OperatorRoleRequired
 from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
 from delegation.operations.orphans.planning.keep import KeepSet
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.errors import PlanLost, PlanTampered
+from delegation.removal.index import SAMPLE, Finding
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.storage.listing.tags import TagFound
 from delegation.storage.locations import Root, split
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.errors import PlanLost, PlanTampered
-from delegation.worksets.index import SAMPLE, Finding
 from polaris_common.errors import DelegationError, counted
 
 RELEASED: Final = "QUARANTINE_RELEASED"

@@ -14,12 +14,12 @@ from typing import Final
 
 from delegation.operations.orphans.index import Candidate, OrphanIndex, read_candidates
 from delegation.operations.orphans.restoring import FileState, Restoration
+from delegation.removal.errors import PlanLost, PlanTampered
+from delegation.removal.index import load_index_as, segment_of
 from delegation.storage.base import BatchResult, KeyFailure, PlanStore
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.listing.tags import GONE, TagFound, TagStore
 from delegation.storage.locations import Root, split
-from delegation.worksets.errors import PlanLost, PlanTampered
-from delegation.worksets.index import load_index_as, segment_of
 from polaris_common.errors import DelegationError
 
 _AT_A_TIME: Final = 8

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from delegation.removal.attempt import PlanHead
+from delegation.removal.chunks import Phase
+from delegation.removal.errors import PlanLost
 from delegation.removal.expiry.behavior import success
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.errors import ExpiryError, RefLost, check_table
 from delegation.removal.expiry.planning import metadata_of
 from delegation.removal.expiry.retention import Withdrawn
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.index import planned_paths
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import PlanHead
-from delegation.worksets.chunks import Phase
-from delegation.worksets.errors import PlanLost
-from delegation.worksets.index import planned_paths
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.stories.expiries import EVERYTHING

@@ -10,12 +10,12 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.polaris.errors import PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
+from delegation.removal.errors import PlanTampered
 from delegation.removal.expiry.errors import ExpiryError, check_table
 from delegation.removal.expiry.planning import metadata_of
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.errors import PlanTampered
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.stories.expiries import ExpiringTables

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.behaviors.engines import engine_of, spark_above
 from delegation.polaris.errors import PolarisForbidden
+from delegation.removal.behaviors import engine_of, spark_above
+from delegation.removal.choice import HandedToSpark, engine_for
 from delegation.removal.expiry.context import ExpirySettings
 from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
 from delegation.removal.expiry.run import ExpiryRun
@@ -15,7 +16,6 @@ from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.wiring.types import TYPES
-from delegation.worksets.engines.choice import HandedToSpark, engine_for
 from tests.kit.lakes.lake import busy_table, rows
 from tests.kit.tasks.builders import submitted
 from tests.kit.worlds.expiring import ExpiriesInJob, SparkExpiries

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from delegation.edge.outlook import estimate_of
-from delegation.operations.behaviors.forecasts import forecast_of
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
+from delegation.removal.task_attempt import forecast_of
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from delegation.wiring.types import forecast_of as deployed_forecast

@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.model import Neighbour
+from delegation.removal.deletes import Deleting, Tally, Work, delete_in_this_process
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.expiry.spark import SparkExpiry
+from delegation.removal.model import Neighbour
 from delegation.storage.base import ObjectStore
-from delegation.worksets.engines.deleting import Deleting, delete_in_this_process
-from delegation.worksets.engines.inline import Tally, Work
 from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, ThisProcess
 
 

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from delegation.removal.chunks import DeleteStep
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.worksets.chunks import DeleteStep
 from tests.faults.crashes.expiry_matrix import Executors, names_left
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch
 from tests.spark_sessions import spark_session

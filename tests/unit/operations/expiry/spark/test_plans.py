@@ -10,22 +10,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from delegation.iceberg.errors import CorruptManifestError, EncryptedMetadataFile, ManifestMissing
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.polaris.model import LoadedTable
 from delegation.references.reading import digest
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.chunks import DeleteStep, Phase
+from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, PlanLost, PlanTampered
 from delegation.removal.expiry.context import ExpiryContext
 from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.planning import decided
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.expiry.spark import SparkExpiry
+from delegation.removal.index import segment_of
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, Roots, parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import PlanSegment
-from delegation.worksets.chunks import DeleteStep, Phase
-from delegation.worksets.errors import PlanLost, PlanTampered
-from delegation.worksets.index import segment_of
 from polaris_common.errors import DelegationError
 from tests.actions.lake import SparkLake
 from tests.kit.lakes.lake import LakeSource

@@ -23,11 +23,11 @@ from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.limits import OrphanLimits, approvers_of
 from delegation.operations.orphans.index import load_plan
 from delegation.operations.orphans.place import Place
+from delegation.removal.index import load_index
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.recovery.decide import recovered
 from delegation.wiring.types import TYPES
-from delegation.worksets.index import load_index
 from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.worlds.service import LIFETIME, REALM
 from tests.kit.worlds.sweeping import SweepingWorld

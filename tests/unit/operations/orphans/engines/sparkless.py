@@ -11,8 +11,8 @@ from delegation.operations.orphans.engines.spark import SparkOrphans
 from delegation.operations.orphans.engines.spreading import SpreadNeeded
 from delegation.operations.orphans.planning.needed import NeededSet
 from delegation.operations.orphans.planning.parts import ListedProgress, PartsListing
-from delegation.worksets.engines import spark as spark_jobs
-from delegation.worksets.engines.resources import ExecutorResources
+from delegation.removal import spark as spark_jobs
+from delegation.removal.executors import ExecutorResources
 from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, ThisProcess
 
 

@@ -16,10 +16,10 @@ from delegation.operations.orphans.index import Candidate, CandidateWriter, cand
 from delegation.operations.orphans.planning.needed import NeededSet, SortedNeeded
 from delegation.operations.orphans.planning.subtraction import Rules
 from delegation.operations.orphans.spelling import Equal, MismatchMode
+from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.chunks import Chunk, Phase
+from delegation.removal.errors import PlanTampered
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import MemoryAttempt
-from delegation.worksets.chunks import Chunk, Phase
-from delegation.worksets.errors import PlanTampered
 from tests.unit.operations.orphans.engines.sparkless import Executors, jobs
 from tests.unit.worksets.test_index import planned
 

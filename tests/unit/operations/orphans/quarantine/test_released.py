@@ -20,10 +20,10 @@ from delegation.operations.orphans.index import load_plan
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.quarantine.released import RELEASED, tagged_at
 from delegation.operations.orphans.quarantine.tagging import UntagRun
+from delegation.removal.attempt import PlanHead
+from delegation.removal.errors import PlanTampered
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
-from delegation.worksets.attempt import PlanHead
-from delegation.worksets.errors import PlanTampered
 from tests.kit.stories.tables import StoryTable
 from tests.paths import ROOT
 from tests.unit.operations.orphans.quarantine.world import Lagoon, restored_files
@@ -343,7 +343,7 @@ import json, sys
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.index import load_plan
 from delegation.storage.memory import MemoryPlanStore
-from delegation.worksets.attempt import PlanSegment
+from delegation.removal.attempt import PlanSegment
 given = json.load(sys.stdin)
 plans = MemoryPlanStore()
 plans.put(given["id"] + "/index.json", given["index"].encode())

@@ -13,12 +13,12 @@ from delegation.operations.orphans.errors import OperatorRoleRequired
 from delegation.operations.orphans.index import load_plan
 from delegation.operations.orphans.phases import OrphanRun, remove_orphan_files
 from delegation.operations.orphans.quarantine.tagging import UntagRun
+from delegation.removal.attempt import PlanHead, receipt_key
+from delegation.removal.choice import EngineChoice
+from delegation.removal.deletes import Tally, Work
+from delegation.removal.errors import FilesNotDeleted, PlanTampered
 from delegation.storage.listing.tags import TAG
 from delegation.storage.memory import Faults, Killed
-from delegation.worksets.attempt import PlanHead, receipt_key
-from delegation.worksets.engines.choice import EngineChoice
-from delegation.worksets.engines.inline import Tally, Work
-from delegation.worksets.errors import FilesNotDeleted, PlanTampered
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.orphans.quarantine.world import NAMES, Lagoon, restored_files

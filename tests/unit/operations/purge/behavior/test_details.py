@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from delegation.attempts.details import changed, published
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.details import changed, published
 from delegation.removal.purge.names import PurgeDetails
 from delegation.removal.purge.task_type import PurgeDetailRules
 from delegation.tasks.errors import LeaseLost, MalformedRecord
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
-from delegation.worksets.attempt import PlanSegment
 from tests.kit.tasks.builders import MINUTE, NOW, in_status, submitted
 from tests.kit.tasks.harness import RacedService
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.attempts.task_attempt import watched
 from delegation.errors import RunCancelled
+from delegation.removal.task_attempt import watched
 from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass

@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourChanged
 from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
 from delegation.references.blocking.model import Subject, blocking_of
+from delegation.removal.errors import NeighbourChanged
 from delegation.removal.purge.indexed import held_by
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Status, Task

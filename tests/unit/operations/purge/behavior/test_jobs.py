@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.removal.choice import EngineChoice
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.run import Execution, InlineEngine
 from delegation.tasks.life.model import Status, Task
-from delegation.worksets.engines.choice import EngineChoice
 from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.jobs import JobsHere

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
+from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.errors import PlanNotAllowed
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table
-from delegation.worksets.attempt import MemoryAttempt
 from tests.kit.lakes.lake import PurgedTables, filled
 
 STRANGER = "s3://lake/elsewhere/stats.puffin"

@@ -11,13 +11,13 @@ from functools import cache
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.model import Neighbour
+from delegation.removal.chunks import Phase
+from delegation.removal.index import PlanIndex, planned_paths, read_index
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.chunks import Phase
-from delegation.worksets.index import PlanIndex, planned_paths, read_index
 from tests.fixtures import corpus
 from tests.fixtures.corpus import FixtureTable, plain
 from tests.kit.lakes.lake import FAST, Lake, LakeSource, PurgedTables

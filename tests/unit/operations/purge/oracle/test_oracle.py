@@ -7,10 +7,10 @@ import dataclasses
 
 import pytest
 
-from delegation.keeping.model import no_neighbours
+from delegation.removal.chunks import Phase
+from delegation.removal.model import no_neighbours
 from delegation.removal.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
 from delegation.removal.purge.run import purge_table
-from delegation.worksets.chunks import Phase
 from tests.unit.operations.purge.oracle.oracle import Purge, check_exact, tables
 
 LIVE = tables(live=True)

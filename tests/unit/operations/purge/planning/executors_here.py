@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.model import Neighbour
+from delegation.removal.deletes import Tally, Work, delete_in_this_process
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.run import Execution, purge_table
 from delegation.storage.base import ObjectStore
-from delegation.worksets.engines.deleting import delete_in_this_process
-from delegation.worksets.engines.inline import Tally, Work
 from tests.unit.operations.purge.spark.test_tasks import SparklessEngine, ThisProcess
 
 PurgeFunction = Callable[[PurgeContext], PurgeResult]

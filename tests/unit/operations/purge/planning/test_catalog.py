@@ -8,8 +8,6 @@ import pytest
 
 from delegation.errors import RunCancelled
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.catalog import Neighbourhood, OneTable, Pace
-from delegation.keeping.errors import NeighbourUnreadable
 from delegation.polaris.errors import (
     NoSuchNamespace,
     NoSuchTable,
@@ -19,6 +17,8 @@ from delegation.polaris.errors import (
     TableMetadataMissing,
 )
 from delegation.polaris.model import LoadedTable
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.model import Neighbourhood, OneTable, Pace
 from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import MemoryObjectStore
 from polaris_common.errors import DelegationError

@@ -12,10 +12,9 @@ import fastavro
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.catalog import Neighbourhood, Pace
-from delegation.keeping.model import Neighbour
 from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import LoadedTable
+from delegation.removal.model import Neighbour, Neighbourhood, Pace
 from delegation.removal.purge.choose import estimate
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.limits import Limits

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
+from delegation.removal.index import read_index
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
-from delegation.worksets.index import read_index
 from tests.kit.lakes.lake import Lake, PurgedTables, busy_table, rows
 from tests.unit.operations.purge.planning.test_neighbours import beside
 

@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.keeping.model import Neighbour
+from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults
-from delegation.worksets.attempt import MemoryAttempt
 from tests.kit.lakes.lake import LakeSource, PurgedTables, rows
 
 POOL = "s3://lake/pool"

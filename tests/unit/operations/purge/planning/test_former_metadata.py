@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from delegation.keeping.errors import NeighbourUnreadable
-from delegation.keeping.model import Neighbour
 from delegation.polaris.model import LoadedTable
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.base import BatchResult, BucketNotFound, KeyFailure

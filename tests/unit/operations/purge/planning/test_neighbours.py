@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.keeping.model import Neighbour
 from delegation.polaris.errors import (
     CredentialVendingFailed,
     NoSuchNamespace,
@@ -14,12 +12,14 @@ from delegation.polaris.errors import (
     PolarisForbidden,
     TableMetadataMissing,
 )
+from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.removal.index import read_index
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
-from delegation.worksets.index import read_index
 from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled, rows
 
 

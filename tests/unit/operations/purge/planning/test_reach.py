@@ -9,13 +9,13 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError, ManifestMissing
-from delegation.keeping.model import Neighbour
+from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import AmbiguousPath, UnsupportedLocation, parse
 from delegation.storage.memory import Faults, MemoryObjectStore
-from delegation.worksets.attempt import MemoryAttempt
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, rows
 

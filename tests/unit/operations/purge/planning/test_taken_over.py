@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from delegation.keeping.model import Neighbour
+from delegation.removal.errors import PlanTampered
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.options import PurgeOptions
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
-from delegation.worksets.errors import PlanTampered
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, rows
 from tests.unit.operations.purge.planning.executors_here import ENGINES
 

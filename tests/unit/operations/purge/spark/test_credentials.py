@@ -14,17 +14,15 @@ from botocore.exceptions import ClientError
 from delegation.iceberg.files import FIRST_DATA
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
+from delegation.removal.executors import DeleteChunks, no_checkpoint, pack
+from delegation.removal.index import PlanIndex
+from delegation.removal.marks import Marks
+from delegation.removal.sorting import PlanWriter
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.purge import vended_store
-from delegation.worksets.engines.resources import no_checkpoint
-from delegation.worksets.engines.shuffle import pack
-from delegation.worksets.engines.spark_tasks import DeleteChunks
-from delegation.worksets.index import PlanIndex
-from delegation.worksets.marks import Marks
-from delegation.worksets.writing import PlanWriter
 from tests.aws import mock_aws
 
 TABLE = TableIdentifier("cat", ("ns",), "t")

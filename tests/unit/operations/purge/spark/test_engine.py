@@ -16,6 +16,10 @@ from delegation.errors import GuardRefused, RunCancelled
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.polaris.errors import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.chunks import Phase
+from delegation.removal.errors import EngineFailed
+from delegation.removal.index import read_index
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
@@ -23,10 +27,6 @@ from delegation.removal.purge.run import purge_table
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import UnsupportedLocation, parse
-from delegation.worksets.attempt import MemoryAttempt
-from delegation.worksets.chunks import Phase
-from delegation.worksets.errors import EngineFailed
-from delegation.worksets.index import read_index
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, filled, identifier, rows
 from tests.spark_sessions import spark_session
@@ -136,8 +136,8 @@ def test_spark_purges_no_protected_table(s3: Any, spark: Any) -> None:
 def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executors(
     s3: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from delegation.removal import spark as spark_engine
     from delegation.removal.purge.spark import purge_with_spark
-    from delegation.worksets.engines import spark as spark_engine
 
     bench = filled(S3Bench(), "moving")
     ctx, place = bench.on_s3(s3, "moving", "moving-task")
@@ -216,7 +216,7 @@ def test_a_job_whose_executors_hang_makes_no_progress(
     s3: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Polls alone are no progress: it is recorded once for each Spark task or mark that is finished."""
-    from delegation.worksets.engines import spark as spark_engine
+    from delegation.removal import spark as spark_engine
 
     polls = 40
     release = tmp_path / "release"
@@ -253,7 +253,7 @@ def test_results_that_do_not_arrive_whole_are_no_plan(
     """A JVM that ends while it sends results closes its socket, which pyspark takes for their end."""
     import pyspark.util
 
-    from delegation.worksets.engines import spark as spark_engine
+    from delegation.removal import spark as spark_engine
 
     connect = pyspark.util._create_local_socket
 

@@ -48,8 +48,8 @@ class LeaseEnds:
 def test_executors_that_lost_their_lease_stop_before_the_next_batch(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from delegation.removal import spark as spark_engine
     from delegation.removal.purge.spark import purge_with_spark
-    from delegation.worksets.engines import spark as spark_engine
 
     # The driver must not stop them here, because it may be dead or hang.
     monkeypatch.setattr(spark_engine, "POLL_SECONDS", 3_600.0)

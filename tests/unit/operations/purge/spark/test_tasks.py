@@ -10,21 +10,20 @@ import pytest
 
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.keeping.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.keeping.model import Neighbour
 from delegation.polaris.errors import PolarisForbidden
+from delegation.removal.attempt import Attempt
+from delegation.removal.chunks import Phase, read_chunk
+from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.removal.executors import ExecutorResources, decode_error
+from delegation.removal.index import PlanIndex
+from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.planning import survey
 from delegation.removal.purge.run import InlineEngine
 from delegation.removal.purge.spark import SparkEngine
+from delegation.removal.spark import SparkJobs
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.worksets.attempt import Attempt
-from delegation.worksets.chunks import Phase, read_chunk
-from delegation.worksets.engines.resources import ExecutorResources
-from delegation.worksets.engines.spark import SparkJobs
-from delegation.worksets.engines.spark_tasks import decode_error
-from delegation.worksets.index import PlanIndex
 from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled, rows
 
 Task = Callable[[Iterable[Any]], Iterator[Any]]

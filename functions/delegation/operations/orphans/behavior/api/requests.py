@@ -3,11 +3,11 @@
 from functools import lru_cache
 from typing import Any, Final
 
-from delegation.operations.behaviors.requests import TableCheck, TableForm, WorkRelation
 from delegation.operations.orphans.behavior.limits import OPTIONS, OrphanLimits
 from delegation.operations.orphans.behavior.names import BACKGROUND
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.relation import obstacle, replays, resumes
+from delegation.removal.requests import TableCheck, TableForm, WorkRelation
 from delegation.tasks.submission.form import RequestSources, RequestWords
 from delegation.wire.identified import IdentifiedRequest
 from delegation.wire.orphans import OrphanFilesPayload, OrphanFilesRequest

@@ -1,0 +1,251 @@
+"""What behaviors share: running attempts in this process or in a job, how one ends, where other tables are found.
+
+Choosing the engine of upkeep of a table, and how one attempt hands over to a Spark job.
+An attempt begins inline. If too many files are left once the references are known, it hands them over to Spark; a
+process without Spark then deletes them inline after all.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from delegation.errors import GuardRefused, RunStopped
+from delegation.identifiers import TableIdentifier
+from delegation.references.errors import ReferencesError, ReferencesNotKnown
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.choice import HandedToSpark
+from delegation.removal.details import HandedDetails, PlanDetails, purge_id
+from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, plan_not_found
+from delegation.removal.model import Neighbour, ReferenceCheck
+from delegation.removal.task_attempt import TaskAttempt, error_class
+from delegation.storage.locations import Roots
+from delegation.tasks.errors import MalformedRecord, TaskNotFound
+from delegation.tasks.life.hand_overs import MEASURED
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.outcomes import AttemptError
+from delegation.tasks.life.transitions import HANDED_OVER, held_by
+from delegation.tasks.work.parts.hooks import INLINE, SPARK
+from delegation.tasks.work.parts.reads import TaskReads
+from delegation.tasks.work.work_errors import AttemptEnding, AttemptRunner, ending_of
+from polaris_common.errors import DelegationError
+
+if TYPE_CHECKING:
+    from delegation.removal.requests import TableWork
+
+
+Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
+NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
+Check_co = TypeVar("Check_co", bound=ReferenceCheck, covariant=True)
+
+
+class ReferenceSearch(Protocol, Generic[Check_co]):
+    """Finds the live tables that may reference a table's files, for one attempt at an operation on it."""
+
+    def __call__(
+        self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
+    ) -> tuple[NeighboursOf, Check_co | None]:
+        """Return what yields them, as of a pass that begins after its first call, and the index that it uses if any."""
+        ...
+
+
+def plan_segments(task: Task) -> Sequence[PlanSegment]:
+    """Return the published segments of a task's plan; raise MalformedRecord."""
+    return PlanDetails.of(task).plan_segments
+
+
+def published_segment(
+    reads: TaskReads,
+    task_types: Collection[str] | None,
+    plan_id: str,
+    *,
+    segments_of: Callable[[Task], Sequence[PlanSegment]] = plan_segments,
+) -> PlanSegment:
+    """Return the segment that a task of these types, any for None, published under this id.
+
+    Raises GuardRefused (PLAN_NOT_FOUND).
+    """
+    try:
+        task = reads.get(plan_id.partition("/")[0])
+    except TaskNotFound:
+        raise plan_not_found(plan_id) from None
+    found = None
+    if task_types is None or task.task_type in task_types:
+        found = next((one for one in segments_of(task) if one.id == plan_id), None)
+    if found is None:
+        raise plan_not_found(plan_id)
+    return found
+
+
+def purge_under_way(reads: TaskReads, realm: str, identifier: TableIdentifier, table_uuid: str) -> str | None:
+    """Return the id of a table's purge that has not ended, None without one."""
+    found = reads.find(purge_id(realm, identifier.catalog, table_uuid))
+    return None if found is None or found.is_terminal else found.task_id
+
+
+def refuse_purged(reads: TaskReads, work: "TableWork", task: Task) -> None:
+    """Raise GuardRefused (TABLE_IS_PURGED) for work that has changed nothing yet on a table that is purged."""
+    purge = purge_under_way(reads, work.realm, work.identifier, work.table.table_uuid)
+    if purge is not None and task.effects_began_ts is None and not work.is_dry_run:
+        raise GuardRefused(
+            f"the table is purged by the task {purge}, which deletes its files too; if that task is cancelled or "
+            "fails and the table stays, send this request again",
+            code="TABLE_IS_PURGED",
+        )
+
+
+_REFERENCES_WAIT: Final = timedelta(seconds=15)
+"""Until work is tried again that waits for a pass of another process, if it is not known how long that takes."""
+KILLED_TWICE: Final = 2
+"""Attempts killed without progress between them after which no other one in a function is tried."""
+_SHORTEST_WAIT: Final = timedelta(seconds=1)
+_LONGEST_WAIT: Final = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class TableEndings:
+    """Translates the error that ended an attempt at work on a table into how it ends.
+
+    `hold` returns how it ends if it waits for another table, and for how long; attempts of the type `unheld` wait for
+    none. Work that waits for a pass over the catalog is handed over: its attempts do not count. `advice` is what the
+    operation adds to an error of a class.
+    """
+
+    hold: Hold
+    unheld: str | None = None
+    advice: Mapping[type[DelegationError], str] = field(default_factory=dict)
+
+    def __call__(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
+        """Return how the attempt ends; raise errors that are none of the service's own."""
+        if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != self.unheld:
+            held = self.hold(task, error)
+            if held is not None:
+                return AttemptEnding(*held)
+        found = ending_of(error, error_class, traced=False)
+        for kind, advice in self.advice.items():
+            if isinstance(error, kind):
+                found = replace(found, error=replace(found.error, summary=f"{found.error.summary}{advice}"))
+        return replace(found, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else found
+
+
+def _wait_for_references(error: ReferencesError) -> timedelta:
+    if not isinstance(error, ReferencesNotKnown) or error.wait is None:
+        return _REFERENCES_WAIT
+    return min(max(error.wait, _SHORTEST_WAIT), _LONGEST_WAIT)
+
+
+def check_killed(task: Task, *, has_spark: bool) -> None:
+    """Raise GuardRefused (TOO_LARGE_FOR_FUNCTION) if attempts are killed and the next one would run in a function."""
+    if task.killed.count < KILLED_TWICE or has_spark:
+        return
+    raise too_large(task, "set delegation:emr-subnet-ids, so that Spark runs it, or give its process more memory")
+
+
+def too_large(task: Task, action: str) -> GuardRefused:
+    """Return the error with the size that the attempts measured before they were killed."""
+    details = PlanDetails.of(task)
+    listed = task.details.get("files_listed")
+    sizes = [
+        str(task.details[MEASURED]) if MEASURED in task.details else "",
+        f"{listed} files listed" if listed else "",
+        f"{details.files_planned} files planned" if details.files_planned else "",
+    ]
+    measured = ", ".join(filter(None, sizes)) or "nothing was measured before the metadata of the table was read"
+    return GuardRefused(
+        f"{task.killed.count} attempts were killed without progress between them, as processes are whose memory or "
+        f"time runs out ({measured}); {action}, and retry",
+        code="TOO_LARGE_FOR_FUNCTION",
+    )
+
+
+_UNFINISHED: Final = 2
+"""Attempts after which one that had too little time again is repeated with Spark, whose driver has enough."""
+
+
+class EngineSettings(Protocol):
+    """The most files that are deleted inline, and whether there is Spark."""
+
+    @property
+    def inline_max_files(self) -> int: ...
+
+    @property
+    def has_spark(self) -> bool: ...
+
+
+def engine_of(task: Task, settings: EngineSettings) -> str:
+    """Return the engine of an attempt, by what the task states about those before; raise MalformedRecord."""
+    details = HandedDetails.of(task)
+    unable = task.killed.count >= KILLED_TWICE or (not details.plan_segments and _is_stalled(task))
+    return SPARK if settings.has_spark and (details.next_engine == SPARK or unable) else INLINE
+
+
+def spark_above(task: Task, settings: EngineSettings) -> int | None:
+    """Return with how many files left an inline attempt hands them over; None: it deletes all; raise MalformedRecord.
+
+    An attempt that is to run with Spark and runs inline is of a process that has none.
+    """
+    if not settings.has_spark or engine_of(task, settings) == SPARK:
+        return None
+    return 0 if _is_stalled(task) else settings.inline_max_files
+
+
+def _is_stalled(task: Task) -> bool:
+    return task.error_code == HANDED_OVER and task.attempt_count > _UNFINISHED
+
+
+Outcome = tuple[str, Mapping[str, Any], Mapping[str, Any]]
+"""What a success writes: the summary, details of the operation's own, and fields of the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepRuns:
+    """Runs the attempts at upkeep of tables, in this process or in a Spark job, with the runner of all attempts."""
+
+    runner: AttemptRunner
+    settings: EngineSettings
+
+    def prepare(self, task: Task) -> str:
+        """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""
+        try:
+            return engine_of(task, self.settings)
+        except MalformedRecord:  # the attempt ends with it
+            return INLINE
+
+    def run(self, task: Task, work: Callable[[int | None], Outcome]) -> Task:
+        """Do the work in this process and record the outcome, of a hand-over to Spark too.
+
+        `work` is called with the number of files above which the attempt hands over what is left (`spark_above`).
+        """
+
+        def done() -> Task:
+            check_killed(task, has_spark=self.settings.has_spark)
+            try:
+                return self.runner.succeed(task, *work(spark_above(task, self.settings)))
+            except HandedToSpark:
+                # Before the attempt ends: one that is lost in between is continued with Spark, too.
+                self._continues_with(SPARK, task)
+                raise
+
+        return self.runner.run(task, done)
+
+    def run_job(self, task_id: str, attempt: int, work: Callable[[Task], Outcome]) -> Task:
+        """Do the work in a Spark job, whose lease another process renews while it makes progress.
+
+        What follows a failure is chosen anew: an inline attempt waits for the references, and hands over again.
+        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
+        """
+        task = self.runner.begin_job(task_id, attempt)
+
+        def done() -> Task:
+            held = self._continues_with(None, task)
+            return self.runner.succeed(held, *work(held))
+
+        return self.runner.run(task, done)
+
+    def _continues_with(self, engine: str | None, task: Task) -> Task:
+        """Record the engine of the attempt after this one, None if that is open; raise LeaseLost."""
+
+        def decide(current: Task, _now: datetime) -> Task:
+            return held_by(current, task.attempt_count).with_details({"next_engine": engine})
+
+        return self.runner.tasks.holding(task).writes.change(task.task_id, decide)

@@ -1,0 +1,286 @@
+"""Which engine plans and deletes, by how much work that is, and what that takes and costs.
+
+The forecast of a plan's execution: time at the store's delete rate, requests, cost.
+It is made from the plan's counts and from `prices.json`. The cost of planning and of retries is not part of it.
+"""
+
+import functools
+import heapq
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final, Literal, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from delegation.errors import RunHandedOver
+from delegation.iceberg.avro.manifests import ManifestFile
+from delegation.removal.chunks import Phase, Total, add_totals
+from delegation.removal.index import Finding, PlanIndex
+from delegation.storage.deleter import DeletePolicy
+from polaris_common.errors import counted
+
+EngineChoice = Literal["inline", "spark"]
+
+INLINE_MAX_FILES: Final = 1_000_000
+"""The most files that are deleted inline unless an operator sets another number; the only place that states it.
+
+S3 deletes 3,500 keys a second of one prefix, for either engine: so many take it five minutes of a Lambda's fifteen, and
+at half that rate ten. Up to here the inline engine takes less CPU, memory and time than Spark, and its memory
+does not grow (docs/costs.md, "Inline or Spark").
+"""
+LONGEST_PLANNING_SECONDS: Final = 300.0
+"""How long a function plans at most: an attempt that is handed over before its plan is made begins anew."""
+MOST_READ_AHEAD_BYTES: Final = 768 * 1024 * 1024
+"""Bytes of manifests that a function has in memory at a time at most."""
+READ_SECONDS: Final = 0.05
+"""The time of one read from the store."""
+
+
+def engine_for(files: int, *, inline_max_files: int, has_spark: bool = True) -> EngineChoice:
+    """Return the engine for so many files; without Spark they are deleted inline, in as many attempts as it takes."""
+    return "spark" if has_spark and files > inline_max_files else "inline"
+
+
+class HandedToSpark(RunHandedOver):
+    """One process would take too long for the files that are left; the next attempt deletes them with Spark."""
+
+    def __init__(self, task_id: str, files: int, *, does: str = "deletes the rest") -> None:
+        super().__init__(task_id, f"the next attempt {does}, {counted(files, 'file')}, with Spark")
+
+
+# On one core, by CPU time: sorting and writing a path took 8 µs (`make bench BENCH=plan`: 86,000 entries a second with
+# decoding), decoding compressed manifests 27 MB/s with 12 columns and 15 MB/s with 500. A busy Lambda may be slower.
+SECONDS_PER_FILE: Final = 0.000_02
+BYTES_PER_SECOND: Final = 15_000_000
+# Assumed for a manifest without counts, which are optional in version 1 (Iceberg Table Spec, Manifest Lists).
+UNCOUNTED_ENTRIES: Final = 100
+
+
+class PlanningLimits(Protocol):
+    """What one process reads at a time, and the most that a function plans; see the constants."""
+
+    @property
+    def read_threads(self) -> int: ...
+
+    @property
+    def read_seconds(self) -> float: ...
+
+    @property
+    def longest_planning_seconds(self) -> float: ...
+
+    @property
+    def most_read_ahead_bytes(self) -> int: ...
+
+
+class InlineLimits(PlanningLimits, Protocol):
+    """The most that a function does; `store_keys_per_second` is the rate of deletes."""
+
+    @property
+    def inline_max_files(self) -> int: ...
+
+    @property
+    def store_keys_per_second(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The `files` that manifests name, and what has to be read for them: `objects` of together so many `bytes`.
+
+    `held` are the bytes of the objects that are in memory at a time.
+    """
+
+    files: int
+    objects: int = 0
+    bytes: int = 0
+    held: int = 0
+
+    @classmethod
+    def of(cls, manifests: Iterable[ManifestFile], lists: int, *, threads: int) -> "Size":
+        """Return the size of a table with these manifests and so many lists, if `threads` manifests are read ahead."""
+        found = list(manifests)
+        lengths = [max(0, one.manifest_length or 0) for one in found]
+        return cls(
+            files=sum(UNCOUNTED_ENTRIES if one.entries is None else one.entries for one in found),
+            objects=len(found) + lists,
+            bytes=sum(lengths),
+            held=sum(heapq.nlargest(threads, lengths)),
+        )
+
+    def planning_seconds(self, settings: PlanningLimits) -> float:
+        """Return how long a process plans: the waits for objects, then decoding, sorting and writing."""
+        waits = self.objects * settings.read_seconds / settings.read_threads
+        return waits + self.bytes / BYTES_PER_SECOND + self.files * SECONDS_PER_FILE
+
+    def seconds(self, settings: InlineLimits) -> float:
+        """Return how long a process plans and deletes."""
+        return self.planning_seconds(settings) + self.files / settings.store_keys_per_second
+
+    def is_planned_in_a_function(self, settings: PlanningLimits) -> bool:
+        """Return whether a Lambda function has the time and the memory to plan so much."""
+        is_short = self.planning_seconds(settings) <= settings.longest_planning_seconds
+        return is_short and self.held <= settings.most_read_ahead_bytes
+
+    def fits_a_function(self, settings: InlineLimits) -> bool:
+        """Return whether a Lambda function can plan so much, and delete it without handing it over."""
+        return self.files <= settings.inline_max_files and self.is_planned_in_a_function(settings)
+
+
+class ForecastSettings(Protocol):
+    """The operator's numbers that a forecast assumes.
+
+    `store_keys_per_second` is the store's rate of deletes (S3: that of one prefix partition).
+    """
+
+    @property
+    def delete(self) -> DeletePolicy: ...
+
+    @property
+    def store_keys_per_second(self) -> float: ...
+
+    @property
+    def inline_max_files(self) -> int: ...
+
+
+class Prices(BaseModel):
+    """`prices.json`: prices per request, hour or second, and the assumed size of a job run and of a function."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    as_of: str
+    region: str
+    currency: str
+    s3_write_request: float
+    s3_read_request: float
+    emr_vcpu_hour: float
+    emr_gb_hour: float
+    lambda_gb_second: float
+    emr_job_vcpu: float
+    emr_job_gb: float
+    emr_start_seconds: float
+    lambda_gb: float
+
+
+class Forecast(BaseModel):
+    """The forecast of a plan's execution; bytes are as the table's metadata states them, times are in seconds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = 1
+    engine: EngineChoice
+    files: int
+    bytes: int
+    by_type: Mapping[str, Total]
+    files_kept: int
+    findings: tuple[Finding, ...]
+    keys_per_second: float
+    seconds: float
+    delete_requests: int
+    other_requests: int
+    emr_vcpu_hours: float
+    emr_gb_hours: float
+    lambda_gb_seconds: float
+    cost: float
+    currency: str
+    prices_as_of: str
+    prices_region: str
+
+    def without_samples(self) -> str:
+        """Return it as JSON without sample paths, to bound a task's record; `estimate.json` has them."""
+        findings = tuple(finding.model_copy(update={"sample": ()}) for finding in self.findings)
+        return self.model_copy(update={"findings": findings}).model_dump_json()
+
+    def text(self) -> str:
+        """Return the forecast as one readable line."""
+        return (
+            f"about {_duration(self.seconds)} and {_money(self.cost)} {self.currency} "
+            f"({counted(self.delete_requests + self.other_requests, 'request')}, "
+            f"{self.emr_vcpu_hours:.1f} EMR vCPU-hours; "
+            f"{self.prices_region} prices of {self.prices_as_of})"
+        )
+
+
+@functools.cache
+def prices() -> Prices:
+    """Read `prices.json`."""
+    return Prices.model_validate_json(resources.files("delegation.removal").joinpath("prices.json").read_bytes())
+
+
+def forecast(
+    indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: ForecastSettings, *, engine: EngineChoice
+) -> Forecast:
+    """Return how long the plan's deletes take with `engine` and what they cost."""
+    listed = prices()
+    chunks = [chunk for index in indexes for chunk in index.chunks if chunk.kind is not Phase.KEPT]
+    files = sum(chunk.count for chunk in chunks)
+    deletes = sum(math.ceil(chunk.count / settings.delete.batch) for chunk in chunks)
+    # Each chunk is read once and marked once; a segment's index, list of marks and receipt are the rest.
+    reads, writes = len(chunks) + 3 * len(indexes), len(chunks) + 2 * len(indexes)
+    deleting = files / settings.store_keys_per_second
+    used = _spark_use(deleting, listed) if engine == "spark" else _lambda_use(deleting, listed)
+    requests = (deletes + writes) * listed.s3_write_request + reads * listed.s3_read_request
+    return Forecast(
+        engine=engine,
+        files=files,
+        bytes=sum(chunk.bytes for chunk in chunks),
+        by_type=by_type(indexes),
+        files_kept=sum(index.files_kept for index in indexes),
+        findings=tuple(findings),
+        keys_per_second=settings.store_keys_per_second,
+        seconds=round(used.seconds, 1),
+        delete_requests=deletes,
+        other_requests=reads + writes,
+        emr_vcpu_hours=round(used.vcpu_hours, 3),
+        emr_gb_hours=round(used.gb_hours, 3),
+        lambda_gb_seconds=round(used.lambda_gb_seconds, 1),
+        cost=round(requests + used.cost, 4),
+        currency=listed.currency,
+        prices_as_of=listed.as_of,
+        prices_region=listed.region,
+    )
+
+
+class _EngineUse(NamedTuple):
+    seconds: float
+    cost: float
+    vcpu_hours: float = 0.0
+    gb_hours: float = 0.0
+    lambda_gb_seconds: float = 0.0
+
+
+def _spark_use(deleting: float, listed: Prices) -> _EngineUse:
+    seconds = deleting + listed.emr_start_seconds
+    hours = seconds / 3_600
+    vcpu_hours, gb_hours = hours * listed.emr_job_vcpu, hours * listed.emr_job_gb
+    return _EngineUse(seconds, vcpu_hours * listed.emr_vcpu_hour + gb_hours * listed.emr_gb_hour, vcpu_hours, gb_hours)
+
+
+def _lambda_use(seconds: float, listed: Prices) -> _EngineUse:
+    gb_seconds = seconds * listed.lambda_gb
+    return _EngineUse(seconds, gb_seconds * listed.lambda_gb_second, lambda_gb_seconds=gb_seconds)
+
+
+def document(stored: Forecast) -> bytes:
+    """Return the content of `estimate.json`, which is stored beside the plan."""
+    return (json.dumps(stored.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _money(amount: float) -> str:
+    return "less than 0.01" if amount < 0.01 else f"{amount:.2f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, math.ceil(seconds))} s"
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def by_type(indexes: Sequence[PlanIndex]) -> dict[str, Total]:
+    """Return the totals by file type over all segments."""
+    totals: dict[str, Total] = {}
+    for index in indexes:
+        add_totals(totals, index.counts)
+    return dict(sorted(totals.items()))

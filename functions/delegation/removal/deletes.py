@@ -1,0 +1,339 @@
+"""Deleting the chunks of a plan: verify, delete, mark; in this process, and in lots with a look between them.
+
+Deleting what is left of a plan in lots, before each of which the table is loaded and compared with the lot.
+Commits may come faster than anything can be compared, so no comparison has to be with the newest one. Each is with all
+that was seen so far, and a lot begins while its load is young. What is committed between that load and the end of the
+lot is not seen (docs/limits.md).
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate, takewhile
+from math import inf
+from typing import Final, Protocol
+
+from delegation.iceberg.files import TableFile
+from delegation.identifiers import TableIdentifier
+from delegation.removal.attempt import Attempt
+from delegation.removal.choice import EngineChoice
+from delegation.removal.chunks import Chunk, Phase, read_chunk
+from delegation.removal.errors import (
+    ComparisonTooOld,
+    FilesNotDeleted,
+    FilesNotDeletedYet,
+    FilesThrottled,
+    PlanTampered,
+)
+from delegation.removal.index import SAMPLE, PlanIndex
+from delegation.removal.marks import Absent, Deleted, Marks
+from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.locations import Roots, canonical_all
+from delegation.storage.lots import THROTTLED, Outcome
+from delegation.storage.rate import AdaptiveRate
+
+
+class PlanGuard:
+    """Checks paths against the limits in the plan's index, so that no fault deletes another table's file."""
+
+    def __init__(self, index: PlanIndex) -> None:
+        self._roots = Roots((*index.roots, *index.taken))
+        self._covered = None if index.covered is None else Roots(index.covered)
+        self._anywhere = index.outside == "delete"
+        # The directory markers of the locations have exactly these keys.
+        self._own = frozenset(index.roots)
+
+    def check_all(self, paths: list[str], chunk: str) -> None:
+        """Raise PlanTampered, AmbiguousPath or UnsupportedLocation if a path may not be deleted."""
+        if canonical_all(paths) != paths:
+            raise PlanTampered(chunk, "it has a path that is not canonical")
+        first, last = min(paths), max(paths)
+        anywhere = self._anywhere or self._roots.contain_range(first, last)
+        if not anywhere or not (self._covered is None or self._covered.contain_range(first, last)):
+            for path in paths:
+                self._check(path, chunk)
+
+    def _check(self, path: str, chunk: str) -> None:
+        if not (self._anywhere or self._roots.contains(path) or path in self._own):
+            raise PlanTampered(chunk, "it has a path outside the table's locations")
+        if self._covered is not None and not (self._covered.contains(path) or path in self._covered.uris):
+            raise PlanTampered(chunk, "it has a path that the credentials did not cover")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A chunk that is not done, the index of its plan, and how often the marks of that plan became void.
+
+    It does not begin `not_after` this time, in seconds since 1970.
+    """
+
+    index: PlanIndex
+    chunk: Chunk
+    voided: int = 0
+    not_after: float = inf
+
+
+@dataclass(slots=True)
+class Tally:
+    """The result of deleting chunks: files and bytes deleted, files failed (permanently, by throttling), a sample.
+
+    `files` includes those that were `absent` already, `bytes` does not include theirs.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    failed: int = 0
+    permanent: int = 0
+    throttled: int = 0
+    sample: tuple[tuple[str, str], ...] = ()
+    delete_markers: bool = False
+    absent: int = 0
+
+    def add(self, other: "Tally") -> None:
+        self.files += other.files
+        self.bytes += other.bytes
+        self.failed += other.failed
+        self.permanent += other.permanent
+        self.throttled += other.throttled
+        self.sample = (*self.sample, *other.sample)[:SAMPLE]
+        self.delete_markers = self.delete_markers or other.delete_markers
+        self.absent += other.absent
+
+
+def delete_chunks(
+    plans: PlanStore, works: Iterable[Work], deleter: Deleter, checkpoint: Callable[[], None]
+) -> Iterator[tuple[Work, Tally]]:
+    """Verify and delete chunks, several at a time; yield the result of each after it is marked, if all was deleted."""
+    lots = ((work, _records(plans, work)) for work in in_time(works))
+    # Close the generator even if recording fails: it waits for the deletes in flight.
+    with closing(deleter.delete_each(lots, checkpoint)) as deleted:
+        for work, outcome in deleted:
+            yield work, _recorded(Marks(plans, work.index.plan_id, work.voided), work.chunk, outcome)
+
+
+def in_time(works: Iterable[Work]) -> Iterator[Work]:
+    """Yield chunks until one may not begin any longer."""
+    return takewhile(lambda work: time.time() <= work.not_after, works)
+
+
+def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:
+    index, chunk = work.index, work.chunk
+    records = read_chunk(plans, index.plan_id, chunk)
+    PlanGuard(index).check_all([record.path for record in records], f"{index.plan_id}/{chunk.name}")
+    return records
+
+
+def _recorded(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
+    if outcome.delete_markers:
+        marks.mark_versioned()
+    refused = [(failure.path, failure.code) for failure in outcome.failures]
+    absent = _absent(marks, chunk, outcome)
+    if refused:
+        marks.keep_failures(chunk, refused)
+    else:
+        marks.mark_done(chunk)
+    return Tally(
+        files=outcome.files,
+        bytes=outcome.bytes + outcome.absent_bytes - absent.bytes,
+        failed=len(refused),
+        permanent=sum(not failure.transient for failure in outcome.failures),
+        throttled=sum(code in THROTTLED for _, code in refused),
+        sample=tuple(refused[:SAMPLE]),
+        delete_markers=outcome.delete_markers,
+        absent=absent.files,
+    )
+
+
+def _absent(marks: Marks, chunk: Chunk, outcome: Outcome) -> Absent:
+    """Return which files of the chunk the purge did not find, and record that with the chunk's first result.
+
+    What a later run over the same chunk does not find was deleted by the one before it. A run that was interrupted
+    before it recorded anything is not known: what it deleted counts as absent.
+    """
+    if not outcome.absent:
+        return Absent()
+    known = marks.absent_of(chunk)
+    if known is None and not marks.has_result(chunk):
+        known = Absent(outcome.absent, outcome.absent_bytes)
+        marks.mark_absent(chunk, known)
+    return known or Absent()
+
+
+def delete_or_raise(
+    work: Sequence[Work],
+    before: Deleted,
+    delete: Callable[[Sequence[Work], Callable[[Tally], None]], None],
+    report: Callable[[Deleted, int], None],
+) -> None:
+    """Delete chunks with an engine; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
+
+    `report` gets the totals so far, added to those of `before`, and the number of files that failed.
+    """
+    run = Tally()
+
+    def add(tally: Tally) -> None:
+        run.add(tally)
+        report(Deleted(before.files + run.files, before.bytes + run.bytes, before.absent + run.absent), run.failed)
+
+    delete(work, add)
+    if run.permanent:
+        raise FilesNotDeleted(run.failed, run.sample)
+    if run.failed:
+        temporary = FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
+        raise temporary(run.failed, run.sample)
+
+
+def delete_here(
+    plans: PlanStore,
+    work: Sequence[Work],
+    deleter: Deleter,
+    checkpoint: Callable[[], None],
+    report: Callable[[Tally], None],
+) -> None:
+    """Delete chunks in this process; those of ROOT one after the other, until one fails."""
+    groups = [[one] for one in work] if any(one.chunk.kind is Phase.ROOT for one in work) else [work]
+    with deleter:
+        for some in groups:
+            for one, tally in delete_chunks(plans, some, deleter, checkpoint):
+                report(tally)
+                if tally.failed and one.chunk.kind is Phase.ROOT:
+                    return
+
+
+class DeleteSettings(Protocol):
+    """The operator's numbers, as far as deletes need them."""
+
+    @property
+    def delete(self) -> DeletePolicy: ...
+
+
+class Deleting(Protocol):
+    """One attempt at an operation on the table `identifier`, as far as an engine needs it to delete what is planned.
+
+    `store` has the table's files, `plans` the plan and its marks. `now` and `sleep` count in seconds. A `rate` is that
+    of all deletes of this process in the attempt; without one, each call finds its own.
+    """
+
+    @property
+    def attempt(self) -> Attempt: ...
+
+    @property
+    def identifier(self) -> TableIdentifier: ...
+
+    @property
+    def store(self) -> ObjectStore: ...
+
+    @property
+    def plans(self) -> PlanStore: ...
+
+    @property
+    def settings(self) -> DeleteSettings: ...
+
+    @property
+    def now(self) -> Callable[[], float]: ...
+
+    @property
+    def sleep(self) -> Callable[[float], None]: ...
+
+    @property
+    def rate(self) -> AdaptiveRate | None: ...
+
+
+class DeleteEngine(Protocol):
+    """Deletes chunks of published plans."""
+
+    @property
+    def name(self) -> EngineChoice: ...
+
+    def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
+        ...
+
+
+def delete_in_this_process(ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+    """Delete chunks with threads of this process."""
+    deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep, rate=ctx.rate)
+    delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, report)
+
+
+class InlineDeletes:
+    """DeleteEngine with threads of this process."""
+
+    name: EngineChoice = "inline"
+    delete = staticmethod(delete_in_this_process)
+
+
+OLDEST_LOAD: Final = 30.0
+"""How many seconds before a lot begins the table may have been loaded."""
+LOT_SECONDS: Final = 10.0
+"""After so many seconds no other chunk of a lot begins."""
+MOST_SEEN: Final = 100_000
+"""Files of commits that are compared lot by lot; with more, all that is left of the plan is compared once."""
+
+
+def delete_in_lots(
+    left: Callable[[], Sequence[Work]],
+    paths: int,
+    compare: Callable[[Sequence[Work]], bool],
+    delete: Callable[[Sequence[Work], Callable[[Tally], None]], None],
+    report: Callable[[Tally], None],
+    *,
+    now: Callable[[], float],
+    most_slow: int,
+) -> None:
+    """Delete what is `left` of a plan: first `paths` files, then twice as many as long as a lot takes half its time.
+
+    `compare` loads the table, and returns whether a lot may be deleted; if not, what is left is another plan, or
+    nothing. Returns early if the store refuses most of a lot for now. Raises ComparisonTooOld if `most_slow` lots in a
+    row did not begin.
+    """
+    failed: set[tuple[str, str]] = set()
+    work: Sequence[Work] = ()
+    most, slow, before = paths, 0, None
+    while work := work or [one for one in left() if _name(one) not in failed]:
+        lot, rest, first = *_parted(work, most), _name(work[0])
+        slow = slow + 1 if first == before else 0
+        if slow >= most_slow:
+            raise ComparisonTooOld(
+                f"{slow} times in a row, what was committed to the table could not be compared with the files to "
+                f"delete within {OLDEST_LOAD:.0f} s of a load; the rest is left to the next attempt"
+            )
+        work, before, loaded = (), first, now()
+        if not compare(lot):
+            continue
+        began = now()
+        young = OLDEST_LOAD - (began - loaded)
+        if young <= 0:
+            continue
+        run, until = Tally(), time.time() + min(young, LOT_SECONDS)
+        delete([replace(one, not_after=until) for one in lot], partial(_add, run, report))
+        if run.failed:
+            failed.update(map(_name, lot))
+        if (run.failed - run.permanent) * 2 > sum(one.chunk.count for one in lot):
+            return  # the store takes next to nothing, for minutes by now; `report` has the failures
+        if time.time() < until:
+            work = rest  # every chunk of the lot has begun
+        seconds = now() - began
+        if seconds < LOT_SECONDS / 2:
+            most *= 2
+        elif seconds > LOT_SECONDS:
+            most = max(paths, most // 2)
+
+
+def _add(run: Tally, report: Callable[[Tally], None], tally: Tally) -> None:
+    run.add(tally)
+    report(tally)
+
+
+def _parted(work: Sequence[Work], paths: int) -> tuple[Sequence[Work], Sequence[Work]]:
+    """Return the first chunks with so many files together, one at least, and the others."""
+    sums = accumulate(one.chunk.count for one in work)
+    number = max(1, sum(1 for _ in takewhile(lambda files: files <= paths, sums)))
+    return work[:number], work[number:]
+
+
+def _name(work: Work) -> tuple[str, str]:
+    return work.index.plan_id, work.chunk.name

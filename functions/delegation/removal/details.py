@@ -1,0 +1,242 @@
+"""The fields of a task's record of all work on a table, and what task types of such work share.
+
+What the task types of work on one table share.
+What is read of a stored payload without its models (admission, labels), what becomes of the details of a plan, and what
+answers show of them.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
+
+from delegation.removal.attempt import PlanSegment, StepsDone
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.model import Labels, Task
+from delegation.tasks.life.task_type import Measured
+from delegation.tasks.life.transitions import held_by
+
+
+class FindingCount(BaseModel):
+    """A finding of a guard without its sample, which the plan's index has."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    code: str
+    count: int = Field(ge=0)
+
+
+class ReferencesMoment(BaseModel):
+    """The number of the pass that had begun last in each catalog when a purge was acquired, first or after a hold.
+
+    It is that of the submission which was received at `submitted`; another submission has another moment. In the
+    catalogs in `relaxed` an earlier pass was enough by the operator's `reference-max-age`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    submitted: datetime
+    passes: dict[str, int]
+    relaxed: tuple[str, ...] = ()
+
+
+class PlanDetails(BaseModel):
+    """The published plan of a task and its progress.
+
+    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. The store
+    reported `files_absent` of those deleted as absent, whose bytes do not count. `steps_done` is for a plan
+    that is lost, `references_moment` is what the task needs of the reference index, as JSON text.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    plan_segments: tuple[PlanSegment, ...] = ()
+    files_planned: int | None = None
+    files_deleted: int = Field(default=0, ge=0)
+    files_failed: int = Field(default=0, ge=0)
+    files_absent: int = Field(default=0, ge=0)
+    bytes_deleted: int = Field(default=0, ge=0)
+    files_kept: int = Field(default=0, ge=0)
+    findings: tuple[FindingCount, ...] = ()
+    files_per_second: int | None = Field(default=None, ge=0)
+    references_moment: Json[ReferencesMoment] | None = None
+    steps_done: StepsDone | None = None
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Read a task's details; raise MalformedRecord with the name of a field that cannot be read."""
+        try:
+            return cls.model_validate(task.details)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise MalformedRecord(f"task {task.task_id}: {where}: {first['msg']}") from None
+
+
+class HandedDetails(PlanDetails):
+    """The details of a task whose attempts may hand over: `next_engine` is to what, until that begins."""
+
+    next_engine: str | None = None
+
+
+def changed(kind: type[PlanDetails] | None = None, /, **fields: Any) -> dict[str, Any]:
+    """Return the details to set on a task; a field with its default value becomes None, which removes it.
+
+    `kind` has the fields of an operation beside those of every plan.
+    """
+    defaults = {name: field.default for name, field in (kind or PlanDetails).model_fields.items()}
+    return {name: None if value == defaults[name] else value for name, value in fields.items()}
+
+
+def published(task: Task, attempt: int, segment: PlanSegment, *, seen: int, files_planned: int) -> Task:
+    """Return the task with `segment` appended if it has exactly `seen` segments, else the unchanged task.
+
+    The first plan wins: a planner that was paused meanwhile changes nothing. `files_planned` is the total over all
+    segments, this one included. Raises LeaseLost.
+    """
+    segments = PlanDetails.of(held_by(task, attempt)).plan_segments
+    if len(segments) != seen:
+        return task
+    stored = [asdict(one) for one in (*segments, segment)]
+    return task.with_details(changed(plan_segments=stored, files_planned=files_planned))
+
+
+def replaced(task: Task, attempt: int, segment: PlanSegment, *, seen: int, files_planned: int) -> Task:
+    """Return the task with `segment` in place of exactly `seen` lost ones, else the unchanged task; raise LeaseLost."""
+    details = PlanDetails.of(held_by(task, attempt))
+    if len(details.plan_segments) != seen:
+        return task
+    done = None if details.steps_done is None else asdict(replace(details.steps_done, of=segment.id))
+    return task.with_details(changed(plan_segments=[asdict(segment)], files_planned=files_planned, steps_done=done))
+
+
+def recorded(task: Task, attempt: int, done: StepsDone) -> Task:
+    """Return the task with the steps that are deleted; raise LeaseLost."""
+    return held_by(task, attempt).with_details(changed(steps_done=asdict(done)))
+
+
+if TYPE_CHECKING:
+    DetailsModel = Callable[[], type[PlanDetails]]
+    """Loads the model of an operation's details, which most processes do without."""
+
+FILES: Final = "files"
+
+
+def id_of_parts(parts: list[Any]) -> str:
+    """Return the uuid5 of canonical JSON (RFC 8785)."""
+    import rfc8785  # noqa: PLC0415 - the command lists task types without the extra `service`
+
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{rfc8785.dumps(parts).decode()}"))
+
+
+def purge_id(realm: str, catalog: str, table_uuid: str) -> str:
+    """Return the id of a table's purge; parts of other operations look for it without importing purges."""
+    return id_of_parts([realm, "TABLE_PURGE", catalog, table_uuid.lower()])
+
+
+def table_traits(payload: str, known: Traits) -> Traits:
+    """Return `known` with the catalog of a stored payload as the tenant, and the bucket of its table's location.
+
+    What a policy asks for is in the background: no task of a caller waits for it.
+    """
+    try:
+        parameters = json.loads(payload)["operation_parameters"]
+        catalog, location = parameters["table_identity"]["catalog_name"], parameters["metadata"]["location"]
+        is_background = known.is_background or "policy" in parameters
+        return replace(known, tenant=str(catalog), bucket=urlsplit(str(location)).netloc, is_background=is_background)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return known
+
+
+def table_place(payload: Any) -> tuple[str, str] | None:
+    """Return the uuid and the location of the table of a stored payload, None for a payload without a table."""
+    try:
+        metadata = json.loads(payload)["operation_parameters"]["metadata"]
+        return str(metadata["table-uuid"]).lower(), str(metadata["location"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def is_without_table(payload: Any) -> bool:
+    """Return whether a stored payload is a document that names no table, as that of a maintenance."""
+    try:
+        document = json.loads(payload)
+    except (ValueError, TypeError):
+        return False
+    return isinstance(document, dict) and "operation_parameters" not in document
+
+
+def catalog_of(payload: Any) -> str:
+    """Return the catalog of the table of a stored payload, an empty text for any other value."""
+    try:
+        catalog = json.loads(payload)["operation_parameters"]["table_identity"]["catalog_name"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+    return catalog if isinstance(catalog, str) else ""
+
+
+def table_labels(payload: str) -> Labels:
+    """Return the labels of a stored payload: its table's dotted name, its request's correlation id, its realm."""
+    try:
+        document = json.loads(payload)
+        identity = document["operation_parameters"]["table_identity"]
+        parts = [identity["catalog_name"], *identity["namespace_levels"], identity["table_name"]]
+        common = document["common_payload"]
+        found = (common.get(name) for name in ("polaris_correlation_id", "realm_identifier"))
+        correlation_id, realm = (text if isinstance(text, str) else None for text in found)
+        return Labels(".".join(map(str, parts)), correlation_id, realm)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Labels()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDetailRules:
+    """DetailRules of work with a plan: what began to change its table is resumed with the plan.
+
+    After a FAILURE with a code in `ends_plan` it is not, since the plan must delete nothing. Another submission keeps
+    the details in `kept` and none of the model's others.
+    """
+
+    model: "DetailsModel"
+    ends_plan: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+
+    def resumes(self, task: Task) -> bool:
+        """See DetailRules.resumes."""
+        return task.effects_began_ts is not None and task.error_code not in self.ends_plan
+
+    def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See DetailRules.restarted."""
+        gone = self.model().model_fields.keys() - self.kept
+        return {name: value for name, value in details.items() if name not in gone}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPlan:
+    """What an answer about work with a plan shows beside the record; `model` is that of its details."""
+
+    model: "DetailsModel"
+
+    def measured(self, task: Task) -> Measured | None:
+        """Return the files deleted of those planned; None for details that this release cannot read."""
+        try:
+            details = self.model().of(task)
+        except MalformedRecord:
+            return None
+        return Measured(details.files_deleted, details.files_planned, FILES)
+
+    def receipt_key(self, task: Task) -> str | None:
+        """Return the key of the receipt in the plan bucket, None without a plan; raises MalformedRecord.
+
+        It is beside the plan that was executed last.
+        """
+        from delegation.removal.attempt import receipt_key  # noqa: PLC0415 - most processes show no receipt
+
+        segments = self.model().of(task).plan_segments
+        return receipt_key(segments[-1].id) if segments else None

@@ -1,0 +1,214 @@
+"""Errors of plans and of tables whose files must stay, by what the caller can do next."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from delegation.errors import GuardRefused
+from delegation.identifiers import TableIdentifier
+from delegation.storage.locations import FOREIGN_LOCATION
+from polaris_common.errors import DelegationError, counted, printable, shown
+
+if TYPE_CHECKING:
+    from delegation.references.blocking.model import Subject
+
+
+class WorksetError(DelegationError):
+    """A workset could not be processed."""
+
+    code = "WORKSET_ERROR"
+
+
+class PlanTampered(WorksetError):
+    """A stored object of the plan is missing, unreadable or differs from its published hash; make a new plan."""
+
+    code = "PLAN_TAMPERED"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"the stored plan {name} cannot be used: {reason}; make a new plan")
+        self.name = name
+
+
+class PlanLost(PlanTampered):
+    """A stored object of the plan is missing. What is left of a half deleted table can be planned again."""
+
+
+def sorting_failed(place: str, reason: str) -> WorksetError:
+    """Return the error: the rows of a plan could not be written to or read from a temporary directory.
+
+    A retry starts the plan again.
+    """
+    return WorksetError(
+        f"cannot sort the plan in {place}: {reason}; free space there, or set TMPDIR to a directory with more",
+        code="SORTING_FAILED",
+        retryable=True,
+    )
+
+
+class EngineFailed(WorksetError):
+    """The engine failed for a reason that is not in the table; a retry resumes the work."""
+
+    code = "ENGINE_FAILED"
+    retryable = True
+
+
+class ComparisonTooOld(WorksetError):
+    """The table was loaded too long before a lot could begin, so its files were left; the next attempt resumes."""
+
+    code = "COMPARISON_TOO_OLD"
+    retryable = True
+
+
+class FilesNotDeleted(WorksetError):
+    """The store refused to delete `count` files; `sample` has some as (path, code). Needs an operator."""
+
+    code = "FILES_NOT_DELETED"
+
+    def __init__(self, count: int, sample: Sequence[tuple[str, str]]) -> None:
+        super().__init__(
+            f"{counted(count, 'file')} could not be deleted, such as "
+            f"{shown([f'{path} ({why})' for path, why in sample])}"
+        )
+        self.count = count
+        self.sample = tuple(sample)
+
+
+class FilesNotDeletedYet(FilesNotDeleted):
+    """Files were not deleted, all for transient reasons; a retry may delete them."""
+
+    code = "FILES_NOT_DELETED_YET"
+    retryable = True
+
+
+class FilesThrottled(FilesNotDeletedYet):
+    """Files were not deleted because the store throttled; the attempt is excused."""
+
+    code = "STORAGE_THROTTLED"
+
+
+def gc_disabled(message: str) -> GuardRefused:
+    """Return the error: the table's property gc.enabled is false: other tables may own its files."""
+    return GuardRefused(message, code="GC_DISABLED")
+
+
+def table_protected(
+    protection: str, *, work: str = "purge", otherwise: str = ", or drop the table without purge"
+) -> GuardRefused:
+    """Return the error: the table's property delegation.protected is set; no setting overrules it.
+
+    `protection` is the property with its value, `work` what is refused, `otherwise` what can be done instead.
+    """
+    return GuardRefused(
+        f"the table's property {protection}, so no {work} deletes its files; "
+        f"set it to false or remove it, then send the {work} again{otherwise}",
+        code="TABLE_PROTECTED",
+    )
+
+
+def table_uuid_mismatch(expected: str, found: str, *, work: str = "purge") -> GuardRefused:
+    """Return the error: the catalog has another table under this name than the one that the `work` is for."""
+    return GuardRefused(
+        f"the table has table-uuid {found}, the {work} is for {expected}; send a new {work}", code="TABLE_UUID_MISMATCH"
+    )
+
+
+def foreign_location(what: str, otherwise: str = "") -> GuardRefused:
+    """Return the error: what has to go, or to be looked at, is at a location that belongs to others."""
+    return GuardRefused(
+        f"{printable(what)} is at a location that the service's setting delegation.foreign-locations names, where "
+        f"nothing is ever deleted{otherwise}; if it is the table's own, let the operator take it out of the setting",
+        code=FOREIGN_LOCATION,
+    )
+
+
+class NeighbourUnreadable(GuardRefused):
+    """A neighbour table or a list of tables cannot be read, so shared files are unknown; `why` is the error's code.
+
+    `areas` are the last known areas of a table of which nothing can be read. An `exempt` one holds back no purge,
+    because an operator exempted it by name. `subject` is what an exemption would name; a scan without index has none.
+    One that `is_found` was met while the table's files were read, and the index may not know it.
+    A table of another format is at a location, and which of the files there are its own is not known.
+    """
+
+    code = "NEIGHBOUR_UNREADABLE"
+
+    def __init__(
+        self,
+        who: str,
+        why: DelegationError,
+        *,
+        areas: Sequence[str] = (),
+        exempt: bool = False,
+        subject: "Subject | None" = None,
+        is_other_format: bool = False,
+        is_found: bool = False,
+    ) -> None:
+        super().__init__(
+            f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "
+            f"{_mend(printable(who), str(why))}. If that is not possible, an operator lists what cannot be read with "
+            "`delegation references blocking`, and with `delegation references exempt` lets purges and expiries, not "
+            "removals of orphan files, run beside it: what is known of it still protects its files"
+        )
+        self.who = who
+        self.why = why.code
+        self.areas = tuple(areas)
+        self.exempt = exempt
+        self.subject = subject
+        self.is_other_format = is_other_format
+        self.is_found = is_found
+        self.problem = f"{why.code}: {why}"
+
+
+def _mend(who: str, why: str) -> str:
+    """Return the next step: a privilege is to blame only if Polaris named one."""
+    if "the principal needs " in why:
+        return "Grant it to the service's principal, then send the request again"
+    if "allowed locations" in why:
+        return (
+            f"Polaris refuses every load of it: remove its properties write.data.path and write.metadata.path, or "
+            f"allow their locations in the catalog's storage configuration, or drop {who} without purge"
+        )
+    if "a table of another format" in why:
+        return f"Drop {who}, or have it moved"
+    if who.startswith("the list of "):
+        return "Ask Polaris for it as the service's principal; its log says why it fails"
+    return (
+        f"To mend it, look up {who} in the catalog and load it in an engine, which shows the same fault: restore the "
+        "file or the bucket, or drop it without purge if nobody needs it"
+    )
+
+
+class NeighbourChanged(DelegationError):
+    """A manifest of a neighbour table, or the table, disappeared during the read: a commit, an expiry or a purge.
+
+    With a `subject`, the table, it was a manifest or manifest list: it may be lost, which the index finds out.
+    """
+
+    code = "NEIGHBOUR_CHANGED"
+    retryable = True
+
+    def __init__(self, who: str, what: str, subject: "Subject | None" = None) -> None:
+        super().__init__(f"{printable(who)} changed while its files were read: {printable(what)} no longer exists")
+        self.what = what
+        self.subject = subject
+        self.problem = f"MANIFEST_MISSING: {what} is missing"
+
+
+def changed_at_each_look(table: TableIdentifier, looks: int) -> str:
+    """Return the message: at so many looks the table lost files that were to be read, so the operation stopped."""
+    return (
+        f"{table} changed at each of {looks} looks of this attempt, and files disappeared while they were read; "
+        "a later attempt deletes the rest"
+    )
+
+
+def plan_of_another_table(message: str) -> GuardRefused:
+    """Return the error: the plan was made for another table or for another identifier of the table."""
+    return GuardRefused(message, code="PLAN_OF_ANOTHER_TABLE")
+
+
+def plan_not_found(plan_id: str) -> GuardRefused:
+    """Return the error: the request names a plan that no task published; nothing was deleted."""
+    return GuardRefused(
+        f"no task published the plan {plan_id}; name one of the `plan_segments` of a dry run, or make a new dry run",
+        code="PLAN_NOT_FOUND",
+    )

@@ -1,0 +1,520 @@
+"""Tables that no catalog lists, found by the metadata files below a location: which there are, and how each is read.
+
+Unregistered ones, dropped ones whose name or place was used again, those of a second catalog or of an engine's own
+catalog (path tables), hidden ones, and tables of other formats. A listing shows their metadata files (`signs`); only
+those that are not known to be the table's own are read, within bounds (`ReadBounds`).
+
+*Another uuid* is another table: its newest three versions, and each file that the log of no other one names. *The same
+uuid* is a fork if one file outside the table's own log names another as a predecessor: a second registration that was
+committed to. One alone is a lost commit and protects nothing.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from threading import Lock
+from typing import Final, NamedTuple
+from uuid import NAMESPACE_URL, uuid5
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import ManifestMissing
+from delegation.iceberg.history import read_history, version_of
+from delegation.iceberg.metadata import TABLE_UUID, decode_metadata, parse_former_metadata, parse_metadata
+from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable, is_whole_otherwise
+from delegation.polaris.model import LoadedTable, comparable_uuid, with_uuid
+from delegation.removal.model import Neighbour
+from delegation.storage.base import FileTooLarge, ObjectNotFound
+from delegation.storage.listing.model import ListableStore, ListedObject
+from delegation.storage.locations import ObjectLocation, canonical, parse
+from polaris_common.errors import DelegationError
+
+METADATA_UNREADABLE: Final = "METADATA_UNREADABLE"
+"""The code of a finding: metadata files beside the table's own cannot be read, and were kept."""
+HEAD: Final = 64 * 1024
+"""Bytes of a metadata file that have its uuid, at the beginning, and its log, at the end as Iceberg writes it."""
+_LARGEST: Final = 64 * 1024 * 1024
+_NEWEST: Final = 3
+_MOST_TABLES: Final = 1_000
+_ENDS: Final = (".metadata.json", ".metadata.json.gz")
+_HINT: Final = "version-hint.text"
+FORMATS: Final = {"_delta_log": "Delta Lake", ".hoodie": "Apache Hudi"}
+_MARKS: Final = (_ENDS[0], _HINT, *(f"/{name}/" for name in FORMATS))
+_TOKEN: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]')
+_NAMED: Final = re.compile(r'"metadata-file"\s*:\s*("(?:[^"\\]|\\.)*")')
+_LOG_LAST: Final = re.compile(_NAMED.pattern + r'\s*(?:,\s*"timestamp-ms"\s*:\s*\d+\s*)?\}\s*\]\s*\}\s*\Z')
+_VERSION_1: Final = re.compile(r'"format-version"\s*:\s*1\b')
+_BY_PATH: Final = re.compile(r"(?:^|/)v(\d{1,18})(?:\.gz)?\.metadata\.json(?:\.gz)?\Z", re.ASCII)
+_LOG_KEPT: Final = 16
+"""Predecessors of a file that are remembered: a fork's files name one another, and thousands have a hundred each."""
+
+
+class SeenFile(NamedTuple):
+    """A listed object: canonical path, size in bytes, ETag, seconds since 1970. A path that ends in / is a folder."""
+
+    path: str
+    size: int
+    etag: str = ""
+    modified: int = 0
+
+    @property
+    def folder(self) -> str:
+        return self.path.rpartition("/")[0] + "/"
+
+
+def signs(bucket_uri: str, location: str, objects: Sequence[ListedObject]) -> list[SeenFile]:
+    """Return the metadata files and version hints of a page, and the folders in it that are roots of other formats.
+
+    `location` is how the keys of the place begin, with a slash at the end: only what comes after it counts.
+    """
+    keys = "\n".join([one.key for one in objects])
+    if not any(mark in keys for mark in _MARKS):
+        return []
+    found: dict[str, SeenFile] = {}
+    for key, size, etag, modified in objects:
+        below = key.removeprefix(location).split("/")
+        depth = next((at for at, part in enumerate(below[:-1]) if part in FORMATS), None)
+        if depth is not None:
+            folder = f"{bucket_uri}{location}{'/'.join(below[: depth + 1])}/"
+            found.setdefault(folder, SeenFile(folder, 0))
+        elif below[-1].endswith(_ENDS) or below[-1] == _HINT:
+            found[key] = SeenFile(bucket_uri + key, size, etag, modified)
+    return list(found.values())
+
+
+def _canonical(path: str) -> str:
+    try:
+        return canonical(path)
+    except GuardRefused:
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTable:
+    """The table at the location: its uuid, and the metadata files that are known to be its history, or in the catalog.
+
+    `fold` returns one text for all spellings of a path, and `known` has such texts. `folders` are those of its own
+    metadata. What was written at `young_from` or later, in seconds since 1970, may be of a commit in flight.
+    """
+
+    table_uuid: str
+    known: frozenset[str]
+    folders: frozenset[str]
+    young_from: int
+    fold: Callable[[str], str] = _canonical
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBounds:
+    """How much is read: beginnings of metadata files, files of other tables, and their bytes."""
+
+    heads: int = 20_000
+    files: int = 1_000
+    size: int = 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTable:
+    """A table that no catalog lists: what its `heads` reach stays, and so do all its metadata `files`.
+
+    `place` is the folder above its metadata, with a slash at the end, at or below the location. With `why` the table is
+    not read, and all at the place stays. The uuid is one made of the place where none is known.
+    """
+
+    uuid: str
+    place: str
+    heads: tuple[SeenFile, ...] = ()
+    files: tuple[SeenFile, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundForeign:
+    """What is at a location beside its table.
+
+    `unreadable` are metadata files in the table's own folder, each of which stays. `uniform` names the other format
+    whose root has the table's own metadata. With `gone` a file was not there any more when it was to be read: list the
+    signs again, for a table may have newer ones.
+    """
+
+    tables: tuple[ForeignTable, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    uniform: str = ""
+    gone: bool = False
+
+
+def find_foreign(
+    root: str,
+    seen: Iterable[SeenFile],
+    own: OwnTable,
+    store: ListableStore,
+    checkpoint: Callable[[], None],
+    *,
+    threads: int = 8,
+    bounds: ReadBounds = ReadBounds(),
+    known: "HeadsRead | None" = None,
+) -> FoundForeign:
+    """Return the tables at a location (canonical, with a slash at the end) by the signs of its whole listing.
+
+    Raises the store's retryable errors and those of `checkpoint`. What is `known` of files is not read again.
+    """
+    return _ForeignSearch(
+        root, own, _MetadataReads(store, checkpoint, threads, bounds, {} if known is None else known)
+    ).run(seen)
+
+
+class _MetadataHead(NamedTuple):
+    """What the beginning of a metadata file states: its uuid, None if it cannot be read; `log` None for unknown.
+
+    The uuid is "" in a file of format version 1 without one.
+    """
+
+    uuid: str | None
+    log: tuple[str, ...] | None = None
+    gone: bool = False
+
+
+HeadsRead = dict[tuple[str, str], _MetadataHead]
+"""What was read of metadata files, by path and ETag."""
+
+
+class _MetadataReads:
+    """Reads parts of metadata files, and whole ones as an ObjectStore does, within the bounds."""
+
+    def __init__(
+        self, store: ListableStore, checkpoint: Callable[[], None], threads: int, bounds: ReadBounds, known: HeadsRead
+    ) -> None:
+        self._store = store
+        self.checkpoint = checkpoint
+        self._threads = threads
+        self._lock = Lock()
+        self._known = known
+        self.heads, self.files, self.size = bounds.heads, bounds.files, bounds.size
+
+    def heads_of(self, some: Sequence[SeenFile]) -> list[_MetadataHead]:
+        """Return what the beginnings of files state."""
+        self.checkpoint()
+        self.heads -= len(some)
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="heads") as pool:
+            return list(pool.map(self._head, some))
+
+    def text(self, one: SeenFile) -> str:
+        return self._store.part(_where(one), start=0, length=HEAD).decode("utf-8", "replace")
+
+    def fetcher(self) -> Fetcher:
+        return Fetcher(self, threads=self._threads, checkpoint=self.checkpoint)  # type: ignore[arg-type]
+
+    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        """See ObjectStore.read; raises FileTooLarge beyond the bounds too."""
+        with self._lock:
+            if self.size <= 0:
+                raise FileTooLarge(f"{location.uri} is not read: the metadata files of tables that no catalog lists "
+                                   "have more bytes than are read of them")  # fmt: skip
+        data = self._store.read(location, limit=min(limit, _LARGEST))
+        with self._lock:
+            self.size -= len(data)
+        return data
+
+    def _head(self, one: SeenFile) -> _MetadataHead:
+        name = (one.path, one.etag)
+        if name not in self._known:
+            try:
+                self._known[name] = self._read_head(one)
+            except ObjectNotFound:
+                return _MetadataHead(None, gone=True)
+            except DelegationError as error:
+                if error.retryable:
+                    raise
+                return _MetadataHead(None)
+        return self._known[name]
+
+    def _read_head(self, one: SeenFile) -> _MetadataHead:
+        data = self._store.part(_where(one), start=0, length=HEAD)
+        head = _inflated(data)
+        may_have_none = _VERSION_1.search(head) is not None
+        if one.size > HEAD:
+            uuid = _uuid_in(head)
+            if uuid is not None or not may_have_none:
+                return _MetadataHead(uuid)
+            data = self.read(_where(one), limit=_LARGEST)
+        former = parse_former_metadata(one.path, data)
+        if former.table_uuid is None:
+            return _MetadataHead("" if may_have_none else None, former.former[-_LOG_KEPT:])
+        return _MetadataHead(comparable_uuid(former.table_uuid), former.former[-_LOG_KEPT:])
+
+    def log_of(self, one: SeenFile, head: _MetadataHead) -> tuple[str, ...]:
+        """Return the predecessors that a file names: its end has them as Iceberg writes it, else all of it is read."""
+        if head.log is None:
+            end = self._store.part(_where(one), start=one.size - HEAD, length=HEAD).decode("utf-8", "replace")
+            if _LOG_LAST.search(end):
+                log = tuple(json.loads(text, strict=False) for text in _NAMED.findall(end))
+            else:
+                log = parse_former_metadata(one.path, self.read(_where(one), limit=_LARGEST)).former
+            head = self._known[one.path, one.etag] = head._replace(log=log[-_LOG_KEPT:])
+        return head.log or ()
+
+
+def _where(one: SeenFile) -> ObjectLocation:
+    return parse(one.path)
+
+
+def _inflated(data: bytes) -> str:
+    """Return the first HEAD bytes of a file, gzip or plain, of whose bytes these are the first."""
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = zlib.decompressobj(wbits=31).decompress(data, HEAD)
+        except zlib.error:
+            return ""
+    return data.decode("utf-8", "replace")
+
+
+def _uuid_in(head: str) -> str | None:
+    """Return the value of `table-uuid` in the outermost object of a JSON text that may be cut off."""
+    depth, name = 0, ""
+    for token in _TOKEN.finditer(head):
+        if token[1] is None:
+            depth += 1 if token[0] in "{[" else -1
+        elif depth == 1 and token[2]:
+            name = token[1]
+        elif depth == 1 and name == "table-uuid":
+            return comparable_uuid(token[1])
+    return None
+
+
+@dataclass(slots=True)
+class _ForeignGroup:
+    """The files of one uuid in one folder: `tips` are in the log of no other one that was read."""
+
+    tips: list[SeenFile] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
+    why: str = ""
+
+
+class _ForeignSearch:
+    def __init__(self, root: str, own: OwnTable, reads: _MetadataReads) -> None:
+        self._root = root
+        self._own = own
+        self._reads = reads
+        self._off: list[tuple[SeenFile, _MetadataHead]] = []
+        self._tables: list[ForeignTable] = []
+        self._unreadable: list[str] = []
+        self._whole: dict[str, tuple[str, list[SeenFile]]] = {}
+        self._gone = False
+
+    def run(self, seen: Iterable[SeenFile]) -> FoundForeign:
+        folders: dict[str, list[SeenFile]] = {}
+        hints: dict[str, SeenFile] = {}
+        for one in seen:
+            if one.path.endswith("/"):
+                above, _, name = one.path[:-1].rpartition("/")
+                if any(f"{above}/" == self._root or own.startswith(f"{above}/") for own in self._own.folders):
+                    return FoundForeign(uniform=FORMATS[name])
+                self._leave(f"{above}/", f"it is a table of {FORMATS[name]}, which is not read", [one])
+            elif one.path.endswith(f"/{_HINT}"):
+                hints[one.folder] = one
+            elif self._own.fold(one.path) not in self._own.known:
+                folders.setdefault(one.folder, []).append(one)
+        for folder, files in sorted(folders.items()):
+            self._search(folder, files, hints.get(folder))
+        self._add_forks()
+        found = [*self._tables]
+        for place, (why, files) in self._whole.items():
+            found.append(ForeignTable(str(uuid5(NAMESPACE_URL, place)), place, files=tuple(files), why=why))
+        if len(found) > _MOST_TABLES:
+            here = str(uuid5(NAMESPACE_URL, self._root))
+            files = [file for one in found for file in one.files]
+            found = [
+                ForeignTable(here, self._root, files=tuple(files), why=f"more than {_MOST_TABLES:,} tables are there")
+            ]
+        return FoundForeign(tuple(found), tuple(self._unreadable), gone=self._gone)
+
+    def _leave(self, place: str, why: str, files: Iterable[SeenFile]) -> None:
+        self._whole.setdefault(place, (why, []))[1].extend(files)
+
+    def _search(self, folder: str, files: list[SeenFile], hint: SeenFile | None) -> None:
+        """Read files of a folder, the newest first, without those that the logs of newer ones name."""
+        fold, groups = self._own.fold, dict[str, _ForeignGroup]()
+        files.sort(key=lambda one: (_number(one), one.modified), reverse=True)
+        left, most = files[::-1], 2 * _NEWEST
+        while left:
+            some: list[SeenFile] = []
+            while left and len(some) < most:
+                one = left.pop()
+                if not any(fold(one.path) in group.named for group in groups.values()):
+                    some.append(one)
+            most = min(2 * most, 128)
+            if self._reads.heads < len(some) or self._reads.files < 0:
+                self._leave(self._above(folder), "it has more metadata files than are read", files)
+                break
+            for one, head in zip(some, self._reads.heads_of(some), strict=True):
+                self._take(one, head, groups)
+        for uuid, group in groups.items():
+            self._tables.append(self._table(folder, uuid, group, files, hint))
+
+    def _take(self, one: SeenFile, head: _MetadataHead, groups: dict[str, _ForeignGroup]) -> None:
+        if head.gone:
+            self._gone = True
+        elif head.uuid is None or (not head.uuid and one.folder not in self._own.folders):
+            self._set_aside(one)
+        elif not head.uuid or head.uuid == self._own.table_uuid:
+            # One without a uuid beside the table's own may be of the table.
+            # Lost commits of a busy table are many, and take one request each.
+            self._reads.heads += 1
+            self._off.append((one, head))
+        else:
+            self._reads.files -= 1
+            group = groups.setdefault(head.uuid, _ForeignGroup())
+            if self._own.fold(one.path) not in group.named:
+                group.tips.append(one)
+                self._follow(one, group)
+
+    def _set_aside(self, one: SeenFile) -> None:
+        """Keep a file that cannot be read: alone in the table's own folder, elsewhere with all around it."""
+        if one.folder not in self._own.folders:
+            self._leave(self._above(one.folder), f"its metadata file {one.path} cannot be read", [one])
+        elif one.modified < self._own.young_from:
+            self._unreadable.append(one.path)
+
+    def _follow(self, one: SeenFile, group: _ForeignGroup) -> None:
+        """Add the predecessors of a file; what cannot be read of them is read as a file of its own."""
+        try:
+            data = self._reads.read(_where(one), limit=_LARGEST)
+            metadata = parse_metadata(one.path, decode_metadata(one.path, data), experimental=True)
+        except ObjectNotFound:
+            self._gone = True
+            return
+        except DelegationError as error:
+            if error.retryable:
+                raise
+            group.why = f"its metadata file {one.path} cannot be read"
+            return
+        lenient = Tolerance(lambda _path, _error: None, Spelling(ALL_KINDS))
+        history = read_history(metadata, self._reads.fetcher(), lambda path: path.startswith(self._root), lenient)
+        group.named.update(self._own.fold(former.path) for former in history.files)
+
+    def _table(
+        self, folder: str, uuid: str, group: _ForeignGroup, files: Sequence[SeenFile], hint: SeenFile | None
+    ) -> ForeignTable:
+        tips = set(group.tips)
+        mine = [one for one in files if one in tips or self._own.fold(one.path) in group.named]
+        # Writers at once may have written one version several times, so that three files may all be lost commits.
+        newest = sorted({_number(one) for one in mine}, reverse=True)[:_NEWEST]
+        wanted = {*newest, *([] if hint is None else [self._hinted(hint)])}
+        heads = tuple(one for one in mine if one in tips or _number(one) in wanted)
+        place = self._above(folder)
+        if not TABLE_UUID.fullmatch(uuid):
+            uuid = str(uuid5(NAMESPACE_URL, f"{place} {uuid}"))
+        return ForeignTable(uuid, place, heads, (*mine, *([] if hint is None else [hint])), why=group.why)
+
+    def _hinted(self, hint: SeenFile) -> int:
+        try:
+            text = self._reads.text(hint).strip()
+        except DelegationError as error:
+            if error.retryable:
+                raise
+            return -1
+        return int(text) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else -1
+
+    def _add_forks(self) -> None:
+        """Add the files with the table's own uuid of which one names another, for each folder of them.
+
+        And a single one that a commit by path made, for it replaces no file: a reader by path has it as the newest.
+        """
+        fold = self._own.fold
+        newest = max(map(_path_version, self._own.known), default=-1)
+        off = {fold(one.path): (one, head) for one, head in self._off}
+        logs: dict[str, set[str]] = {}
+        for text, (one, head) in off.items():
+            try:
+                logs[text] = {fold(path) for path in self._reads.log_of(one, head)} & off.keys() - {text}
+            except ObjectNotFound:
+                self._gone = True
+            except DelegationError as error:
+                if error.retryable:
+                    raise
+                self._set_aside(one)
+        named = set(chain.from_iterable(logs.values()))
+        of_folder: dict[str, _ForeignGroup] = {}
+        for text in (text for text in off if text in named or logs.get(text) or _path_version(text) > newest):
+            group = of_folder.setdefault(off[text][0].folder, _ForeignGroup())
+            if text in named:
+                group.named.add(text)
+            else:
+                group.tips.append(off[text][0])
+        for folder, group in of_folder.items():
+            here = [one for one, _ in self._off if one.folder == folder]
+            self._tables.append(self._table(folder, self._own.table_uuid, group, here, None))
+
+    def _above(self, folder: str) -> str:
+        """Return the folder above one, at or below the location."""
+        above = folder[:-1].rpartition("/")[0] + "/"
+        return above if above.startswith(self._root) else self._root
+
+
+def _number(one: SeenFile) -> int:
+    found = version_of(one.path)
+    return -1 if found is None else found.number
+
+
+def _path_version(path: str) -> int:
+    """Return the version of a file as HadoopTables names it, -1 for other names."""
+    found = _BY_PATH.search(path)
+    return -1 if found is None else int(found[1])
+
+
+class UnreadForeign:
+    """What becomes of files of foreign tables that cannot be read; it takes the place of UnreadNeighbours.
+
+    `numbers` has the number of the table of each head by its path, and `why` gets for a number why all at the table's
+    place stays. A missing manifest names nothing that anybody can read, unless the table was committed to since it was
+    listed: `moved` returns whether it was.
+    """
+
+    def __init__(self, numbers: Mapping[str, int], moved: Callable[[int], bool]) -> None:
+        self._numbers = numbers
+        self._moved = moved
+        self._missing: dict[int, bool] = {}
+        self.why: dict[int, str] = {}
+
+    def accepts(self, *, exempt: bool = False) -> bool:  # noqa: ARG002 - as UnreadNeighbours has it
+        return True
+
+    def note_former(self, path: str) -> None:
+        """Accept a former metadata file that cannot be read: what it names beside the log is none of its table's."""
+
+    def note_differing(self, who: str, path: str) -> None:
+        """Accept a manifest that its list describes otherwise: all that it names stays."""
+
+    def of(self, neighbour: Neighbour) -> Unreadable:
+        """Return a function for errors in the files of a head."""
+        number = self._numbers[neighbour.table.metadata_location]
+
+        def unreadable(path: str, error: DelegationError) -> None:
+            if is_whole_otherwise(error):
+                return
+            if error.retryable:
+                raise error
+            if isinstance(error, ManifestMissing):
+                if number not in self._missing:
+                    self._missing[number] = self._moved(number)
+                if not self._missing[number]:
+                    return
+            self.why.setdefault(number, f"its file {path} cannot be read ({error.code})")
+
+        return unreadable
+
+
+def heads_of(table: ForeignTable, like: LoadedTable, store: ListableStore) -> Iterator[Neighbour]:
+    """Yield the versions of a foreign table whose files stay, one at a time, with the credentials of the table `like`.
+
+    Raises CorruptMetadata, FileTooLarge and the errors of the store.
+    """
+    for one in table.heads:
+        data = store.read(_where(one), limit=_LARGEST)
+        metadata = with_uuid(decode_metadata(one.path, data), like.identifier.catalog, one.path)
+        loaded = replace(like, metadata_location=one.path, metadata=metadata, etag=None)
+        yield Neighbour(loaded, store, certain=True)

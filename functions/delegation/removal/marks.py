@@ -1,0 +1,343 @@
+"""Progress of a plan, stored as marks beside it, and its receipt; each is an object with one writer.
+
+Progress of a plan, stored as marks beside it; each is an object with one writer.
+Marks are never deleted. If the store turns out to have confirmed deletes that it did not make, `done/VOID-1` makes all
+marks of chunks so far void; later ones are below `done/1/`, until `done/VOID-2` makes these void, too.
+`done/ABSENT-{chunk}-{files}-{bytes}` states how many of a chunk's files the store said it did not have; without one it
+stated it of none.
+
+The SHA-256 of the sorted list of all paths that a purge deletes, which an auditor can compute from the chunks:
+zcat DATA-* META-* ROOT-* | jq -r .path | LC_ALL=C sort | sha256sum
+"""
+
+import gzip
+import hashlib
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Final, NamedTuple, Protocol
+
+from delegation.identifiers import TableIdentifier
+from delegation.removal.attempt import Attempt, receipt_key
+from delegation.removal.chunks import Chunk, Phase
+from delegation.removal.errors import FilesNotDeleted, PlanLost
+from delegation.removal.index import INDEX, Finding, PlanIndex, ReplacedPlan, planned_lists
+from delegation.storage.base import PlanStore
+
+_ROOT_NEXT = "ROOT-NEXT"
+_VOID = "VOID-"
+_ABSENT: Final = "ABSENT-"
+_VERSIONED = "VERSIONED"
+_ADOPTED = "taken"
+_OF_CHUNKS: Final = re.compile(r"[^/]+/\d+/[^/]+/(?:done|failed|changed|untagged|quarantined|looked)/")
+
+
+class Absent(NamedTuple):
+    """Number and bytes of files that the store did not have when they were to be deleted."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+class Deleted(NamedTuple):
+    """Files deleted, of which some were `absent` already, and their bytes without those of the absent ones."""
+
+    files: int = 0
+    bytes: int = 0
+    absent: int = 0
+
+
+class Marks:
+    """The marks of a plan. A chunk is marked done when the store confirmed the delete of every key.
+
+    `voided` is how often the marks became void, as of the last read; marks are written as of then.
+    """
+
+    def __init__(self, store: PlanStore, plan_id: str, voided: int | None = None) -> None:
+        self._store = store
+        self._plan_id = plan_id
+        self._voided = voided
+
+    @property
+    def voided(self) -> int:
+        if self._voided is None:
+            self._read()
+        return self._voided or 0
+
+    def done(self) -> frozenset[str]:
+        """Return the names of the chunks that are done."""
+        return _chunks_of(self._read())
+
+    def done_and_absent(self) -> tuple[frozenset[str], Mapping[str, Absent]]:
+        """Return the names of the chunks that are done, and for chunks with absent files how many."""
+        names = self._read()
+        return _chunks_of(names), _absents_of(names)
+
+    def deleted(self, chunks: Iterable[Chunk]) -> Deleted:
+        """Return the figures of those chunks that are done."""
+        done, absent = self.done_and_absent()
+        found = [(chunk, absent.get(chunk.name, Absent())) for chunk in chunks if chunk.name in done]
+        return Deleted(
+            sum(chunk.count for chunk, _ in found),
+            sum(chunk.bytes - one.bytes for chunk, one in found),
+            sum(one.files for _, one in found),
+        )
+
+    def once_done(self) -> frozenset[str]:
+        """Return the names of the chunks that are done or had a mark that became void."""
+        names = (name.rpartition("/")[2] for name in self._names())
+        return frozenset(name for name in names if name != _ROOT_NEXT and not name.startswith((_VOID, _ABSENT)))
+
+    def mark_done(self, chunk: Chunk) -> None:
+        self._mark(chunk.name)
+
+    def absent_of(self, chunk: Chunk) -> Absent | None:
+        """Return what `mark_absent` recorded for a chunk, None if it did not."""
+        prefix = f"{self._plan_id}/done/{self._folder()}"
+        names = self._store.keys(f"{prefix}{_ABSENT}{chunk.name}-")
+        return _absents_of(name.removeprefix(prefix) for name in names).get(chunk.name)
+
+    def mark_absent(self, chunk: Chunk, absent: Absent) -> None:
+        """Record how many of a chunk's files the store did not have; the figures are in the name, to be listed."""
+        self._mark(f"{_ABSENT}{chunk.name}-{absent.files}-{absent.bytes}")
+
+    def has_result(self, chunk: Chunk) -> bool:
+        """Return whether a run over the chunk deleted it, or left files that it could not delete."""
+        return self._has(f"done/{self._folder()}{chunk.name}") or self._has(f"failed/{chunk.name}")
+
+    def void(self) -> None:
+        """Make all marks void: the store confirmed deletes that it did not make."""
+        self._read()
+        self._store.put(f"{self._plan_id}/done/{_VOID}{self.voided + 1}", b"{}\n")
+        self._voided = self.voided + 1
+
+    def begun(self) -> bool:
+        """Return whether the execution of the plan left any mark or failure."""
+        prefixes = (f"{self._plan_id}/{name}/" for name in ("done", "failed"))
+        return any(True for prefix in prefixes for _ in self._store.keys(prefix))
+
+    def root_is_next(self) -> bool:
+        """Return whether some attempt began the ROOT phase, after everything else was deleted."""
+        return _ROOT_NEXT in self._read()
+
+    def mark_root_next(self) -> None:
+        self._mark(_ROOT_NEXT)
+
+    def _mark(self, name: str) -> None:
+        self._store.put(f"{self._plan_id}/done/{self._folder()}{name}", b"{}\n")
+
+    def _folder(self) -> str:
+        return f"{self.voided}/" if self.voided else ""
+
+    def _names(self) -> list[str]:
+        prefix = f"{self._plan_id}/done/"
+        return [key.removeprefix(prefix) for key in self._store.keys(prefix)]
+
+    def _read(self) -> frozenset[str]:
+        """Return the names of the marks that are not void."""
+        names = self._names()
+        self._voided = sum(name.startswith(_VOID) for name in names)
+        folder = self._folder()
+        valid = (name.removeprefix(folder) for name in names if name.startswith(folder))
+        return frozenset(name for name in valid if "/" not in name and not name.startswith(_VOID))
+
+    def versioned(self) -> bool:
+        """Return whether deletes of some attempt wrote delete markers."""
+        return self._has(_VERSIONED)
+
+    def mark_versioned(self) -> None:
+        self._store.put(f"{self._plan_id}/{_VERSIONED}", b"{}\n")
+
+    def _has(self, name: str) -> bool:
+        key = f"{self._plan_id}/{name}"
+        return key in set(self._store.keys(key))
+
+    def keep_failures(self, chunk: Chunk, failures: Iterable[tuple[str, str]]) -> None:
+        """Store the paths that were not deleted, as (path, code), in `failed/{chunk}`, for operators."""
+        lines = "".join(json.dumps({"path": path, "code": code}, ensure_ascii=False) + "\n" for path, code in failures)
+        self._store.put(f"{self._plan_id}/failed/{chunk.name}", gzip.compress(lines.encode(), mtime=0))
+
+
+class MarksListedOnce:
+    """A PlanStore that lists the marks and figures of chunks once, and remembers what is put through it.
+
+    For one attempt: what processes beside it mark is known to it after `learn`.
+    """
+
+    def __init__(self, store: PlanStore) -> None:
+        self.store = store
+        self._known: dict[str, list[str]] = {}
+
+    def put(self, key: str, data: bytes) -> None:
+        self.store.put(key, data)
+        self._add(key)
+
+    def get(self, key: str) -> bytes:
+        return self.store.get(key)
+
+    def where(self, key: str) -> str:
+        return self.store.where(key)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """See PlanStore.keys."""
+        folder = _OF_CHUNKS.match(prefix)
+        if folder is None:
+            return self.store.keys(prefix)
+        if folder[0] not in self._known:
+            self._known[folder[0]] = list(self.store.keys(folder[0]))
+        known = self._known[folder[0]]
+        return takewhile(lambda key: key.startswith(prefix), known[bisect_left(known, prefix) :])
+
+    def learn(self, plan_id: str, chunks: Sequence[Chunk], voided: int = 0) -> None:
+        """List what other processes put about some chunks."""
+        done = f"{plan_id}/done/{voided}/" if voided else f"{plan_id}/done/"
+        for folder in [one for one in self._known if one.startswith(f"{plan_id}/")]:
+            starts = (done, f"{done}{_ABSENT}") if folder.endswith("/done/") else (folder,)
+            for key in (key for chunk in chunks for one in starts for key in self.store.keys(f"{one}{chunk.name}")):
+                self._add(key)
+
+    def _add(self, key: str) -> None:
+        folder = _OF_CHUNKS.match(key)
+        known = None if folder is None else self._known.get(folder[0])
+        if known is not None:
+            at = bisect_left(known, key)
+            if known[at : at + 1] != [key]:
+                known.insert(at, key)
+
+
+def failure_lists(store: PlanStore, plan_id: str) -> Iterator[str]:
+    """Return the keys of what `keep_failures` stored, without that of chunks which a later attempt finished."""
+    done = Marks(store, plan_id).done()
+    prefix = f"{plan_id}/failed/"
+    return (key for key in store.keys(prefix) if key.removeprefix(prefix) not in done)
+
+
+def deleted_by_marks(store: PlanStore, indexes: Iterable[PlanIndex], replaced: Iterable[ReplacedPlan] = ()) -> Deleted:
+    """Return the figures of all marked chunks of a plan's segments, which count as `counting` has it."""
+    replaced = tuple(replaced)
+    found = [Marks(store, index.plan_id).deleted(counting(index, replaced)) for index in indexes]
+    return Deleted(*(sum(one[position] for one in found) for position in range(3)))
+
+
+def counting(index: PlanIndex, replaced: Iterable[ReplacedPlan]) -> Sequence[Chunk]:
+    """Return the chunks of a plan whose marks count: of a replaced one those that were done when it was replaced.
+
+    A process that outlived its attempt may mark others later, whose files the plan that replaced it counts.
+    """
+    known = next((one.done for one in replaced if one.id == index.plan_id), None)
+    done = None if known is None else frozenset(known)
+    return [chunk for chunk in index.chunks if done is None or chunk.name in done]
+
+
+def _chunks_of(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in names if name != _ROOT_NEXT and not name.startswith(_ABSENT))
+
+
+def _absents_of(names: Iterable[str]) -> dict[str, Absent]:
+    """Return the figures in the names of marks, by chunk; of two for one chunk the first run's, which has fewer."""
+    found: dict[str, Absent] = {}
+    for name in names:
+        if name.startswith(_ABSENT):
+            chunk, files, size = name.removeprefix(_ABSENT).rsplit("-", 2)
+            absent = Absent(int(files), int(size))
+            found[chunk] = min(absent, found.get(chunk, absent))
+    return found
+
+
+def record_adopted_plan(store: PlanStore, task_id: str, plan_id: str) -> None:
+    """Record that a task executes the plan of a dry run, which is stored below that run's id."""
+    store.put(f"{task_id}/{_ADOPTED}/{plan_id}", b"{}\n")
+
+
+def plan_ids(store: PlanStore, task_id: str) -> list[str]:
+    """Return every plan that a task made, published or not, or adopted from a dry run."""
+    adopted, suffix = f"{task_id}/{_ADOPTED}/", f"/{INDEX}"
+    keys = list(store.keys(f"{task_id}/"))
+    made = [key.removesuffix(suffix) for key in keys if key.endswith(suffix)]
+    return made + [key.removeprefix(adopted) for key in keys if key.startswith(adopted)]
+
+
+class Recounted(Protocol):
+    """The context of an operation: who asked for what, of which table."""
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that ends with the receipt."""
+
+    @property
+    def request(self) -> Mapping[str, Any]:
+        """The request's properties."""
+
+    @property
+    def asked_by(self) -> Callable[[], Mapping[str, Any]]:
+        """Returns the members that name who asked for it and who cancelled it."""
+
+    @property
+    def identifier(self) -> TableIdentifier:
+        """The table."""
+
+
+def heading(ctx: Recounted, status: str, engine: str | None) -> dict[str, Any]:
+    """Return the first members of a receipt."""
+    return {
+        "format": 1,
+        "task_id": ctx.attempt.task_id,
+        "attempts": ctx.attempt.attempt,
+        "request": dict(ctx.request),
+        **ctx.asked_by(),
+        "status": status,
+        "engine": engine,
+        "identifier": {
+            "catalog": ctx.identifier.catalog,
+            "namespace": list(ctx.identifier.namespace),
+            "name": ctx.identifier.name,
+        },
+    }
+
+
+def failures(plans: PlanStore, indexes: Iterable[PlanIndex], failed: FilesNotDeleted | None) -> dict[str, Any]:
+    """Return the members about files that could not be deleted: their exact number, a sample, the keys of the lists."""
+    if failed is None:
+        return {"files_failed": 0, "failures": None}
+    found = {
+        "code": failed.code,
+        "sample": [{"path": path, "code": code} for path, code in failed.sample],
+        "lists": [key for index in indexes for key in failure_lists(plans, index.plan_id)],
+    }
+    return {"files_failed": failed.count, "failures": found}
+
+
+def add_findings(plans: PlanStore, receipt: str, found: Iterable[Finding]) -> None:
+    """Add findings to a stored receipt, whose key is given."""
+    document = json.loads(plans.get(receipt))
+    document["findings"] += [one.model_dump() for one in found]
+    plans.put(receipt, _written(document))
+
+
+def put_receipt(plans: PlanStore, plan_id: str, receipt: Mapping[str, Any], *, approved: str | None = None) -> None:
+    """Store a receipt beside the plan that was executed last, and beside the `approved` one that was reduced to it.
+
+    The task of the dry run that made that one is asked whether it was executed.
+    """
+    for one in dict.fromkeys((approved or plan_id, plan_id)):
+        plans.put(receipt_key(one), _written(receipt))
+
+
+def _written(receipt: Mapping[str, Any]) -> bytes:
+    return (json.dumps(receipt, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def paths_digest(store: PlanStore, indexes: Sequence[PlanIndex]) -> str | None:
+    """Return the SHA-256 (hex) of the sorted planned paths in UTF-8, each with a newline; raise PlanTampered.
+
+    None if a chunk was lost after its files were deleted.
+    """
+    digest = hashlib.sha256()
+    try:
+        for paths in planned_lists(store, indexes, (Phase.DATA, Phase.META, Phase.ROOT)):
+            digest.update(("\n".join(paths) + "\n").encode())
+    except PlanLost:
+        return None
+    return digest.hexdigest()

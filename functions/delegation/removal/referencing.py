@@ -1,0 +1,378 @@
+"""Live tables that may reference a purged table's files, found in the reference index wherever they are registered."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from math import inf
+from typing import Any, Final, Protocol
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import NoSuchCatalog, PolarisError, PolarisForbidden, PolarisUnavailable
+from delegation.references.areas import overlap
+from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Exemption, LocatedTable, Subject
+from delegation.references.errors import ReferencesNotKnown, recorded_problem
+from delegation.references.model import CatalogPass, PassNeeded, TableEntry
+from delegation.references.reading import problem_of
+from delegation.references.refresh import Refresher
+from delegation.references.store import ReferenceStore
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.model import Catalog, Neighbour, loaded_neighbour
+from delegation.storage.base import ObjectStore
+from delegation.storage.locations import Roots
+from delegation.timestamps import isoformat
+from polaris_common.errors import ErrorScope
+
+_MOST_LOOKS: Final = 5
+"""Tables without one of their manifests that an attempt looks at again."""
+_MOST_SEARCHES: Final = 3
+"""Passes that one look at the neighbours may need because tables with shared areas were renamed meanwhile."""
+
+
+class PurgeMoment(Protocol):
+    """Which pass a purge needs, recorded where its further attempts find it."""
+
+    def after(self, state: CatalogPass) -> int:
+        """Return above which number a pass over a catalog has to be: what is recorded, else the last of `state`.
+
+        Raises LeaseLost.
+        """
+        ...
+
+    def renew(self, state: CatalogPass) -> int:
+        """Record that a later pass than the last one which began by `state` is needed. Raises LeaseLost."""
+        ...
+
+    def relax(self, catalog: str) -> None:
+        """Record that an earlier pass was enough by the operator's setting. Raises LeaseLost."""
+        ...
+
+    def recorded(self, catalog: str) -> tuple[int | None, bool]:
+        """Return the number that is recorded for a catalog, if any, and whether an earlier pass was enough."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencingTables:
+    """`PurgeContext.neighbours` by the index: only tables with an area that overlaps are loaded, and those are read.
+
+    `catalogs` are all that are checked, the purged table's first. A pass that began after the purge's `moment` is made
+    here if no other process does; one that began `max_age` ago at most is enough.
+    `used` are the exemptions that mattered, and `looked` the tables that were looked at again.
+    """
+
+    index: ReferenceStore
+    refresher: Refresher
+    catalog: Catalog
+    catalogs: Sequence[str]
+    identifier: TableIdentifier
+    table_uuid: str
+    store_of: Callable[[TableIdentifier], ObjectStore]
+    checkpoint: Callable[[], None]
+    moment: PurgeMoment
+    max_age: timedelta = timedelta(0)
+    used: dict[Subject, Exemption] = field(default_factory=dict)
+    looked: set[TableIdentifier] = field(default_factory=set)
+
+    def ensure_known(self, *, until: float = inf) -> list[CatalogPass]:
+        """Return the state of each catalog's index after the pass that is needed; raise what Refresher.ensure does.
+
+        A catalog of the settings that is not there, or that may not be read, is recorded as what cannot be listed.
+        """
+        refresher = replace(self.refresher, until=until)
+        # Every moment first: it is the same for all catalogs.
+        states = [self.index.pass_of(catalog) for catalog in self.catalogs]
+        needed = [PassNeeded(self.moment.after(state), self.max_age) for state in states]
+        found = [self._ensured(refresher, self.catalogs[0], needed[0], states[0])]
+        for catalog, need in zip(self.catalogs[1:], needed[1:], strict=True):
+            known = {one.subject: one for one in self.index.unlisted(catalog)}
+            subject = Subject(catalog)
+            try:
+                found.append(self._ensured(refresher, catalog, need, None))
+            except (NoSuchCatalog, PolarisForbidden) as error:
+                since = known[subject].since if subject in known else self.refresher.clock()
+                self.index.put_unlisted(Blocking(subject, problem_of(error), since))
+        return found
+
+    def renew(self) -> None:
+        """See ReferenceCheck.renew."""
+        for catalog in self.catalogs:
+            self.moment.renew(self.index.pass_of(catalog))
+
+    def _ensured(
+        self, refresher: Refresher, catalog: str, needed: PassNeeded, state: CatalogPass | None
+    ) -> CatalogPass:
+        found = refresher.ensure(catalog, needed, state=state)
+        if not needed.is_later(found, refresher.clock()):
+            self.moment.relax(catalog)
+        return found
+
+    def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
+        """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read.
+
+        One that is not under its name any more was dropped or renamed, perhaps to the name of another table: a new pass
+        states whether it is left.
+        Raises what `ensure_known` does.
+        """
+        self.ensure_known()
+        for catalog in self.catalogs:
+            exempt = Exempt(self.index.exemptions(catalog), self.refresher.clock(), self.used)
+            for blocking in self.index.unlisted(catalog):
+                if not blocking.is_doubted:
+                    yield _unreadable(blocking, exempt=exempt.has(blocking))
+            for table in self.index.located(catalog):
+                if table.problem is not None:
+                    yield _unreadable(Blocking(table.subject, table.problem, None), exempt=False)
+                    continue
+                is_near = roots is None or any(overlap(table.area, uri) for uri in roots.uris)
+                if is_near or table.area == UNKNOWN_AREA:
+                    yield _at_other_format(table)
+            found = Yielded()
+            for _ in range(_MOST_SEARCHES):
+                missing: set[str] = set()
+                yield from self._overlapping(catalog, roots, found, missing, exempt)
+                if not missing:
+                    break
+                self.moment.renew(self.index.pass_of(catalog))
+                self.ensure_known()
+            else:
+                state = self.index.pass_of(catalog)
+                raise ReferencesNotKnown(catalog, state.checked, state.tables)
+
+    def _overlapping(
+        self,
+        catalog: str,
+        roots: Roots | None,
+        found: "Yielded",
+        missing: set[str],
+        exempt: "Exempt",
+    ) -> Iterator[Neighbour | NeighbourUnreadable]:
+        """Yield the tables of one catalog that are not yet `found`, and add them to these.
+
+        Of clones that had the same metadata file in the last pass one is loaded, for all of them reference the same
+        files, and the others are asked whether they still have it. `missing` gets the uuids of those that are not under
+        their name any more. A table that cannot be read holds back every purge, unless its areas are complete and do
+        not overlap: then it cannot concern this one.
+        """
+        candidates = self._candidates(catalog, roots)
+        unread = {one.identifier: one for one in self._unreadable(catalog, missing)}
+        candidates |= self._candidates(catalog, roots) if self.looked else set()
+        for identifier in sorted(unread.keys() - found.uuids.keys() - {self.identifier}, key=str):
+            blocking = Blocking.of(unread[identifier])
+            if identifier in candidates or not blocking.narrow:
+                yield _unreadable(blocking, exempt=exempt.has(blocking))
+        ahead, compared = sorted(candidates, key=str), set[str]()
+        for identifier in ahead:
+            entry = self.index.get(identifier)
+            if entry is None or found.has(entry):
+                continue
+            self.checkpoint()
+            if identifier == self.identifier:
+                missing |= frozenset() if found.has_state_of(entry) else _missing(entry, self.table_uuid)
+            elif not (found.has_state_of(entry) and self._is_unchanged(entry)):
+                problem = unread.get(identifier)
+                gone: list[TableIdentifier] = []
+                for one in self._loaded(identifier, gone.append, unreadable=problem is not None):
+                    found.add(entry, one)
+                    yield one if problem is None else self._known_of(one, identifier, Blocking.of(problem), exempt)
+                missing |= _missing(entry, None if gone else found.uuids.get(identifier, entry.table_uuid))
+            for clone in sorted(self._clones(entry, found, compared) - candidates, key=str):
+                candidates.add(clone)
+                ahead.append(clone)
+                if clone in unread and clone not in found.uuids:
+                    blocking = Blocking.of(unread[clone])
+                    yield _unreadable(blocking, exempt=exempt.has(blocking))
+        for identifier in unread.keys() - found.uuids.keys():
+            found.uuids[identifier] = unread[identifier].table_uuid
+
+    def _clones(self, entry: TableEntry, found: "Yielded", compared: set[str]) -> frozenset[TableIdentifier]:
+        """Return the clones of an entry's table, wherever their areas are, if one may have what its name had.
+
+        Tables with one uuid can change names after they were loaded, and no name shows another table then. `compared`
+        has the uuids that were looked for.
+        """
+        other = entry.identifier != self.identifier and not found.has_state_of(entry)
+        if not (entry.cloned or other) or entry.table_uuid in {"", *compared}:
+            return frozenset()
+        compared.add(entry.table_uuid)
+        return self.index.clones(entry.identifier.catalog, entry.table_uuid)
+
+    def _loaded(
+        self, identifier: TableIdentifier, gone: Callable[[TableIdentifier], None], *, unreadable: bool
+    ) -> Iterator[Neighbour | NeighbourUnreadable]:
+        """Yield a table as it is now; one that the index knows as `unreadable` may have no answer, too."""
+        try:
+            yield from loaded_neighbour(self.catalog, identifier, self.store_of, certain=True, gone=gone)
+        except PolarisUnavailable as error:
+            if not unreadable or error.scope > ErrorScope.ITEM:
+                raise
+            yield NeighbourUnreadable(str(identifier), error, areas=self._areas(identifier))
+        except NoSuchCatalog as error:
+            if identifier.catalog == self.identifier.catalog:
+                raise
+            # A dropped catalog of the settings, which an operator exempted: what was known of its tables still counts.
+            yield NeighbourUnreadable(str(identifier), error, areas=self._areas(identifier), exempt=True)
+
+    def _is_unchanged(self, entry: TableEntry) -> bool:
+        """Return whether the catalog states that a table has the metadata file of its entry; it is loaded otherwise."""
+        try:
+            now = self.catalog.load_if_changed(entry.identifier, entry.etag)
+        except PolarisError:
+            return False
+        return now is None or (now.table_uuid, now.metadata_location) == (entry.table_uuid, entry.metadata_location)
+
+    def _known_of(
+        self,
+        one: Neighbour | NeighbourUnreadable,
+        identifier: TableIdentifier,
+        blocking: Blocking,
+        exempt: "Exempt",
+    ) -> Neighbour | NeighbourUnreadable:
+        """Return a table that could not be read lately with its last known areas, and whether it is exempt as it is."""
+        areas = self._areas(identifier)
+        found = exempt.of(blocking)
+        if isinstance(one, NeighbourUnreadable):
+            # One of single files, or of one state, is none of a table that loads no more: the rest has to be read.
+            accepted = found is not None and found.unread is None and found.metadata_location is None
+            return _unreadable(replace(blocking, problem=one.problem), exempt=one.exempt or accepted, areas=areas)
+        same = one.table.table_uuid == blocking.table_uuid
+        if found is None or not same:
+            return replace(one, areas=areas)
+        # Without the files that were accepted only the state as it was seen is exempt.
+        as_seen = found.unread is not None or one.table.metadata_location == blocking.metadata_location
+        return replace(one, areas=areas, exempt=as_seen, unread=found.unread)
+
+    def _areas(self, identifier: TableIdentifier) -> tuple[str, ...]:
+        entry = self.index.get(identifier)
+        return () if entry is None else entry.areas
+
+    def _unreadable(self, catalog: str, missing: set[str]) -> Iterator[TableEntry]:
+        """Yield the entries of tables that cannot be read now and are under their names; `missing` gets the others.
+
+        A manifest may have been missing because it expired while the table was read. That is looked at again, for a few
+        tables in an attempt.
+        """
+        for entry in self.index.unreadable(catalog):
+            again = entry.lacks_a_manifest and entry.identifier not in self.looked and len(self.looked) < _MOST_LOOKS
+            now: TableEntry | None = entry
+            if again and entry.identifier != self.identifier:
+                self.looked.add(entry.identifier)
+                now = self.refresher.look_at(entry.identifier)
+            if now is None:
+                missing.add(entry.table_uuid)
+            elif now.displaced:
+                missing |= now.displaced
+            elif now.problem is not None and not now.is_doubted:
+                # One that is doubted is known as the last complete pass saw it; the next one tells.
+                yield now
+
+    def summary(self) -> list[dict[str, Any]]:
+        """See ReferenceCheck.summary."""
+        return [self._summary(self.index.pass_of(catalog)) for catalog in self.catalogs]
+
+    def _summary(self, state: CatalogPass) -> dict[str, Any]:
+        moment = None if state.complete_as_of is None else isoformat(state.complete_as_of)
+        after, relaxed = self.moment.recorded(state.catalog)
+        setting = {"relaxed_by": f"reference-max-age={self.max_age}"} if relaxed else {}
+        return {
+            "catalog": state.catalog,
+            "tables": state.tables,
+            "as_of": moment,
+            "pass": state.complete,
+            "moment": after,
+            **setting,
+            **self._exempted(state.catalog),
+        }
+
+    def _exempted(self, catalog: str) -> dict[str, Any]:
+        """Return for the receipt the exemptions of a catalog without which the purge would have been held."""
+        used = [one for one in self.used.values() if one.subject.catalog == catalog]
+        found = [
+            {
+                "what": str(one.subject),
+                "table_uuid": one.table_uuid,
+                "metadata_location": one.metadata_location,
+                "why": one.why,
+                "by": one.by,
+                "at": isoformat(one.at),
+                "until": isoformat(one.until),
+            }
+            for one in sorted(used, key=lambda one: str(one.subject))
+        ]
+        return {"exempted": found} if found else {}
+
+    def _candidates(self, catalog: str, roots: Roots | None) -> set[TableIdentifier]:
+        if roots is None:
+            return {entry.identifier for entry in self.index.entries(catalog)}
+        return set(self.index.overlapping(catalog, roots.uris))
+
+
+class Yielded:
+    """The tables of one catalog that were yielded: their uuids by name, and which states of tables they have."""
+
+    def __init__(self) -> None:
+        self.uuids: dict[TableIdentifier, str] = {}
+        self._states: set[tuple[str, str]] = set()
+
+    def add(self, entry: TableEntry, one: Neighbour | NeighbourUnreadable) -> None:
+        """Record what was found under an entry's name."""
+        self.uuids[entry.identifier] = one.table.table_uuid if isinstance(one, Neighbour) else entry.table_uuid
+        if isinstance(one, Neighbour):
+            self._states.add((one.table.table_uuid, one.table.metadata_location))
+
+    def has(self, entry: TableEntry) -> bool:
+        """Return whether an entry's table was found."""
+        return self.uuids.get(entry.identifier) == entry.table_uuid
+
+    def has_state_of(self, entry: TableEntry) -> bool:
+        """Return whether a table was found that has the metadata file which an entry's table had in the last pass."""
+        whole = entry.problem is None and not entry.displaced and not entry.absent
+        return whole and (entry.table_uuid, entry.metadata_location) in self._states
+
+
+def _missing(entry: TableEntry, uuid: str | None) -> frozenset[str]:
+    """Return the uuids of an entry's tables that are not the one loaded under its name; `uuid` is None for none.
+
+    A name that had no table at the end of the last pass has none, unless its table was seen earlier in that pass.
+    """
+    own = frozenset() if entry.absent or not entry.table_uuid else frozenset({entry.table_uuid})
+    return (own | entry.displaced) - ({uuid} if uuid else set())
+
+
+class Exempt:
+    """The exemptions of one catalog; `used` gets those that let a purge run."""
+
+    def __init__(self, exemptions: Iterable[Exemption], now: datetime, used: dict[Subject, Exemption]) -> None:
+        self._exemptions = {one.subject: one for one in exemptions}
+        self._now = now
+        self._used = used
+
+    def has(self, blocking: Blocking) -> bool:
+        """Return whether an operator exempted what cannot be read, in the state that it still has."""
+        return self.of(blocking) is not None
+
+    def of(self, blocking: Blocking) -> Exemption | None:
+        """Return the exemption that holds for what cannot be read, None if there is none."""
+        found = self._exemptions.get(blocking.subject)
+        if found is None or not found.covers(blocking, self._now):
+            return None
+        self._used[blocking.subject] = found
+        return found
+
+
+def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:
+    """Return a table of another format: it holds back no purge but one whose metadata file is at its location.
+
+    One whose place is not known has no areas.
+    """
+    problem = recorded_problem(
+        "UNSUPPORTED: it is a table of another format, so all files at its location may be its own"
+    )
+    areas = () if table.area == UNKNOWN_AREA else (table.area,)
+    return NeighbourUnreadable(str(table.subject), problem, areas=areas, exempt=True, is_other_format=True)
+
+
+def _unreadable(blocking: Blocking, *, exempt: bool, areas: Sequence[str] = ()) -> NeighbourUnreadable:
+    subject = blocking.subject
+    return NeighbourUnreadable(
+        str(subject), recorded_problem(blocking.problem), areas=areas, exempt=exempt, subject=subject
+    )

@@ -1,0 +1,367 @@
+"""Running functions on Spark executors, deleting chunks with them, and monitoring the job from the driver.
+
+Run functions on Spark executors, delete chunks with them, and monitor the job from the driver.
+A task may run twice: it writes the same bytes under the same names, and an absent object counts as deleted. The driver
+checks the attempt and reports progress from the marks. Executors check the lease before each batch too, because they
+may outlive their driver. Only this module and its callers import pyspark.
+
+The jobs are of RDDs, not of DataFrames: Python does all the work on rows, and the SQL engine's start, planning and code
+generation were half of the JVM's CPU time of a purge. Nor do the Python workers need Arrow.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import RDD, InheritableThread, SparkConf, SparkContext
+from pyspark.errors import PySparkException
+
+from delegation.errors import RunStopped
+from delegation.iceberg.files import Row
+from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.reach import Tolerance, is_whole_otherwise, refuse_cut_off
+from delegation.identifiers import TableIdentifier
+from delegation.references.reading import digest
+from delegation.removal.attempt import Attempt
+from delegation.removal.choice import EngineChoice
+from delegation.removal.deletes import Deleting, Tally, Work
+from delegation.removal.errors import EngineFailed
+from delegation.removal.executors import (
+    ENDED,
+    DeleteChunks,
+    ExecutorResources,
+    ManifestToRead,
+    Result,
+    Run,
+    SpreadSources,
+    decode_error,
+    encode_error,
+    ended_with_number,
+    entries_of,
+    expected_rows,
+    pack,
+    part_writer,
+    store_of,
+)
+from delegation.removal.index import PlanIndex
+from delegation.removal.marks import Absent, Marks
+from delegation.removal.model import Neighbour, Search
+from delegation.removal.neighbours import ReadOnce, Unread, survey_neighbour, tolerance_of
+from delegation.removal.paths import PathGuard
+from delegation.removal.sorting import PlanWriter
+from delegation.removal.unread import reading, reading_of
+from polaris_common.errors import DelegationError
+
+T = TypeVar("T")
+
+POLL_SECONDS = 1.0
+# For each task Spark and its Python worker take twenty milliseconds of CPU time, and wait twice as long for each other.
+_TASKS_PER_CORE = 4
+# One executor process merges a part. With fewer rows than the second number, starting a task costs more than it saves.
+_ROWS_PER_PART = 250_000
+_ROWS_PER_TASK = 5_000
+# For up to 10^9 rows. Counts come from manifest lists and may be wrong; with more rows, parts are larger and slower.
+_MOST_PARTS = 4_096
+_READ = set(PlanIndex.model_fields)
+
+
+@contextmanager
+def own_context() -> Iterator[SparkContext]:
+    """Yield a Spark context that ends with the work."""
+    # Speculation is safe, but deleting a chunk twice at once doubles the load on the store.
+    spark = SparkContext.getOrCreate(SparkConf().set("spark.speculation", "false"))
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+class SparkJobs:
+    """Runs functions on the executors of a context; `resources` creates their stores and lease checks.
+
+    A DeleteEngine of any plan.
+    """
+
+    name: EngineChoice = "spark"
+
+    def __init__(self, spark: SparkContext, resources: ExecutorResources) -> None:
+        self.resources = resources
+        self.parallelism = max(1, spark.defaultParallelism)
+        self._spark = spark
+
+    def delete(
+        self,
+        ctx: Deleting,
+        work: Sequence[Work],
+        report: Callable[[Tally], None],
+        task: type[DeleteChunks] = DeleteChunks,
+    ) -> None:
+        """Delete the chunks of `work` on the executors, each with `task`; see DeleteEngine.delete.
+
+        What is done is reported with each look at the marks, the rest at the end.
+        """
+        if not work:  # all that was left may be needed by now, and Spark has no job without tasks
+            return
+        deleting = self._deleting(ctx, work, task)
+        reported: set[tuple[str, str]] = set()
+
+        def poll() -> int:
+            found = {plan_id: Marks(ctx.plans, plan_id).done_and_absent() for plan_id in deleting.plans}
+            tally, before = Tally(), len(reported)
+            for one in work:
+                name = (one.index.plan_id, one.chunk.name)
+                done, absent = found[one.index.plan_id]
+                if one.chunk.name in done and name not in reported:
+                    reported.add(name)
+                    less = absent.get(one.chunk.name, Absent())
+                    tally.add(Tally(files=one.chunk.count, bytes=one.chunk.bytes - less.bytes, absent=less.files))
+            if len(reported) > before:
+                report(tally)
+            return len(reported)
+
+        rest = Tally()
+        for result in self.run(ctx.attempt, self.numbered(len(deleting.shares)).mapPartitions(deleting), poll):
+            if (result["plan_id"], result["chunk"]) not in reported:
+                found = result["tally"]
+                rest.add(replace(Tally(**found), sample=tuple((path, code) for path, code in found["sample"])))
+        report(rest)
+
+    def _deleting(self, ctx: Deleting, work: Sequence[Work], task: type[DeleteChunks]) -> DeleteChunks:
+        policy = ctx.settings.delete
+        # Each executor process starts with an equal share of the rate and then adapts it.
+        start = max(policy.rate.start / self.parallelism, policy.rate.minimum)
+        indexes = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
+        shares = self.shares([(one.index.plan_id, one.chunk.model_dump_json()) for one in work])
+        return task(
+            resources=self.resources,
+            identifier=ctx.identifier,
+            policy=replace(policy, rate=replace(policy.rate, start=start)),
+            # What an operation adds to an index may be large, and no executor reads it.
+            plans={plan_id: index.model_dump_json(include=_READ) for plan_id, index in indexes.items()},
+            voided={one.index.plan_id: one.voided for one in work},
+            not_after=min(one.not_after for one in work),
+            shares=tuple(pack(share) for share in shares),
+            task_id=ctx.attempt.task_id,
+            attempt=ctx.attempt.attempt,
+        )
+
+    def numbered(self, count: int) -> RDD[int]:
+        """Return the numbers from 0, one per task; the function has the data for each number."""
+        return self._spark.parallelize(range(count), count)
+
+    def shares(self, items: Sequence[T], most: int | None = None) -> list[Sequence[T]]:
+        """Split items into shares, at most `most` and several per core, so that slow tasks even out."""
+        count = min(len(items), self.parallelism * _TASKS_PER_CORE, len(items) if most is None else most)
+        return [items[first::count] for first in range(count)]
+
+    def shares_of_rows(self, items: Sequence[T], rows: int) -> list[Sequence[T]]:
+        """Split items that have so many rows into shares, each of which is worth a task."""
+        return self.shares(items, max(1, rows // _ROWS_PER_TASK))
+
+    def parts_for(self, rows: int) -> int:
+        """Return over how many parts so many rows are spread, each of which one task merges."""
+        useful = min(self.parallelism, math.ceil(rows / _ROWS_PER_TASK))
+        return max(1, useful, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))
+
+    def spread(self, reading: SpreadSources) -> RDD[Run]:
+        """Return the sorted runs of all sources, each at the task of its part.
+
+        Jobs over the same runs read the sources once: Spark keeps what was spread.
+        """
+        return self.numbered(len(reading.sources)).mapPartitions(reading).partitionBy(reading.parts, int)
+
+    def run(self, attempt: Attempt, work: RDD[Result], poll: Callable[[], int] = lambda: 0) -> list[Result]:
+        """Collect the results of a job; cancel it when a checkpoint of the attempt raises.
+
+        The checkpoint reports progress only when a task completed or `poll`, a count of completed work, changed:
+        executors that hang must lose the lease although the driver runs.
+        Raises the checkpoint's error, the first DelegationError of an executor, or EngineFailed, also if not the
+        results of all tasks arrived: pyspark takes a connection that the JVM closed too early for their end, and a plan
+        of some results would leave the files of the others.
+        """
+        context = self._spark
+        group = f"files-{attempt.task_id}-{attempt.attempt}"
+        collected = _Collected()
+
+        def collect() -> None:
+            context.setJobGroup(group, group, interruptOnCancel=True)
+            try:
+                collected.tasks = work.getNumPartitions()
+                collected.results = work.mapPartitionsWithIndex(ended_with_number).collect()
+                collected.whole = True
+            except (PySparkException, Py4JError, OSError) as error:
+                collected.error = error
+
+        thread = InheritableThread(target=collect, name=group)
+        thread.start()
+        seen = (0, 0)
+        try:
+            while thread.is_alive():
+                thread.join(POLL_SECONDS)
+                now = (_tasks_ended(context, group), poll())
+                attempt.checkpoint(moved=now != seen)
+                seen = now
+        finally:
+            # Reached with a live job only after an error; a job that is being submitted takes several calls to cancel.
+            while thread.is_alive():
+                context.cancelJobGroup(group)
+                thread.join(POLL_SECONDS)
+        if not collected.whole:
+            raise EngineFailed("the Spark job failed or its JVM ended; see the driver's log") from collected.error
+        results = [result for result in collected.results if ENDED not in result]
+        for result in results:
+            if "error" in result:
+                raise decode_error(result["error"])
+        ended = {result[ENDED] for result in collected.results if ENDED in result}
+        if len(ended) < collected.tasks:
+            missing = f"{collected.tasks - len(ended)} of {collected.tasks} tasks"
+            raise EngineFailed(f"the results of {missing} did not arrive from Spark's JVM; see the driver's log")
+        return results
+
+
+def _tasks_ended(context: SparkContext, group: str) -> int:
+    """Return how many tasks of a job group have completed."""
+    tracker = context.statusTracker()
+    jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    found = (tracker.getStageInfo(stage) for stage in stages)
+    return sum(stage.numCompletedTasks for stage in found if stage is not None)
+
+
+@dataclass(slots=True)
+class _Collected:
+    results: Sequence[Result] = ()
+    tasks: int = 0
+    whole: bool = False
+    error: Exception | None = None
+
+
+OWN: Final = 0
+"""The number of the table itself among those whose manifests are read."""
+UNREAD: Final = 8
+"""The mark of an encoded error in another table's files, on which the driver decides; no path of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritesPlan:
+    """Writes the chunks of a plan's parts, of the files that the guard lets go; a subclass chooses them."""
+
+    resources: ExecutorResources
+    plan_id: str
+    chunk_paths: int
+    guard: PathGuard
+    foreign: frozenset[str]
+
+    def writer(self, part: int) -> PlanWriter:
+        """Return what writes a part."""
+        return part_writer(self.resources, self.plan_id, part, chunk_paths=self.chunk_paths)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadNear:
+    """Yields the entries of other tables' manifests, which have the numbers of the `identifiers`, from 1.
+
+    What cannot be read of those in `reported` is accepted, of those in `noted` it is the driver's to decide, of some
+    only files with these digests; of others it is raised, as NeighbourUnreadable or NeighbourChanged.
+    """
+
+    resources: ExecutorResources
+    identifiers: tuple[TableIdentifier, ...]
+    reported: frozenset[int]
+    noted: Mapping[int, frozenset[bytes] | None]
+    threads: int
+
+    def __call__(self, listed: Iterable[tuple[int, ManifestToRead]], mark: int) -> Iterator[tuple[Sequence[Row], int]]:
+        """Yield rows with this mark, and those for the driver with UNREAD."""
+        of_tables: dict[int, list[ManifestToRead]] = {}
+        for number, manifest in listed:
+            of_tables.setdefault(number, []).append(manifest)
+        for number, manifests in of_tables.items():
+            identifier, unread = self.identifiers[number - 1], list[Row]()
+            # An error in another table's files has another type, which may be retryable.
+            with reading_of(identifier):
+                store, tolerance = store_of(self.resources, identifier), self._tolerance(number, unread)
+                for rows in entries_of(store, manifests, tolerance, threads=self.threads):
+                    yield rows, mark
+            yield unread, UNREAD
+
+    def _tolerance(self, number: int, unread: list[Row]) -> Tolerance:
+        only = self.noted.get(number, frozenset())
+
+        def unreadable(path: str, error: DelegationError) -> None:
+            if not (only is None or digest(path) in only or is_whole_otherwise(error)):
+                raise error
+            unread.append((json.dumps([number, path, encode_error(error)]), 0, 0))
+
+        return tolerance_of(unreadable, reported=number in self.reported)
+
+
+def noting(noted: list[Row]) -> Tolerance:
+    """Return how an executor reads what the table itself needs: it notes manifests that differ, as rows of UNREAD."""
+
+    def unreadable(path: str, error: DelegationError) -> None:
+        refuse_cut_off(path, error)
+        noted.append((json.dumps([OWN, path, encode_error(error)]), 0, 0))
+
+    return Tolerance(unreadable, Spelling(ALL_KINDS))
+
+
+class NearTables:
+    """Other tables whose manifests executors read; `add` reads all else of them in this process.
+
+    `rows` are the files found so, `listed` the manifests that are left, each with its table's number.
+    """
+
+    def __init__(self, ctx: Search, unread: Unread, once: ReadOnce | None = None) -> None:
+        self._ctx = ctx
+        self._unread = unread
+        self._once = once or ReadOnce()
+        self._tables: list[Neighbour] = []
+        self.rows: list[Row] = []
+        self.listed: list[tuple[int, ManifestToRead]] = []
+        self.expected = 0
+
+    def add(self, neighbour: Neighbour, *, slim: bool = False) -> None:
+        """Read a table but for its manifests; raise what `survey_neighbour` raises. A `slim` one's metadata is left."""
+        self._tables.append(replace(neighbour, table=replace(neighbour.table, metadata={})) if slim else neighbour)
+        small, manifests = survey_neighbour(self._ctx, neighbour, self._unread, self._once)
+        if not self._is_noted(neighbour):
+            # Whatever cannot be read ends the plan, so what is asked for once is read for all tables.
+            self._once.manifests.update(manifests)
+        self.rows.extend(small)
+        limit, number = self._ctx.settings.max_file_bytes, len(self._tables)
+        self.listed.extend((number, ManifestToRead(path, limit, one)) for path, one in manifests.items())
+        self.expected += expected_rows(manifests.values())
+
+    def reading(self, resources: ExecutorResources) -> ReadNear:
+        """Return what executors read the manifests with."""
+        numbered = list(enumerate(self._tables, 1))
+        accepts = self._unread.accepts
+        return ReadNear(
+            resources,
+            tuple(one.table.identifier for one in self._tables),
+            reported=frozenset(number for number, one in numbered if accepts(exempt=one.exempt)),
+            noted={number: one.unread for number, one in numbered if self._is_noted(one)},
+            threads=self._ctx.settings.read_threads,
+        )
+
+    def take(self, unread: Iterable[str]) -> None:
+        """Decide on what executors could not read, by the texts of their rows of UNREAD; raise what is not accepted."""
+        for number, path, encoded in map(json.loads, unread):
+            error = decode_error(encoded)
+            if isinstance(error, RunStopped):
+                raise error
+            if number == OWN:
+                self._unread.note_differing("the table", path)
+                continue
+            neighbour = self._tables[number - 1]
+            with reading(neighbour):
+                self._unread.of(neighbour)(path, error)
+
+    def _is_noted(self, neighbour: Neighbour) -> bool:
+        """Return whether damage may be accepted, so that a table with the same manifest has to read it, too."""
+        return neighbour.former or self._unread.accepts(exempt=neighbour.exempt)

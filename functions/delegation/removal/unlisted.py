@@ -1,0 +1,262 @@
+"""Tables that no catalog lists and whose metadata is beside a table's own: a purge and an expiry keep what these need.
+
+One bounded listing of the folders with the table's metadata files finds them (`removal.foreign`). They are read as
+neighbours are, with the table's own credentials. What cannot be listed or read refuses nothing: it is a finding.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, Protocol
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import ManifestMissing
+from delegation.iceberg.history import read_history, version_of
+from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable
+from delegation.polaris.model import LoadedTable
+from delegation.removal.errors import NeighbourChanged
+from delegation.removal.foreign import (
+    ForeignTable,
+    HeadsRead,
+    OwnTable,
+    ReadBounds,
+    SeenFile,
+    find_foreign,
+    heads_of,
+    signs,
+)
+from delegation.removal.index import SAMPLE, Finding
+from delegation.removal.model import Neighbour, Search, TableSource
+from delegation.removal.neighbours import metadata_of, same_table
+from delegation.storage.listing.model import ListableStore
+from delegation.storage.locations import FOREIGN_TABLE, Root, canonical, split, uri_of
+from polaris_common.errors import DelegationError, printable
+
+FOREIGN_NOT_KNOWN: Final = "FOREIGN_NOT_KNOWN"
+"""The code of a finding: what tables need that no catalog lists is not known, or not all of it."""
+PAGES: Final = 10
+"""Requests of the listing at most, for 1,000 objects each: version numbers come before most names of manifests."""
+_FOLDERS: Final = 8
+_BOUNDS: Final = ReadBounds(heads=200, files=100, size=64 * 1024 * 1024)
+_HEAD_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of the metadata files of versions that are read as neighbours, of all tables."""
+_ANY_AGE: Final = 2**62
+_LENIENT: Final = Tolerance(lambda _path, _error: None, Spelling(ALL_KINDS))
+
+
+class SearchBeside(Search, Protocol):
+    """A Search of an operation that may list the files of its table, and load the table."""
+
+    @property
+    def store(self) -> ListableStore: ...
+
+    @property
+    def tables(self) -> TableSource: ...
+
+
+class UnlistedTables:
+    """The tables beside one table's metadata that no catalog lists; used once.
+
+    `near` are the neighbours that the catalog lists, and `own` paths of the table's metadata files beside those that
+    its logs name. `former` has what was read of former metadata files. Without `forks` the table's own uuid counts as
+    the table: after some of its metadata files were deleted its history is not known.
+    """
+
+    def __init__(
+        self,
+        ctx: SearchBeside,
+        table: LoadedTable,
+        near: Sequence[Neighbour] = (),
+        own: Iterable[str] = (),
+        former: dict[str, FormerMetadata] | None = None,
+        *,
+        forks: bool = True,
+    ) -> None:
+        self._ctx = ctx
+        self._table = table
+        self._metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
+        self._near = near
+        self._known = set(_canonical([self._metadata.path, *self._metadata.former, *own]))
+        self._former = {} if former is None else former
+        self._forks = forks
+        self._folders: tuple[str, ...] = ()
+        self._seen: frozenset[str] = frozenset()
+        self._found: list[ForeignTable] = []
+        self._problems: dict[str, None] = {}
+        self._moved: bool | None = None
+
+    def heads(self) -> Iterator[Neighbour]:
+        """Yield the versions of such tables whose files stay, one at a time.
+
+        Raises the retryable errors of the store, those of a checkpoint, and of loading the table.
+        """
+        seen = self._listed()
+        self._seen, self._found = frozenset(one.path for one in seen), self._tables(seen)
+        left = _HEAD_BYTES
+        for table in self._found:
+            if table.why:
+                self._note(f"at {table.place}: {table.why}")
+                continue
+            heads = tuple(one for one in table.heads if one.size <= left)
+            left -= sum(one.size for one in heads)
+            if len(heads) < len(table.heads) or left < 0:
+                self._note(f"{table.uuid} at {table.place}: its metadata files have more bytes than are read")
+            try:
+                for one in heads_of(replace(table, heads=heads), self._table, self._ctx.store):
+                    metadata_of(one)
+                    yield replace(one, unlisted=True, exempt=True)
+            except DelegationError as error:
+                if error.retryable:
+                    raise
+                self._note(f"{table.uuid} at {table.place}: it cannot be read ({error.code})")
+
+    def unreadable_of(self, neighbour: Neighbour) -> Unreadable:
+        """Return a function for errors in the files of one of these versions; it raises those that a repeat may change.
+
+        A missing manifest names nothing that anybody can read, unless the table was committed to since it was listed.
+        """
+        who = f"{neighbour.table.table_uuid} by {neighbour.table.metadata_location}"
+
+        def unreadable(path: str, error: DelegationError) -> None:
+            if error.retryable:
+                raise error
+            if not isinstance(error, ManifestMissing):
+                self._note(f"{who}: {printable(path)} cannot be read ({error.code})")
+            elif self._has_moved():
+                raise NeighbourChanged(who, path) from error
+
+        return unreadable
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the finding of such tables, with the number of their metadata files, and that of what is not known.
+
+        Beside them is that of neighbours which are the table itself, named by another catalog.
+
+        Metadata files of a neighbour that its log does not name are lost commits as a rule: they stay, and are no news.
+        """
+        listed = {one.table.table_uuid for one in self._near} - {self._table.table_uuid}
+        found = [one for one in self._found if one.uuid not in listed]
+        files = sum(len(one.files) for one in found)
+        names = tuple(dict.fromkeys(f"{one.uuid} at {one.place}" for one in found))
+        foreign = [Finding(code=FOREIGN_TABLE, count=files, sample=names[:SAMPLE])] if files else []
+        count, sample = len(self._problems), tuple(self._problems)[:SAMPLE]
+        unknown = [Finding(code=FOREIGN_NOT_KNOWN, count=count, sample=sample)] if count else []
+        return (*foreign, *unknown, *same_table(self._ctx, self._near, self._metadata))
+
+    def _note(self, problem: str) -> None:
+        if len(self._problems) < _BOUNDS.heads:
+            self._problems[problem] = None
+
+    def _listed(self) -> list[SeenFile]:
+        """List the folders of the table's metadata files within the bound; return the signs of tables there."""
+        folders = {one.rpartition("/")[0] + "/" for one in self._known}
+        with suppress(GuardRefused):
+            folders.add(f"{Root.of(self._metadata.location).uri}metadata/")
+        outer = [one for one in sorted(folders) if not any(one != of and one.startswith(of) for of in folders)]
+        self._folders = tuple(outer[:_FOLDERS])
+        if len(outer) > _FOLDERS:
+            self._note(f"{len(outer) - _FOLDERS} more folders with metadata files are not listed")
+        return list(self._signs(self._note))
+
+    def _signs(self, note: Callable[[str], object]) -> Iterator[SeenFile]:
+        left = PAGES
+        for folder in self._folders:
+            bucket, prefix = split(folder)
+            root = split(_above(folder))[1]
+            after, is_last = "", False
+            while not is_last and left:
+                self._ctx.attempt.checkpoint()
+                left -= 1
+                try:
+                    page = self._ctx.store.page(bucket, prefix, after=after)
+                except DelegationError as error:
+                    if error.retryable:
+                        raise
+                    note(f"{folder} cannot be listed ({error.code})")
+                    break
+                yield from signs(uri_of(bucket, ""), root, page.objects)
+                is_last = page.is_last or not page.objects
+                after = "" if is_last else page.objects[-1].key
+            else:
+                if not is_last:
+                    note(f"{folder} has more objects than are listed ({PAGES:,},000 of all folders)")
+
+    def _tables(self, seen: Sequence[SeenFile]) -> list[ForeignTable]:
+        """Return such tables by their signs, without those that the catalog lists."""
+        if not self._unknown(seen):
+            return []
+        for one in self._near:
+            metadata = metadata_of(one)
+            self._learn(metadata, Fetcher(one.store, threads=1, checkpoint=self._ctx.attempt.checkpoint))
+        fetcher = Fetcher(self._ctx.store, threads=self._ctx.settings.read_threads, checkpoint=self._checkpoint)
+        if self._unknown(seen):
+            self._learn(self._metadata, fetcher)
+        heads: HeadsRead = {}
+        found = self._searched(seen, heads)
+        if any(one.uuid == self._table.table_uuid for one in found):
+            # Commits between the load and the listing look like a fork; a later load has them in its log.
+            now = self._ctx.tables.load()
+            metadata = parse_metadata(now.metadata_location, now.metadata, experimental=True)
+            self._learn(metadata, fetcher)
+            found = self._searched(seen, heads)
+        return found
+
+    def _searched(self, seen: Sequence[SeenFile], heads: HeadsRead) -> list[ForeignTable]:
+        if not self._unknown(seen):
+            return []
+        ctx, found = self._ctx, list[ForeignTable]()
+        own = OwnTable(self._table.table_uuid, frozenset(self._known), frozenset(self._folders), young_from=_ANY_AGE)
+        for folder in self._folders:
+            mine = [one for one in seen if one.path.startswith(folder)]
+            threads, root = ctx.settings.read_threads, _above(folder)
+            there = find_foreign(
+                root, mine, own, ctx.store, self._checkpoint, threads=threads, bounds=_BOUNDS, known=heads
+            )
+            found += (one for one in map(self._without_history, there.tables) if one.why or one.heads)
+            for path in there.unreadable:
+                self._note(f"{printable(path)} cannot be read")
+        return found
+
+    def _without_history(self, table: ForeignTable) -> ForeignTable:
+        """Return a fork without versions from before all that is known of the table: files between may be gone."""
+        if table.uuid != self._table.table_uuid:
+            return table
+        versions = [found.number for one in self._known if (found := version_of(one)) is not None]
+        first = min(versions, default=0)
+        heads = (one for one in table.heads if (found := version_of(one.path)) is None or found.number >= first)
+        return replace(table, heads=tuple(heads) if self._forks else ())
+
+    def _unknown(self, seen: Sequence[SeenFile]) -> bool:
+        return any(one.path not in self._known and not one.path.endswith(".text") for one in seen)
+
+    def _learn(self, metadata: ParsedMetadata, fetcher: Fetcher) -> None:
+        """Add the metadata files of a table that the catalog lists, as far back as its logs lead."""
+        self._known.update(_canonical([metadata.path, *metadata.former]))
+        here = self._folders
+        history = read_history(metadata, fetcher, lambda path: path.startswith(here), _LENIENT, known=self._former)
+        self._known.update(one.path for one in history.files)
+
+    def _has_moved(self) -> bool:
+        """Return whether there are metadata files by now that were not listed."""
+        if self._moved is None:
+            self._moved = any(one.path not in self._seen for one in self._signs(lambda _problem: None))
+        return self._moved
+
+    def _checkpoint(self) -> None:
+        self._ctx.attempt.checkpoint()
+
+
+def _above(folder: str) -> str:
+    """Return the folder above one, which is the bucket's for one directly below it."""
+    bucket, prefix = split(folder)
+    above = prefix[:-1].rpartition("/")[0]
+    return uri_of(bucket, f"{above}/" if above else "")
+
+
+def _canonical(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the canonical ones of paths; one that names no object is no metadata file that a listing shows."""
+    for path in paths:
+        with suppress(GuardRefused):
+            yield canonical(path)

@@ -1,0 +1,219 @@
+"""What cannot be read of neighbour tables: it holds the purge unless the operator accepts it; what is known protects.
+
+A table of which a part can be read protects what that names. One of which nothing can be read protects the storage
+below its last known areas, as far as these are at or below the purged table's locations; an area around those states
+too little, because areas are folded into their parents.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from delegation.errors import GuardRefused
+from delegation.iceberg import reach
+from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.errors import (
+    CredentialVendingFailed,
+    NoSuchNamespace,
+    NoSuchTable,
+    PolarisForbidden,
+    TableMetadataMissing,
+)
+from delegation.references.blocking.model import Subject
+from delegation.references.reading import digest
+from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
+from delegation.removal.index import SAMPLE, Finding
+from delegation.removal.model import Neighbour, Search
+from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
+from delegation.storage.locations import Roots
+from polaris_common.errors import DelegationError, printable
+
+EXEMPT: Final = "NEIGHBOUR_EXEMPT"
+"""The code of a finding: an operator exempted tables that cannot be read. A plan with it is executed while they are."""
+LOST_REFS_DAMAGED: Final = "LOST_REFS_DAMAGED"
+"""The code of a finding: files of a former state with lost refs are gone or damaged, so it cannot be restored whole."""
+MANIFEST_DIFFERS: Final = "MANIFEST_DIFFERS"
+"""The code of a finding: manifest lists describe manifests otherwise than they are, and all that these name stays."""
+_MOST_DAMAGED: Final = 1_000
+_DAMAGED: Final = (ManifestMissing, FileTooLarge, CorruptMetadata, CorruptManifestError, ManifestMismatchError)
+_NO_ACCESS: Final = (PolarisForbidden, CredentialVendingFailed, ObjectStoreDenied, BucketNotFound)
+"""After one of these no other file of the table can be read either."""
+# Errors that a repeat does not change. A missing manifest is not one: the table may have newer commits.
+_UNREADABLE: Final = (
+    *_NO_ACCESS,
+    FileTooLarge,
+    CorruptMetadata,
+    CorruptManifestError,
+    ManifestMismatchError,
+    GuardRefused,
+)
+
+
+class UnreadNeighbours:
+    """What cannot be read of neighbour tables: it refuses the purge, or it is accepted and a finding.
+
+    It is accepted with `neighbour=report`, and for a table that an operator exempted. `former` are former metadata
+    files that cannot be read: no reader of the table reads them, so they are only a finding. `located` are the
+    locations of tables of other formats, which are no finding: what is kept for them is one. `unlisted` is what `of`
+    is for tables that no catalog lists.
+    """
+
+    def __init__(self, ctx: Search) -> None:
+        self._ctx = ctx
+        self._found: dict[str, dict[str, None]] = {}
+        self._current: dict[str, bool] = {}
+        self._areas: dict[str, NeighbourUnreadable] = {}
+        self.former: tuple[str, ...] = ()
+        self.located: tuple[str, ...] = ()
+        self.unlisted: Callable[[Neighbour], reach.Unreadable] | None = None
+
+    def accepts(self, *, exempt: bool = False) -> bool:
+        """Whether the operator accepts what cannot be read of a table."""
+        return exempt or self._ctx.options.neighbour == "report"
+
+    def note(self, error: NeighbourUnreadable) -> None:
+        """Record the error for the findings, or raise it."""
+        if not self.accepts(exempt=error.exempt):
+            raise error
+        self._areas.update(dict.fromkeys(error.areas, error))
+        if error.is_other_format:
+            self.located = (*self.located, *error.areas)
+            return
+        code = EXEMPT if error.exempt else NeighbourUnreadable.code
+        self._found.setdefault(code, {})[f"{error.who}: {error.why}"] = None
+
+    def last_known(self, roots: Roots, root_file: str = "") -> Roots:
+        """Return the last known areas, at or below `roots`, of tables of which nothing can be read.
+
+        Raises NeighbourUnreadable if `root_file`, the purged table's metadata, is there: then all its files may be the
+        other table's as well.
+        """
+        areas = [area for area in self._areas if area.startswith(roots.uris)]
+        for area in areas:
+            if root_file.startswith(area):
+                raise self._areas[area]
+        return Roots(areas)
+
+    def note_differing(self, who: str, path: str) -> None:
+        """Record a manifest that its list describes otherwise: all files stay that it names."""
+        self._found.setdefault(MANIFEST_DIFFERS, {})[f"{who}: {printable(path)}"] = None
+
+    def of_itself(self) -> reach.Unreadable:
+        """Return a function for errors in what the table itself needs: it raises all but what it can record."""
+
+        def unreadable(path: str, error: DelegationError) -> None:
+            reach.refuse_cut_off(path, error)
+            self.note_differing("the table", path)
+
+        return unreadable
+
+    def note_missing(self, path: str) -> None:
+        """Record a file that is gone, and that only expiring snapshots had: what it named is not known, and stays."""
+        self._found.setdefault(ManifestMissing.code, {})[printable(path)] = None
+
+    def note_former(self, path: str) -> None:
+        """Record a neighbour's former metadata file that cannot be read."""
+        if path not in self.former:
+            self.former = (*self.former, path)
+
+    def of(self, neighbour: Neighbour) -> reach.Unreadable:
+        """Return a function for errors in a neighbour's files; it raises those that a repeat may change."""
+        if neighbour.unlisted and self.unlisted is not None:
+            return self.unlisted(neighbour)
+        who = str(neighbour.table.identifier)
+
+        def unreadable(path: str, error: DelegationError) -> None:
+            if reach.is_whole_otherwise(error):
+                self.note_differing(who, path)
+                return
+            if neighbour.former and isinstance(error, _DAMAGED):
+                # Another program deleted it, for no table names it: what is left stays, and nothing waits for the rest.
+                damaged = self._found.setdefault(LOST_REFS_DAMAGED, {})
+                if len(damaged) < _MOST_DAMAGED:
+                    damaged[f"{who}: {printable(path)}"] = None
+                return
+            # A file that was accepted by its name may be missing from any state of a table that others commit to.
+            by_name = neighbour.exempt and neighbour.unread is not None and digest(path) in neighbour.unread
+            if isinstance(error, ManifestMissing) and not by_name and not self._is_current(neighbour):
+                raise NeighbourChanged(who, path, Subject.of(neighbour.table.identifier)) from error
+            if not isinstance(error, (ManifestMissing, *_UNREADABLE)):
+                raise error
+            is_exempt = by_name or (neighbour.exempt and neighbour.unread is None)
+            self.note(_error(neighbour, error, exempt=is_exempt))
+
+        return unreadable
+
+    def findings(self) -> list[Finding]:
+        """Return a finding for reported and one for exempt tables, which name them and why they could not be read."""
+        return [
+            Finding(code=code, count=len(found), sample=tuple(found)[:SAMPLE]) for code, found in self._found.items()
+        ]
+
+    def _is_current(self, neighbour: Neighbour) -> bool:
+        """Return whether the table still has the metadata that names a missing file, so that the file is lost."""
+        name, location = str(neighbour.table.identifier), neighbour.table.metadata_location
+        if name not in self._current:
+            again = self._ctx.neighbours(_usable([neighbour.table.location, *neighbour.areas]))
+            now = (one.table for one in again if isinstance(one, Neighbour))
+            self._current[name] = any((str(one.identifier), one.metadata_location) == (name, location) for one in now)
+        return self._current[name]
+
+
+def _usable(locations: Iterable[str]) -> Roots:
+    usable: list[str] = []
+    for location in locations:
+        with suppress(GuardRefused):
+            usable += Roots([location]).uris
+    return Roots(usable)
+
+
+@contextmanager
+def reading(neighbour: Neighbour) -> Iterator[None]:
+    """Raise NeighbourUnreadable or NeighbourChanged for errors in reading a neighbour's files.
+
+    Their credentials are vended at the first read, by when the table may have been purged or dropped: the next attempt
+    does not find it any more.
+    """
+    with changed(str(neighbour.table.identifier), Subject.of(neighbour.table.identifier)):
+        try:
+            yield
+        except NeighbourUnreadable:
+            raise
+        except _UNREADABLE as error:
+            raise _error(neighbour, error, exempt=neighbour.exempt and neighbour.unread is None) from error
+
+
+@contextmanager
+def reading_of(identifier: TableIdentifier) -> Iterator[None]:
+    """Do the same in an executor, which has no more of the neighbour than its identifier."""
+    subject = Subject.of(identifier)
+    with changed(str(identifier), subject):
+        try:
+            yield
+        except NeighbourUnreadable:
+            raise
+        except _UNREADABLE as error:
+            raise NeighbourUnreadable(str(identifier), error, subject=subject, is_found=True) from error
+
+
+@contextmanager
+def changed(who: str, subject: Subject) -> Iterator[None]:
+    """Raise NeighbourChanged for a file or a table that is not there any more."""
+    try:
+        yield
+    except ManifestMissing as error:
+        raise NeighbourChanged(who, error.path, subject) from error
+    except TableMetadataMissing as error:
+        raise NeighbourChanged(who, "its metadata file") from error
+    except (NoSuchTable, NoSuchNamespace) as error:
+        raise NeighbourChanged(who, "its entry in the catalog") from error
+
+
+def _error(neighbour: Neighbour, error: DelegationError, *, exempt: bool) -> NeighbourUnreadable:
+    areas = neighbour.areas if isinstance(error, (*_NO_ACCESS, CorruptMetadata)) else ()
+    identifier = neighbour.table.identifier
+    subject = Subject.of(identifier)
+    return NeighbourUnreadable(
+        str(identifier), error, areas=areas, exempt=exempt, subject=subject, is_found=not neighbour.former
+    )
