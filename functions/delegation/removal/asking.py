@@ -6,7 +6,7 @@ The job reads them whole, and would end with the same error after minutes that c
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from delegation.errors import RunHandedOver, RunPaused
 from delegation.iceberg import reach
@@ -16,8 +16,9 @@ from delegation.references.errors import ReferencesNotKnown
 from delegation.removal.attempt import Attempt
 from delegation.removal.choice import HandedToSpark
 from delegation.removal.chunks import Stored
+from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.model import Neighbour, ReferenceCheck, Search
+from delegation.removal.model import Neighbour, ReferenceCheck
 from delegation.removal.neighbours import is_itself, is_near, metadata_of, tolerance_of
 from delegation.removal.unread import UnreadNeighbours, reading
 from delegation.storage.locations import Roots
@@ -42,29 +43,6 @@ class AskedAnew(Stored):
         return self.asked and self.known_at is None
 
 
-class Asking(Protocol):
-    """One attempt at an operation; it hands over what is more than `spark_above` files, None: nothing.
-
-    `awaits_references` is whether it waits for a pass that another process makes, rather than end with
-    ReferencesNotKnown; `sleep` counts in seconds.
-    """
-
-    @property
-    def attempt(self) -> Attempt: ...
-
-    @property
-    def references(self) -> ReferenceCheck | None: ...
-
-    @property
-    def spark_above(self) -> int | None: ...
-
-    @property
-    def awaits_references(self) -> bool: ...
-
-    @property
-    def sleep(self) -> Callable[[float], None]: ...
-
-
 class AskedReferences:
     """What an attempt asks of the reference index, as the note that `read` returns and `write` stores has it.
 
@@ -76,7 +54,7 @@ class AskedReferences:
 
     def __init__(
         self,
-        ctx: Asking,
+        ctx: RemovalContext,
         read: Callable[[], AskedAnew | None],
         write: Callable[[AskedAnew], object],
         *,
@@ -153,14 +131,7 @@ MOST_MANIFESTS: Final = 100_000
 """How many manifests of one table are held meanwhile."""
 
 
-class Looking(Search, Protocol):
-    """A Search with the time."""
-
-    @property
-    def clock(self) -> Callable[[], datetime]: ...
-
-
-def look_at_others(ctx: Looking, roots: Roots, unreadable: Callable[[NeighbourUnreadable], object]) -> None:
+def look_at_others(ctx: RemovalContext, roots: Roots, unreadable: Callable[[NeighbourUnreadable], object]) -> None:
     """Read metadata and manifest lists of live tables that overlap `roots`, as far as a minute suffices.
 
     `unreadable` decides on a table of which nothing can be read. Raises NeighbourUnreadable and NeighbourChanged for
@@ -175,7 +146,7 @@ def look_at_others(ctx: Looking, roots: Roots, unreadable: Callable[[NeighbourUn
         return
 
 
-def _look(ctx: Looking, roots: Roots, unreadable: Callable[[NeighbourUnreadable], object]) -> None:
+def _look(ctx: RemovalContext, roots: Roots, unreadable: Callable[[NeighbourUnreadable], object]) -> None:
     until = ctx.clock() + LONGEST
     for one in ctx.neighbours(roots):
         if isinstance(one, NeighbourUnreadable):
@@ -192,7 +163,7 @@ def _look(ctx: Looking, roots: Roots, unreadable: Callable[[NeighbourUnreadable]
             return
 
 
-def _read_lists(ctx: Looking, neighbour: Neighbour, metadata: ParsedMetadata, until: datetime) -> None:
+def _read_lists(ctx: RemovalContext, neighbour: Neighbour, metadata: ParsedMetadata, until: datetime) -> None:
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     unread = UnreadNeighbours(ctx)
     with reading(neighbour):

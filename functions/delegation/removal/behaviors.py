@@ -14,7 +14,7 @@ from delegation.errors import GuardRefused, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.choice import HandedToSpark
+from delegation.removal.choice import HandedToSpark, RemovalSettings
 from delegation.removal.details import HandedDetails, PlanDetails, purge_id
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, plan_not_found
 from delegation.removal.model import Neighbour, ReferenceCheck
@@ -162,24 +162,14 @@ _UNFINISHED: Final = 2
 """Attempts after which one that had too little time again is repeated with Spark, whose driver has enough."""
 
 
-class EngineSettings(Protocol):
-    """The most files that are deleted inline, and whether there is Spark."""
-
-    @property
-    def inline_max_files(self) -> int: ...
-
-    @property
-    def has_spark(self) -> bool: ...
-
-
-def engine_of(task: Task, settings: EngineSettings) -> str:
+def engine_of(task: Task, settings: RemovalSettings) -> str:
     """Return the engine of an attempt, by what the task states about those before; raise MalformedRecord."""
     details = HandedDetails.of(task)
     unable = task.killed.count >= KILLED_TWICE or (not details.plan_segments and _is_stalled(task))
     return SPARK if settings.has_spark and (details.next_engine == SPARK or unable) else INLINE
 
 
-def spark_above(task: Task, settings: EngineSettings) -> int | None:
+def spark_above(task: Task, settings: RemovalSettings) -> int | None:
     """Return with how many files left an inline attempt hands them over; None: it deletes all; raise MalformedRecord.
 
     An attempt that is to run with Spark and runs inline is of a process that has none.
@@ -202,7 +192,7 @@ class UpkeepRuns:
     """Runs the attempts at upkeep of tables, in this process or in a Spark job, with the runner of all attempts."""
 
     runner: AttemptRunner
-    settings: EngineSettings
+    settings: RemovalSettings
 
     def prepare(self, task: Task) -> str:
         """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""

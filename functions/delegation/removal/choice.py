@@ -9,9 +9,9 @@ import heapq
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +19,7 @@ from delegation.errors import RunHandedOver
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.removal.chunks import Phase, Total, add_totals
 from delegation.removal.index import Finding, PlanIndex
+from delegation.removal.sorting import RUN_RECORDS
 from delegation.storage.deleter import DeletePolicy
 from polaris_common.errors import counted
 
@@ -44,6 +45,31 @@ def engine_for(files: int, *, inline_max_files: int, has_spark: bool = True) -> 
     return "spark" if has_spark and files > inline_max_files else "inline"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalSettings:
+    """The operator's numbers; each operation adds its own.
+
+    `vended` is false where the operator's credentials are used, which reach every file. Spark deletes more than
+    `inline_max_files`, and plans what takes a function more than `longest_planning_seconds`, because an attempt that is
+    handed over before its plan is made begins anew, or more than `most_read_ahead_bytes` of memory at a time. A read
+    takes `read_seconds`. `store_keys_per_second` is the rate of deletes that forecasts assume (S3: that of one prefix
+    partition).
+    """
+
+    chunk_paths: int = 10_000
+    run_records: int = RUN_RECORDS
+    read_threads: int = 8
+    read_seconds: float = READ_SECONDS
+    longest_planning_seconds: float = LONGEST_PLANNING_SECONDS
+    most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
+    max_file_bytes: int = 256 * 1024 * 1024
+    vended: bool = True
+    inline_max_files: int = INLINE_MAX_FILES
+    has_spark: bool = True
+    store_keys_per_second: float = 3_500.0
+    delete: DeletePolicy = field(default_factory=DeletePolicy)
+
+
 class HandedToSpark(RunHandedOver):
     """One process would take too long for the files that are left; the next attempt deletes them with Spark."""
 
@@ -57,32 +83,6 @@ SECONDS_PER_FILE: Final = 0.000_02
 BYTES_PER_SECOND: Final = 15_000_000
 # Assumed for a manifest without counts, which are optional in version 1 (Iceberg Table Spec, Manifest Lists).
 UNCOUNTED_ENTRIES: Final = 100
-
-
-class PlanningLimits(Protocol):
-    """What one process reads at a time, and the most that a function plans; see the constants."""
-
-    @property
-    def read_threads(self) -> int: ...
-
-    @property
-    def read_seconds(self) -> float: ...
-
-    @property
-    def longest_planning_seconds(self) -> float: ...
-
-    @property
-    def most_read_ahead_bytes(self) -> int: ...
-
-
-class InlineLimits(PlanningLimits, Protocol):
-    """The most that a function does; `store_keys_per_second` is the rate of deletes."""
-
-    @property
-    def inline_max_files(self) -> int: ...
-
-    @property
-    def store_keys_per_second(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,39 +109,23 @@ class Size:
             held=sum(heapq.nlargest(threads, lengths)),
         )
 
-    def planning_seconds(self, settings: PlanningLimits) -> float:
+    def planning_seconds(self, settings: RemovalSettings) -> float:
         """Return how long a process plans: the waits for objects, then decoding, sorting and writing."""
         waits = self.objects * settings.read_seconds / settings.read_threads
         return waits + self.bytes / BYTES_PER_SECOND + self.files * SECONDS_PER_FILE
 
-    def seconds(self, settings: InlineLimits) -> float:
+    def seconds(self, settings: RemovalSettings) -> float:
         """Return how long a process plans and deletes."""
         return self.planning_seconds(settings) + self.files / settings.store_keys_per_second
 
-    def is_planned_in_a_function(self, settings: PlanningLimits) -> bool:
+    def is_planned_in_a_function(self, settings: RemovalSettings) -> bool:
         """Return whether a Lambda function has the time and the memory to plan so much."""
         is_short = self.planning_seconds(settings) <= settings.longest_planning_seconds
         return is_short and self.held <= settings.most_read_ahead_bytes
 
-    def fits_a_function(self, settings: InlineLimits) -> bool:
+    def fits_a_function(self, settings: RemovalSettings) -> bool:
         """Return whether a Lambda function can plan so much, and delete it without handing it over."""
         return self.files <= settings.inline_max_files and self.is_planned_in_a_function(settings)
-
-
-class ForecastSettings(Protocol):
-    """The operator's numbers that a forecast assumes.
-
-    `store_keys_per_second` is the store's rate of deletes (S3: that of one prefix partition).
-    """
-
-    @property
-    def delete(self) -> DeletePolicy: ...
-
-    @property
-    def store_keys_per_second(self) -> float: ...
-
-    @property
-    def inline_max_files(self) -> int: ...
 
 
 class Prices(BaseModel):
@@ -209,7 +193,7 @@ def prices() -> Prices:
 
 
 def forecast(
-    indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: ForecastSettings, *, engine: EngineChoice
+    indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: RemovalSettings, *, engine: EngineChoice
 ) -> Forecast:
     """Return how long the plan's deletes take with `engine` and what they cost."""
     listed = prices()

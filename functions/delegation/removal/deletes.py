@@ -16,10 +16,9 @@ from math import inf
 from typing import Final, Protocol
 
 from delegation.iceberg.files import TableFile
-from delegation.identifiers import TableIdentifier
-from delegation.removal.attempt import Attempt
 from delegation.removal.choice import EngineChoice
 from delegation.removal.chunks import Chunk, Phase, read_chunk
+from delegation.removal.context import RemovalContext
 from delegation.removal.errors import (
     ComparisonTooOld,
     FilesNotDeleted,
@@ -29,11 +28,10 @@ from delegation.removal.errors import (
 )
 from delegation.removal.index import SAMPLE, PlanIndex
 from delegation.removal.marks import Absent, Deleted, Marks
-from delegation.storage.base import ObjectStore, PlanStore
-from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.base import PlanStore
+from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical_all
 from delegation.storage.lots import THROTTLED, Outcome
-from delegation.storage.rate import AdaptiveRate
 
 
 class PlanGuard:
@@ -203,57 +201,18 @@ def delete_here(
                     return
 
 
-class DeleteSettings(Protocol):
-    """The operator's numbers, as far as deletes need them."""
-
-    @property
-    def delete(self) -> DeletePolicy: ...
-
-
-class Deleting(Protocol):
-    """One attempt at an operation on the table `identifier`, as far as an engine needs it to delete what is planned.
-
-    `store` has the table's files, `plans` the plan and its marks. `now` and `sleep` count in seconds. A `rate` is that
-    of all deletes of this process in the attempt; without one, each call finds its own.
-    """
-
-    @property
-    def attempt(self) -> Attempt: ...
-
-    @property
-    def identifier(self) -> TableIdentifier: ...
-
-    @property
-    def store(self) -> ObjectStore: ...
-
-    @property
-    def plans(self) -> PlanStore: ...
-
-    @property
-    def settings(self) -> DeleteSettings: ...
-
-    @property
-    def now(self) -> Callable[[], float]: ...
-
-    @property
-    def sleep(self) -> Callable[[float], None]: ...
-
-    @property
-    def rate(self) -> AdaptiveRate | None: ...
-
-
 class DeleteEngine(Protocol):
     """Deletes chunks of published plans."""
 
     @property
     def name(self) -> EngineChoice: ...
 
-    def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+    def delete(self, ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
         ...
 
 
-def delete_in_this_process(ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+def delete_in_this_process(ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
     """Delete chunks with threads of this process."""
     deleter = Deleter(ctx.store, ctx.settings.delete, now=ctx.now, sleep=ctx.sleep, rate=ctx.rate)
     delete_here(ctx.plans, work, deleter, ctx.attempt.checkpoint, report)

@@ -15,13 +15,13 @@ import hashlib
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
-from delegation.identifiers import TableIdentifier
-from delegation.removal.attempt import Attempt, receipt_key
+from delegation.removal.attempt import receipt_key
 from delegation.removal.chunks import Chunk, Phase
+from delegation.removal.context import RemovalContext
 from delegation.removal.errors import FilesNotDeleted, PlanLost
 from delegation.removal.index import INDEX, Finding, PlanIndex, ReplacedPlan, planned_lists
 from delegation.storage.base import PlanStore
@@ -259,27 +259,7 @@ def plan_ids(store: PlanStore, task_id: str) -> list[str]:
     return made + [key.removeprefix(adopted) for key in keys if key.startswith(adopted)]
 
 
-class Recounted(Protocol):
-    """The context of an operation: who asked for what, of which table."""
-
-    @property
-    def attempt(self) -> Attempt:
-        """The attempt that ends with the receipt."""
-
-    @property
-    def request(self) -> Mapping[str, Any]:
-        """The request's properties."""
-
-    @property
-    def asked_by(self) -> Callable[[], Mapping[str, Any]]:
-        """Returns the members that name who asked for it and who cancelled it."""
-
-    @property
-    def identifier(self) -> TableIdentifier:
-        """The table."""
-
-
-def heading(ctx: Recounted, status: str, engine: str | None) -> dict[str, Any]:
+def heading(ctx: RemovalContext, status: str, engine: str | None) -> dict[str, Any]:
     """Return the first members of a receipt."""
     return {
         "format": 1,

@@ -97,19 +97,6 @@ def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
     return ()
 
 
-class SearchSettings(Protocol):
-    """How the files of other tables are read; `vended` is false where the operator's credentials reach every file."""
-
-    @property
-    def read_threads(self) -> int: ...
-
-    @property
-    def max_file_bytes(self) -> int: ...
-
-    @property
-    def vended(self) -> bool: ...
-
-
 class SearchOptions(Protocol):
     """What an operation does about files outside its table, and about other tables that cannot be read."""
 
@@ -118,37 +105,6 @@ class SearchOptions(Protocol):
 
     @property
     def neighbour(self) -> str: ...
-
-
-class Checkpointed(Protocol):
-    """An attempt that may end between two steps."""
-
-    def checkpoint(self) -> None:
-        """Raise RunStopped or another error if no further step may begin."""
-        ...
-
-
-class Search(Protocol):
-    """An operation on the table `identifier`, as far as the search for other tables' files needs it.
-
-    `neighbours` yields the live tables that may overlap locations, all for None, and an error for a table or list that
-    cannot be loaded.
-    """
-
-    @property
-    def attempt(self) -> Checkpointed: ...
-
-    @property
-    def identifier(self) -> TableIdentifier: ...
-
-    @property
-    def settings(self) -> SearchSettings: ...
-
-    @property
-    def options(self) -> SearchOptions: ...
-
-    @property
-    def neighbours(self) -> Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]: ...
 
 
 T = TypeVar("T")

@@ -12,9 +12,10 @@ from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Spelling, is_marked
+from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex
-from delegation.removal.model import LENIENT_PATHS, Neighbour, Search
+from delegation.removal.model import LENIENT_PATHS, Neighbour
 from delegation.removal.paths import covered_roots
 from delegation.removal.unread import UnreadNeighbours, reading
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
@@ -37,7 +38,7 @@ class Unread(Protocol):
 
 
 def neighbours_of(
-    ctx: Search, roots: Roots, earlier: Sequence[PlanIndex], unread: UnreadNeighbours
+    ctx: RemovalContext, roots: Roots, earlier: Sequence[PlanIndex], unread: UnreadNeighbours
 ) -> tuple[list[Neighbour], list[CheckedNeighbour]]:
     """Return the live tables that overlap `roots`, and all that were checked, for plan and receipt.
 
@@ -89,7 +90,7 @@ def locations_of(near: Sequence[Neighbour]) -> Roots:
     return Roots(usable)
 
 
-def is_itself(ctx: Search, neighbour: Neighbour) -> bool:
+def is_itself(ctx: RemovalContext, neighbour: Neighbour) -> bool:
     """Return whether this is the purged table; a `certain` neighbour never is, even with the same metadata file.
 
     Nor is a `former` state, even one of the same table.
@@ -97,13 +98,13 @@ def is_itself(ctx: Search, neighbour: Neighbour) -> bool:
     return not (neighbour.certain or neighbour.former) and neighbour.table.identifier == ctx.identifier
 
 
-def same_table(ctx: Search, near: Iterable[Neighbour], own: ParsedMetadata) -> tuple[Finding, ...]:
+def same_table(ctx: RemovalContext, near: Iterable[Neighbour], own: ParsedMetadata) -> tuple[Finding, ...]:
     """Return the finding of other catalogs that name the table itself, none without one."""
     same = sorted(str(one.table.identifier) for one in near if is_same_table(ctx, one, own))
     return (Finding(code=SAME_TABLE, count=len(same), sample=tuple(same[:SAMPLE])),) if same else ()
 
 
-def is_same_table(ctx: Search, one: Neighbour, own: ParsedMetadata) -> bool:
+def is_same_table(ctx: RemovalContext, one: Neighbour, own: ParsedMetadata) -> bool:
     """Return whether another catalog names the table `own`: by its metadata file, or by its uuid and location."""
     if one.former or one.table.identifier.catalog == ctx.identifier.catalog:
         return False
@@ -148,7 +149,7 @@ class ReadOnce:
 
 
 def survey_neighbour(
-    ctx: Search, neighbour: Neighbour, unread: Unread, once: ReadOnce
+    ctx: RemovalContext, neighbour: Neighbour, unread: Unread, once: ReadOnce
 ) -> tuple[list[TableFile], dict[str, ManifestFile]]:
     """Return the files that a neighbour reaches except its manifests' entries, and the manifests to read still.
 
@@ -210,7 +211,7 @@ def small_files(
     return [*reach.named_by_metadata(metadata, spelling), *history.files, *reached.lists, *manifests]
 
 
-def reach_of_neighbour(ctx: Search, neighbour: Neighbour, unread: Unread, once: ReadOnce) -> Iterator[Row]:
+def reach_of_neighbour(ctx: RemovalContext, neighbour: Neighbour, unread: Unread, once: ReadOnce) -> Iterator[Row]:
     """Yield all files that a neighbour reaches except those of manifests in `once`, to which the others are added.
 
     Raises what `survey_neighbour` raises.

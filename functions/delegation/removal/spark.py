@@ -28,7 +28,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.reading import digest
 from delegation.removal.attempt import Attempt
 from delegation.removal.choice import EngineChoice
-from delegation.removal.deletes import Deleting, Tally, Work
+from delegation.removal.context import RemovalContext
+from delegation.removal.deletes import Tally, Work
 from delegation.removal.errors import EngineFailed
 from delegation.removal.executors import (
     ENDED,
@@ -49,7 +50,7 @@ from delegation.removal.executors import (
 )
 from delegation.removal.index import PlanIndex
 from delegation.removal.marks import Absent, Marks
-from delegation.removal.model import Neighbour, Search
+from delegation.removal.model import Neighbour
 from delegation.removal.neighbours import ReadOnce, Unread, survey_neighbour, tolerance_of
 from delegation.removal.paths import PathGuard
 from delegation.removal.sorting import PlanWriter
@@ -95,7 +96,7 @@ class SparkJobs:
 
     def delete(
         self,
-        ctx: Deleting,
+        ctx: RemovalContext,
         work: Sequence[Work],
         report: Callable[[Tally], None],
         task: type[DeleteChunks] = DeleteChunks,
@@ -130,7 +131,7 @@ class SparkJobs:
                 rest.add(replace(Tally(**found), sample=tuple((path, code) for path, code in found["sample"])))
         report(rest)
 
-    def _deleting(self, ctx: Deleting, work: Sequence[Work], task: type[DeleteChunks]) -> DeleteChunks:
+    def _deleting(self, ctx: RemovalContext, work: Sequence[Work], task: type[DeleteChunks]) -> DeleteChunks:
         policy = ctx.settings.delete
         # Each executor process starts with an equal share of the rate and then adapts it.
         start = max(policy.rate.start / self.parallelism, policy.rate.minimum)
@@ -316,7 +317,7 @@ class NearTables:
     `rows` are the files found so, `listed` the manifests that are left, each with its table's number.
     """
 
-    def __init__(self, ctx: Search, unread: Unread, once: ReadOnce | None = None) -> None:
+    def __init__(self, ctx: RemovalContext, unread: Unread, once: ReadOnce | None = None) -> None:
         self._ctx = ctx
         self._unread = unread
         self._once = once or ReadOnce()

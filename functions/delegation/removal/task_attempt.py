@@ -9,7 +9,7 @@ from typing import Any
 from delegation.references.errors import PassLost, ReferencesNotKnown
 from delegation.references.model import CatalogPass
 from delegation.removal.attempt import PlanSegment, StepsDone
-from delegation.removal.choice import EngineChoice, Forecast, ForecastSettings, forecast
+from delegation.removal.choice import EngineChoice, Forecast, RemovalSettings, forecast
 from delegation.removal.details import PlanDetails, ReferencesMoment, changed, published, recorded, replaced
 from delegation.removal.errors import ComparisonTooOld, FilesThrottled, PlanTampered
 from delegation.removal.index import load_index, merge_findings
@@ -228,7 +228,7 @@ def error_class(error: Exception) -> ErrorClass:
 
 
 def forecast_of(
-    task: Task, details: type[PlanDetails], plans: PlanStore, settings: ForecastSettings, *, is_dry_run: bool
+    task: Task, details: type[PlanDetails], plans: PlanStore, settings: RemovalSettings, *, is_dry_run: bool
 ) -> Forecast | None:
     """Return the forecast of a task's plan or of a dry run; None without a plan, and once it was deleted.
 
@@ -251,7 +251,7 @@ def forecast_of(
     return forecast(indexes, merge_findings(indexes), settings, engine=_engine(task, files, settings))
 
 
-def _engine(task: Task, files: int, settings: ForecastSettings) -> EngineChoice:
+def _engine(task: Task, files: int, settings: RemovalSettings) -> EngineChoice:
     if task.engine == "inline":
         return "inline"
     if task.engine == "spark":

@@ -7,7 +7,7 @@ neighbours are, with the table's own credentials. What cannot be listed or read 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import ManifestMissing
@@ -16,6 +16,7 @@ from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_me
 from delegation.iceberg.paths import ALL_KINDS, Spelling
 from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourChanged
 from delegation.removal.foreign import (
     ForeignTable,
@@ -28,9 +29,8 @@ from delegation.removal.foreign import (
     signs,
 )
 from delegation.removal.index import SAMPLE, Finding
-from delegation.removal.model import Neighbour, Search, TableSource
+from delegation.removal.model import Neighbour
 from delegation.removal.neighbours import metadata_of, same_table
-from delegation.storage.listing.model import ListableStore
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical, split, uri_of
 from polaris_common.errors import DelegationError, printable
 
@@ -46,16 +46,6 @@ _ANY_AGE: Final = 2**62
 _LENIENT: Final = Tolerance(lambda _path, _error: None, Spelling(ALL_KINDS))
 
 
-class SearchBeside(Search, Protocol):
-    """A Search of an operation that may list the files of its table, and load the table."""
-
-    @property
-    def store(self) -> ListableStore: ...
-
-    @property
-    def tables(self) -> TableSource: ...
-
-
 class UnlistedTables:
     """The tables beside one table's metadata that no catalog lists; used once.
 
@@ -66,7 +56,7 @@ class UnlistedTables:
 
     def __init__(
         self,
-        ctx: SearchBeside,
+        ctx: RemovalContext,
         table: LoadedTable,
         near: Sequence[Neighbour] = (),
         own: Iterable[str] = (),

@@ -22,9 +22,10 @@ from delegation.polaris.errors import (
 )
 from delegation.references.blocking.model import Subject
 from delegation.references.reading import digest
+from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.index import SAMPLE, Finding
-from delegation.removal.model import Neighbour, Search
+from delegation.removal.model import Neighbour
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots
 from polaris_common.errors import DelegationError, printable
@@ -59,7 +60,7 @@ class UnreadNeighbours:
     is for tables that no catalog lists.
     """
 
-    def __init__(self, ctx: Search) -> None:
+    def __init__(self, ctx: RemovalContext) -> None:
         self._ctx = ctx
         self._found: dict[str, dict[str, None]] = {}
         self._current: dict[str, bool] = {}

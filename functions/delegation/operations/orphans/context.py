@@ -1,40 +1,28 @@
 """The input of a removal of orphan files (table, stores, settings, attempt) and its result."""
 
-import secrets
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from datetime import timedelta
+from typing import Literal, NamedTuple
 
-from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.approval import NO_AMOUNT, Approval, ApprovalLimits, ListedAmount, Wait
 from delegation.operations.orphans.eligible import AGE
 from delegation.operations.orphans.errors import no_role
 from delegation.operations.orphans.place import Place
 from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.polaris.model import LoadedTable
-from delegation.removal.attempt import Attempt, PlanSegment
+from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import (
-    INLINE_MAX_FILES,
-    LONGEST_PLANNING_SECONDS,
-    MOST_READ_AHEAD_BYTES,
-    READ_SECONDS,
     EngineChoice,
+    RemovalSettings,
     engine_for,
 )
-from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.index import Finding, segment_of
-from delegation.removal.model import Neighbour, ReferenceCheck, TableSource
+from delegation.removal.context import RemovalContext, RemovalResult
+from delegation.removal.model import ReferenceCheck
 from delegation.removal.paths import NOBODYS
-from delegation.removal.sorting import RUN_RECORDS
-from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy
-from delegation.storage.listing.model import ListableStore
 from delegation.storage.listing.tags import TagStore
-from delegation.storage.locations import ForeignLocations, Roots
-from delegation.storage.rate import AdaptiveRate
-from delegation.timestamps import utc_now
+from delegation.storage.locations import ForeignLocations
 
 Status = Literal["SWEPT", "PLANNED", "WAITING", "NOTHING", "INCOMPLETE"]
 
@@ -61,38 +49,28 @@ def few_threads(foreign: ForeignLocations = NOBODYS) -> DeletePolicy:
     return DeletePolicy(batch=1_000, threads=8, foreign=foreign)
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanSettings:
-    """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanSettings(RemovalSettings):
+    """The operator's numbers.
 
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
     attempt listed is used again for `listing_serves`. The table is loaded and compared before each lot of `lot_paths`
     files or more; an attempt ends after `most_looks` lots in a row that did not begin. A chunk has `lot_paths` files,
-    or `chunk_paths` if executors wrote it. Spark deletes more than `inline_max_files`, if there is one, and it also
-    plans where more than `inline_max_listed` are listed: their sorted runs take 0.4 GB of disk for a million, and a
-    function has 2 GB. In a job the driver lists `pages_here` of each part, and executors list the others,
-    `pages_at_once`; it compares up to `rows_here` listed and needed files itself.
+    or `chunk_paths` if executors wrote it. Spark also plans where more than `inline_max_listed` are listed: their
+    sorted runs take 0.4 GB of disk for a million, and a function has 2 GB. In a job the driver lists `pages_here` of
+    each part, and executors list the others, `pages_at_once`; it compares up to `rows_here` listed and needed files
+    itself.
     """
 
-    chunk_paths: int = 10_000
     lot_paths: int = 1_000
-    run_records: int = RUN_RECORDS
-    read_threads: int = 8
-    read_seconds: float = READ_SECONDS
-    longest_planning_seconds: float = LONGEST_PLANNING_SECONDS
-    most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
     list_threads: int = 16
     prefixes: int = 64
     pages_here: int = 4
     pages_at_once: int = 250
     rows_here: int = 250_000
-    max_file_bytes: int = 256 * 1024 * 1024
-    vended: bool = True
     probe: bool = True
     most_looks: int = 10
-    inline_max_files: int = INLINE_MAX_FILES
     inline_max_listed: int = 3_000_000
-    has_spark: bool = True
     listing_serves: timedelta = timedelta(hours=6)
     delete: DeletePolicy = field(default_factory=few_threads)
 
@@ -141,11 +119,6 @@ class OrphanOptions:
         return "refuse"
 
 
-def asked_by_nobody() -> Mapping[str, Any]:
-    """Return what a receipt states about a removal that no caller of the service asked for."""
-    return {"requested_by": None, "cancelled_by": None}
-
-
 def not_reported(_files: int) -> None:
     """Report to nobody how many files are listed."""
 
@@ -163,74 +136,39 @@ def nobody_approved(_plan: PlanSegment) -> None:
     """Return no approval."""
 
 
-def random_id() -> str:
-    """Return what makes the ids of two plans of one attempt differ."""
-    return secrets.token_hex(6)
-
-
-@dataclass(frozen=True)
-class OrphanContext:
+@dataclass(frozen=True, kw_only=True)
+class OrphanContext(RemovalContext):
     """One attempt at removing the orphan files of one table.
 
-    `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `neighbours`
-    yields the live tables that may share files, tombstones included, as of a pass over the catalog that began after
-    `references.renew` was called; it may raise ReferencesNotKnown. `places` yields the locations of views, of tables
-    of other formats and of namespaces; `claims` the other unfinished tasks. `find_plan` returns the published segment
-    of an earlier plan's id. `submission` names the request: attempts of one share a listing.
-    `began` states that an earlier attempt may have deleted files.
-    `permitted` returns why a loaded table must not be swept any more, None if it may be; it is asked whenever the table
-    is loaded. `asked_age` returns how old orphan files are at least by the policies of a loaded table. `listed` gets
-    the number of files listed so far, `quarantined` that of tagged ones. `tags` opens what tags objects of a bucket,
-    below a location, as an operator's role; it raises OperatorRoleRequired. If more files than `spark_above` are left
-    when the references are known, the attempt ends with HandedToSpark, and before there is a plan if it `leaves_plan`
-    or too many are listed; None: it does whatever there is. One that `awaits_references` waits for a pass that another
-    process makes. `now` and `sleep` count in seconds, `clock` returns UTC. `approval` returns the approval of a
+    `neighbours` include tombstones, as of a pass over the catalog that began after `references.renew` was called.
+    `places` yields the locations of views, of tables of other formats and of namespaces; `claims` the other unfinished
+    tasks. `submission` names the request: attempts of one share a listing. `began` states that an earlier attempt may
+    have deleted files. `permitted` returns why a loaded table must not be swept any more, None if it may be; it is
+    asked whenever the table is loaded. `asked_age` returns how old orphan files are at least by the policies of a
+    loaded table. `listed` gets the number of files listed so far, `quarantined` that of tagged ones. `tags` opens what
+    tags objects of a bucket, below a location, as an operator's role; it raises OperatorRoleRequired. An attempt that
+    `leaves_plan` leaves it to Spark, and so does one that listed too many. `approval` returns the approval of a
     published plan that holds now. `waiting` is the plan that an earlier submission of the task left to a person.
     Attempts before deleted `deleted_before`, of `planned_before` files.
     """
 
-    attempt: Attempt
-    identifier: TableIdentifier
-    table_uuid: str
-    tables: TableSource
-    store: ListableStore
-    plans: PlanStore
-    neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
     references: ReferenceCheck
     places: Callable[[], Iterable[Place]]
     claims: Callable[[], Iterable[Claim]]
     options: OrphanOptions = field(default_factory=OrphanOptions)
     settings: OrphanSettings = field(default_factory=OrphanSettings)
-    clock: Callable[[], datetime] = utc_now
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    rate: AdaptiveRate | None = None
-    nonce: Callable[[], str] = random_id
-    find_plan: Callable[[str], PlanSegment] | None = None
     submission: str = ""
     began: bool = False
     permitted: Callable[[LoadedTable], str | None] = always_permitted
     asked_age: Callable[[LoadedTable], timedelta] = no_age
     listed: Callable[[int], None] = not_reported
-    spark_above: int | None = None
     leaves_plan: bool = False
-    awaits_references: bool = False
     quarantined: Callable[[int], None] = not_reported
     tags: Callable[[str, str], TagStore] = no_role
-    request: Mapping[str, Any] = field(default_factory=dict)
-    asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
     approval: Callable[[PlanSegment], Approval | None] = nobody_approved
     waiting: PlanSegment | None = None
     deleted_before: ListedAmount = NO_AMOUNT
     planned_before: int = 0
-
-    def named_plan(self, plan_id: str) -> PlanSegment:
-        """Return an earlier plan by its id; raise PlanTampered."""
-        return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
-
-    def new_plan_id(self) -> str:
-        """Return a new plan id; with its nonce, a delayed attempt never overwrites another plan."""
-        return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
 
 
 class ForeignKept(NamedTuple):
@@ -242,44 +180,31 @@ class ForeignKept(NamedTuple):
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class OrphanResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanResult(RemovalResult):
     """What a removal deleted, or with `status` PLANNED and WAITING what it would.
 
     WAITING: the plan `plan_ids[-1]` waits for approval, for the reason `waits`. NOTHING: there are no orphan files.
     INCOMPLETE: some could not be deleted, which the receipt lists. `files_changed` are those that were kept because
     they are not as they were listed, `files_untagged` because they have no place for a tag; `files_quarantined` are
     tagged and still there, with `quarantine`. `files_looked_only` were deleted after a look alone, because the store
-    has no conditional deletes. `bytes_freed` is None in a bucket that keeps versions. `engine` is the one that ran,
+    has no conditional deletes. `engine` is the one that ran,
     `deletes_with` the one for so many files as are planned. A lost plan had deleted `deleted_before`.
     `foreign` is what stays for tables that no catalog lists.
     """
 
     status: Status
-    identifier: TableIdentifier
-    table_uuid: str
     location: str
     waits: Wait = ""
-    plan_ids: tuple[str, ...] = ()
     files_listed: int = 0
     bytes_listed: int = 0
-    files_planned: int = 0
-    bytes_planned: int = 0
-    files_deleted: int = 0
-    files_absent: int = 0
     files_changed: int = 0
     files_looked_only: int = 0
     quarantine: bool = False
     files_quarantined: int = 0
     bytes_quarantined: int = 0
     files_untagged: int = 0
-    bytes_deleted: int = 0
-    bytes_freed: int | None = 0
-    findings: tuple[Finding, ...] = ()
-    receipt: str | None = None
     deleted_before: ListedAmount = NO_AMOUNT
     approval: Approval | None = None
     foreign: Sequence[ForeignKept] = ()
-    seconds: float = 0.0
-    engine: EngineChoice = "inline"
     deletes_with: EngineChoice = "inline"

@@ -1,40 +1,22 @@
 """The input of an expiry (table, commits, stores, settings, attempt), its result and its receipt."""
 
-import secrets
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.removal.attempt import Attempt, PlanSegment
-from delegation.removal.choice import (
-    INLINE_MAX_FILES,
-    LONGEST_PLANNING_SECONDS,
-    MOST_READ_AHEAD_BYTES,
-    READ_SECONDS,
-    EngineChoice,
-    Forecast,
-    engine_for,
-)
+from delegation.removal.choice import EngineChoice, Forecast, RemovalSettings, engine_for
 from delegation.removal.chunks import Total
-from delegation.removal.errors import FilesNotDeleted, NeighbourUnreadable
+from delegation.removal.context import RemovalContext, RemovalResult
+from delegation.removal.errors import FilesNotDeleted
 from delegation.removal.expiry.history import MAIN, history
 from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.retention import Expired, Permission, Retention
-from delegation.removal.index import Finding, segment_of
 from delegation.removal.lost import LostRefsKeeper
 from delegation.removal.marks import failures, heading, put_receipt
-from delegation.removal.model import LENIENT_PATHS, Neighbour, PathOptions, ReferenceCheck, TableSource, no_neighbours
-from delegation.removal.sorting import RUN_RECORDS
-from delegation.storage.base import PlanStore
-from delegation.storage.deleter import DeletePolicy
-from delegation.storage.listing.model import ListableStore
-from delegation.storage.locations import Roots
-from delegation.storage.rate import AdaptiveRate
-from delegation.timestamps import utc_now
+from delegation.removal.model import LENIENT_PATHS, PathOptions
 
 _MOST_IDS: Final = 1_000
 """Snapshot ids in one update: an update is one JSON array, and readers of logs see it whole."""
@@ -97,34 +79,20 @@ def removal(metadata: Mapping[str, Any], gone: Expired) -> TableCommit:
     return TableCommit(requirements, updates)
 
 
-@dataclass(frozen=True, slots=True)
-class ExpirySettings:
-    """The operator's numbers; `vended` is false where the operator's credentials are used, which reach every file.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpirySettings(RemovalSettings):
+    """The operator's numbers.
 
     A commit that others forestall is decided and sent anew `most_commits` times in an attempt. The table is loaded and
     compared before each lot of `lot_paths` files or more; an attempt ends after `most_looks` lots in a row that did not
-    begin. A chunk has `lot_paths` files, or `chunk_paths` if executors wrote it. Spark deletes more than
-    `inline_max_files`, if there is one, and its driver plans what takes a function more than `longest_planning_seconds`
-    or `most_read_ahead_bytes`; then its executors delete, however few files that are. `store_keys_per_second` is the
-    rate that forecasts assume (S3: that of one prefix).
+    begin. A chunk has `lot_paths` files, or `chunk_paths` if executors wrote it. What Spark plans its executors delete,
+    however few files that are.
     """
 
-    chunk_paths: int = 10_000
     lot_paths: int = 1_000
-    run_records: int = RUN_RECORDS
-    read_threads: int = 8
-    read_seconds: float = READ_SECONDS
-    longest_planning_seconds: float = LONGEST_PLANNING_SECONDS
-    most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
-    max_file_bytes: int = 256 * 1024 * 1024
-    vended: bool = True
     probe: bool = True
     most_commits: int = 5
     most_looks: int = 10
-    inline_max_files: int = INLINE_MAX_FILES
-    has_spark: bool = True
-    store_keys_per_second: float = 3_500.0
-    delete: DeletePolicy = field(default_factory=DeletePolicy)
 
     def engine_for(self, files: int, planned_with: str = "inline") -> EngineChoice:
         """Return the engine that deletes so many files of a plan."""
@@ -155,113 +123,52 @@ def no_check(_table: LoadedTable) -> None:
     """Refuse no table."""
 
 
-def asked_by_nobody() -> Mapping[str, Any]:
-    """Return what a receipt states about an expiry that no caller of the service asked for."""
-    return {"requested_by": None, "cancelled_by": None}
-
-
-def unmeasured(_size: str, _fits: bool = True) -> None:
-    """Keep no size: of a run that nothing repeats."""
-
-
-def random_id() -> str:
-    """Return what makes the ids of two plans of one attempt differ."""
-    return secrets.token_hex(6)
-
-
-@dataclass(frozen=True)
-class ExpiryContext:
+@dataclass(frozen=True, kw_only=True)
+class ExpiryContext(RemovalContext):
     """One attempt at expiring snapshots of one table.
 
-    `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `check` raises
-    the error of a guard that refuses the table as it is now; it is called before the plan and before the commit.
-    `permitted` returns what may be expired of the table as it is now; it is called before the plan, before each commit
-    and before the first delete of the attempt. None: nobody takes back what the request states.
-    `neighbours` yields the live tables that may share files, as of a time after it is called; it may raise
-    ReferencesNotKnown. `lost_refs` has what a lost ref needs kept, None where nothing stores that. `find_plan` returns
-    the published segment of an earlier plan's id. `asked_by` returns the receipt's members `requested_by` and
-    `cancelled_by`. If more files than `spark_above` are left when the references are known, the attempt ends with
-    HandedToSpark; None: it deletes whatever there is. `measured` is called with the size that was found. One that
-    `awaits_references` waits for a pass that another process makes. `now` and `sleep` count in seconds, `clock` returns
-    UTC.
+    `check` raises the error of a guard that refuses the table as it is now; it is called before the plan and before the
+    commit. `permitted` returns what may be expired of the table as it is now; it is called before the plan, before each
+    commit and before the first delete of the attempt. None: nobody takes back what the request states. `neighbours`
+    are as of a time after it is called. `lost_refs` has what a lost ref needs kept, None where nothing stores that.
     """
 
-    attempt: Attempt
-    identifier: TableIdentifier
-    table_uuid: str
-    tables: TableSource
     commits: Commits
-    store: ListableStore
-    plans: PlanStore
     retention: Retention = field(default_factory=Retention)
     options: ExpiryOptions = field(default_factory=ExpiryOptions)
     settings: ExpirySettings = field(default_factory=ExpirySettings)
     check: Callable[[LoadedTable], None] = no_check
     permitted: Callable[[LoadedTable], Permission] | None = None
-    neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = no_neighbours
-    references: ReferenceCheck | None = None
     lost_refs: LostRefsKeeper | None = None
-    clock: Callable[[], datetime] = utc_now
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    rate: AdaptiveRate | None = None
-    nonce: Callable[[], str] = random_id
-    find_plan: Callable[[str], PlanSegment] | None = None
-    measured: Callable[..., None] = unmeasured
-    spark_above: int | None = None
-    awaits_references: bool = False
-    request: Mapping[str, Any] = field(default_factory=dict)
-    asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
-
-    def named_plan(self, plan_id: str) -> PlanSegment:
-        """Return an earlier plan by its id; raise PlanTampered."""
-        return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since 1970."""
         return int(self.clock().timestamp() * 1000)
 
-    def new_plan_id(self) -> str:
-        """Return a new plan id; with its nonce, a delayed attempt never overwrites another plan."""
-        return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
-
 
 ExpiryStatus = Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE", "STOPPED"]
 
 
-@dataclass(frozen=True, slots=True)
-class ExpiryResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryResult(RemovalResult):
     """What an expiry removed and deleted, or with `status` PLANNED what it would.
 
     NOTHING: no snapshot or ref is expired, or none of the plan is any more. INCOMPLETE: the snapshots are removed, and
-    some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` states why;
-    what it removed before is in `snapshot_ids` and `refs`, and their files are left. `bytes_freed` is None in a bucket
-    that keeps versions. `metadata_location` is what the plan was made from; `snapshot_ids`, `refs`, `schema_ids` and
-    `spec_ids` are what of the plan the table has no more. `engine` is the one that ran, `deletes_with` the one for
-    so many files as are planned. A dry run has a `forecast` of what deleting them takes.
+    some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` states why; what
+    it removed before is in `snapshot_ids` and `refs`, and their files are left. `metadata_location` is what the plan
+    was made from; `snapshot_ids`, `refs`, `schema_ids` and `spec_ids` are what of the plan the table has no more.
+    `deletes_with` is the engine for so many files as are planned. A dry run has a `forecast` of what deleting them
+    takes.
     """
 
     status: ExpiryStatus
-    identifier: TableIdentifier
-    table_uuid: str
     metadata_location: str
-    plan_ids: tuple[str, ...] = ()
     snapshot_ids: tuple[int, ...] = ()
     refs: tuple[str, ...] = ()
     schema_ids: tuple[int, ...] = ()
     spec_ids: tuple[int, ...] = ()
-    files_planned: int = 0
-    files_deleted: int = 0
-    files_absent: int = 0
     files_kept: int = 0
-    bytes_planned: int = 0
-    bytes_deleted: int = 0
-    bytes_freed: int | None = 0
-    findings: tuple[Finding, ...] = ()
-    receipt: str | None = None
-    seconds: float = 0.0
     withdrawn: str | None = None
-    engine: EngineChoice = "inline"
     deletes_with: EngineChoice = "inline"
     forecast: Forecast | None = None
 

@@ -257,7 +257,7 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
     A manifest list that is gone is no error if only expiring snapshots have it.
     """
     metadata, unread = metadata_of(table), UnreadNeighbours(ctx)
-    ctx.measured(f"{len(metadata.snapshots)} snapshots")
+    ctx.note_size(f"{len(metadata.snapshots)} snapshots")
     covered = covered_of(ctx, table)
     history = history_of(ctx, metadata, covered)
     roots = table_roots(metadata, history.locations, ctx.options.paths)
@@ -359,6 +359,6 @@ def _check_size(ctx: ExpiryContext, manifests: Collection[ManifestFile]) -> None
     """Raise HandedToSpark if a function has no time or no memory to read so many entries, where there is Spark."""
     size = Size.of(manifests, 0, threads=ctx.settings.read_threads)
     fits = size.is_planned_in_a_function(ctx.settings)
-    ctx.measured(f"{size.files} files or more, {len(manifests)} manifests", fits or ctx.settings.has_spark)
+    ctx.note_size(f"{size.files} files or more, {len(manifests)} manifests", fits)
     if ctx.spark_above is not None and not fits:
         raise HandedToSpark(ctx.attempt.task_id, size.files, does="reads what snapshots need")

@@ -145,10 +145,10 @@ class ExpiryRun:
 
     def _nothing(self) -> ExpiryResult:
         return ExpiryResult(
-            "NOTHING" if self._looks.withdrawn is None else "STOPPED",
-            self._ctx.identifier,
-            self._ctx.table_uuid.lower(),
-            "",
+            status="NOTHING" if self._looks.withdrawn is None else "STOPPED",
+            identifier=self._ctx.identifier,
+            table_uuid=self._ctx.table_uuid.lower(),
+            metadata_location="",
             findings=self._beside_plan(),
             withdrawn=self._looks.withdrawn,
             engine=self._engine.name,
@@ -156,14 +156,8 @@ class ExpiryRun:
 
     def _beside_plan(self) -> tuple[Finding, ...]:
         """Return the findings that no plan has."""
-        found = (
-            self._own_findings
-            if self._deletes.unlisted is None
-            else (
-                *self._own_findings,
-                *self._deletes.unlisted.findings(),
-            )
-        )
+        unlisted = self._deletes.unlisted
+        found = (*self._own_findings, *(() if unlisted is None else unlisted.findings()))
         if self._looks.withdrawn is None:
             return found
         return (*found, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._looks.withdrawn,)))

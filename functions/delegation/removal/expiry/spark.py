@@ -22,7 +22,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import EngineChoice
 from delegation.removal.chunks import Chunk, read_chunk
-from delegation.removal.deletes import Deleting, Tally, Work
+from delegation.removal.context import RemovalContext
+from delegation.removal.deletes import Tally, Work
 from delegation.removal.executors import (
     ExecutorResources,
     Gathered,
@@ -242,7 +243,7 @@ class SparkExpiry:
         """See ExpiryEngine.needed."""
         return SpreadRows(self._jobs, ctx)
 
-    def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+    def delete(self, ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """See DeleteEngine.delete."""
         self._jobs.delete(ctx, work, report)
 

@@ -67,14 +67,12 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
         return EngineEstimate(left, manifests, _engine(ctx, left, small=small), planned=True, seconds=deleting)
     table = ctx.tables.load()
     snapshots = f"{len(table.metadata.get('snapshots') or ())} snapshots"
-    ctx.measured(snapshots)
+    ctx.note_size(snapshots)
     count = _Count(ctx, within)
     found = _manifests(ctx, table, count)
     size = count.size(found)
     fits = size.fits_a_function(ctx.settings)
-    ctx.measured(
-        f"{size.files} files or more, {len(found.manifests)} manifests, {snapshots}", fits or ctx.settings.has_spark
-    )
+    ctx.note_size(f"{size.files} files or more, {len(found.manifests)} manifests, {snapshots}", fits)
     engine = _engine(ctx, size.files, small=fits and not count.ran_out)
     return EngineEstimate(
         size.files, len(found.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)

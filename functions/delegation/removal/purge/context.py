@@ -1,27 +1,21 @@
 """The input of a purge (table, stores, settings, attempt), its result and its receipt."""
 
-import secrets
 import shlex
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.removal.attempt import Attempt, PlanSegment
-from delegation.removal.choice import EngineChoice, Forecast, by_type
-from delegation.removal.errors import FilesNotDeleted, NeighbourUnreadable
-from delegation.removal.index import Finding, PlanIndex, segment_of
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.choice import Forecast, by_type
+from delegation.removal.context import RemovalContext, RemovalResult
+from delegation.removal.errors import FilesNotDeleted
+from delegation.removal.index import PlanIndex
 from delegation.removal.marks import failures, heading, paths_digest, put_receipt
-from delegation.removal.model import Neighbour, ReferenceCheck, TableSource, no_neighbours
 from delegation.removal.purge.guards import LostPlan, StatedTable
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
-from delegation.storage.base import PlanStore
-from delegation.storage.locations import LOCAL, Root, Roots
-from delegation.storage.rate import AdaptiveRate
-from delegation.timestamps import utc_now
+from delegation.storage.locations import LOCAL, Root
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
@@ -77,92 +71,38 @@ def count_stayed(store: "ListableStore", root: Root) -> Stayed:
     return Stayed(root.uri, objects, size, is_whole=False)
 
 
-def random_nonce() -> str:
-    return secrets.token_hex(6)
-
-
-def nobody() -> Mapping[str, Any]:
-    """Return what a receipt states about a purge that no caller of the service asked for."""
-    return {"requested_by": None, "cancelled_by": None}
-
-
-def unmeasured(_size: str, _fits: bool = True) -> None:
-    """Keep no size: of a run that nothing repeats."""
-
-
-@dataclass(frozen=True)
-class PurgeContext:
+@dataclass(frozen=True, kw_only=True)
+class PurgeContext(RemovalContext):
     """One attempt at purging one table.
 
-    `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `now` (a
-    monotonic clock) and `sleep` count in seconds; `clock` returns the UTC time for records. `find_plan` returns the
-    published segment of an earlier plan's id; without it the stored plan is trusted. `request` is for the receipt, and
-    `asked_by` returns its members `requested_by` and `cancelled_by`.
     `stated` is compared with the table when no plan exists yet. `loaded` is the table as it was loaded to choose the
     engine: a plan may be made from it, because the table is loaded and compared again before the first delete.
-    `neighbours` yields an error for a table or list that cannot be loaded. `lost_plan` is what is left of a plan that
-    was lost, while it is made again. `measured` is called with the size that was found.
+    `lost_plan` is what is left of a plan that was lost, while it is made again.
     """
 
-    attempt: Attempt
-    identifier: TableIdentifier
-    table_uuid: str
-    tables: TableSource
-    store: "ListableStore"
-    plans: PlanStore
     options: PurgeOptions = field(default_factory=PurgeOptions)
     settings: PurgeSettings = field(default_factory=PurgeSettings)
-    neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = no_neighbours
-    clock: Callable[[], datetime] = utc_now
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    rate: AdaptiveRate | None = None
-    nonce: Callable[[], str] = random_nonce
-    references: ReferenceCheck | None = None
-    find_plan: Callable[[str], PlanSegment] | None = None
-    request: Mapping[str, Any] = field(default_factory=dict)
-    asked_by: Callable[[], Mapping[str, Any]] = nobody
     stated: StatedTable | None = None
     loaded: LoadedTable | None = None
     lost_plan: LostPlan | None = None
-    measured: Callable[..., None] = unmeasured
-
-    def named_plan(self, plan_id: str) -> PlanSegment:
-        """Return an earlier plan by its id; raise PlanTampered."""
-        return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeResult(RemovalResult):
     """What a purge deleted, or with `status` PLANNED what it would delete and a `forecast` of that.
 
-    `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. The store reported
-    `files_absent` of those deleted as absent; their bytes are not counted. `bytes_freed` is None for
-    a versioned bucket, where a delete frees nothing. `files_kept` were reachable and not deleted; `findings` have
-    the reasons. `metadata_files` are the present and former metadata files that the purge removed from the table's
-    history. `left_over` is the operator's command for files that the credentials do not cover, `stayed` what is at the
-    table's location afterwards, None if that was not looked at. INCOMPLETE means that some keys could not be deleted;
-    the receipt lists them.
+    `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. `files_kept` were
+    reachable and not deleted. `metadata_files` are the present and former metadata files that the purge removed from
+    the table's history. `left_over` is the operator's command for files that the credentials do not cover, `stayed`
+    what is at the table's location afterwards, None if that was not looked at. INCOMPLETE means that some keys could
+    not be deleted; the receipt lists them.
     """
 
     status: Literal["PURGED", "PLANNED", "INCOMPLETE"]
-    engine: EngineChoice
-    identifier: TableIdentifier
-    table_uuid: str
     metadata_location: str
-    plan_ids: tuple[str, ...]
-    files_planned: int
-    files_deleted: int
-    bytes_planned: int
-    bytes_deleted: int
-    bytes_freed: int | None
-    files_kept: int
-    findings: tuple[Finding, ...]
-    receipt: str | None
-    seconds: float
+    files_kept: int = 0
     root_kept: bool = False
     metadata_files: tuple[str, ...] = ()
-    files_absent: int = 0
     forecast: Forecast | None = None
     left_over: str | None = None
     stayed: Stayed | None = None

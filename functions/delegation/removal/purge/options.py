@@ -1,18 +1,10 @@
 """The options of a purge, chosen by the caller and the operator, and the operator's numbers."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from delegation.removal.choice import (
-    INLINE_MAX_FILES,
-    LONGEST_PLANNING_SECONDS,
-    MOST_READ_AHEAD_BYTES,
-    READ_SECONDS,
-    EngineChoice,
-)
+from delegation.removal.choice import EngineChoice, RemovalSettings
 from delegation.removal.model import OverlapScan
-from delegation.removal.sorting import RUN_RECORDS
-from delegation.storage.deleter import DeletePolicy
 
 ReferenceMode = Literal["index", "location", "namespace"]
 _KEEPING = ("damaged", "unsupported", "ambiguous", "neighbour")
@@ -60,32 +52,14 @@ class PurgeOptions:
         return {names.get(name, name): value for name, value in asdict(self).items() if name not in unset}
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeSettings:
-    """The operator's numbers. `vended` is false where the operator's credentials are used, which reach every file;
-    `has_spark` is false where no Spark jobs can run, so that purges which need them are refused.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeSettings(RemovalSettings):
+    """The operator's numbers. Where no Spark jobs can run (`has_spark`), purges which need them are refused.
 
-    `store_keys_per_second` is the delete rate that forecasts assume (S3: that of one prefix partition), `read_seconds`
-    the time of one read. A plan is extended by at most `most_extensions` segments per attempt, each for the commits
-    since the look before.
-
-    Larger purges than `inline_max_files` need Spark, and so do those that one process would plan for more than
-    `longest_planning_seconds`, because an attempt that is handed over before its plan is made begins anew, or whose
-    manifests would take `most_read_ahead_bytes` of memory at a time. Counting ends after `counting_seconds`.
+    A plan is extended by at most `most_extensions` segments per attempt, each for the commits since the look before.
+    Counting to choose an engine ends after `counting_seconds`.
     """
 
-    inline_max_files: int = INLINE_MAX_FILES
-    longest_planning_seconds: float = LONGEST_PLANNING_SECONDS
-    most_read_ahead_bytes: int = MOST_READ_AHEAD_BYTES
     counting_seconds: float = 20.0
-    read_seconds: float = READ_SECONDS
-    chunk_paths: int = 10_000
-    run_records: int = RUN_RECORDS
-    read_threads: int = 8
-    max_file_bytes: int = 256 * 1024 * 1024
-    vended: bool = True
-    has_spark: bool = True
     neighbours_per_second: float = 50.0
-    store_keys_per_second: float = 3_500.0
     most_extensions: int = 10
-    delete: DeletePolicy = field(default_factory=DeletePolicy)

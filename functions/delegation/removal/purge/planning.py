@@ -148,7 +148,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     )
     size = Size.of(reached.manifests.values(), len(reached.lists), threads=ctx.settings.read_threads)
     fits = size.fits_a_function(ctx.settings)
-    ctx.measured(f"{size.files} files or more, {size.objects} manifests and lists", fits or ctx.settings.has_spark)
+    ctx.note_size(f"{size.files} files or more, {size.objects} manifests and lists", fits)
     maps = [*(record.path for record in reached.lists), *reached.manifests]
     _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
     return Survey(
@@ -228,11 +228,6 @@ class TableDamage:
         return frozenset(paths)
 
 
-def new_plan_id(ctx: PurgeContext) -> str:
-    """Return a new plan id; with its nonce, a repeated or delayed attempt never overwrites another plan."""
-    return f"{ctx.attempt.task_id}/{ctx.attempt.attempt}/{ctx.nonce()}"
-
-
 def make_plan(
     ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()
 ) -> tuple[PlanIndex, PlanSegment]:
@@ -242,7 +237,7 @@ def make_plan(
     """
     found = survey(ctx, table, earlier)
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    plan_id = new_plan_id(ctx)
+    plan_id = ctx.new_plan_id()
     run_records = ctx.settings.run_records
     with Sorter(run_records=run_records) as table_files, Sorter(run_records=run_records) as shared_files:
         table_files.extend(found.small)

@@ -46,7 +46,7 @@ from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.guards import kept_for
 from delegation.removal.purge.kept import kept_rows
 from delegation.removal.purge.options import PurgeOptions
-from delegation.removal.purge.planning import Survey, TableDamage, finish_plan, new_plan_id, survey
+from delegation.removal.purge.planning import Survey, TableDamage, finish_plan, survey
 from delegation.removal.purge.run import Execution
 from delegation.removal.sorting import common_of_two, without
 from delegation.removal.spark import UNREAD, NearTables, ReadNear, SparkJobs, WritesPlan, own_context
@@ -184,7 +184,7 @@ class SparkEngine:
         self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
     ) -> tuple[PlanIndex, PlanSegment]:
         found = survey(ctx, table, earlier)
-        plan_id = new_plan_id(ctx)
+        plan_id = ctx.new_plan_id()
         parts = self._parts(found)
         near = NearTables(ctx, found.unread, found.once)
         for neighbour in found.check_neighbours(ctx, earlier):

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Self
 from delegation.errors import RunStopped
 from delegation.iceberg.files import Row
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.context import random_id
 from delegation.operations.orphans.deleting import ConditionalStore, delete_chunks
 from delegation.operations.orphans.index import CandidateWriter, read_candidates
 from delegation.operations.orphans.planning.parts import ListedProgress, PartLister, PartsListing
 from delegation.operations.orphans.planning.subtraction import Rules, Subtraction, rows_of, write_held, write_rows
 from delegation.operations.orphans.spelling import Equal, joined_all
 from delegation.removal.chunks import Chunk, paths_of
+from delegation.removal.context import random_id
 from delegation.removal.deletes import Tally, Work
 from delegation.removal.errors import PlanLost
 from delegation.removal.executors import (

@@ -111,7 +111,14 @@ def test_an_expiry_that_stopped_before_its_commit_names_no_ref_as_removed() -> N
 
 
 def test_a_stop_after_a_commit_that_removed_refs_alone_is_not_said_to_have_changed_nothing() -> None:
-    result = ExpiryResult("STOPPED", identifier("t"), "uuid", "", refs=("stale",), withdrawn="the policy is detached")
+    result = ExpiryResult(
+        status="STOPPED",
+        identifier=identifier("t"),
+        table_uuid="uuid",
+        metadata_location="",
+        refs=("stale",),
+        withdrawn="the policy is detached",
+    )
     summary, details, _ = success(result)
     assert "nothing was changed" not in summary
     assert details["refs_expired"] == 1

@@ -12,10 +12,10 @@ PLAN = "task/1/ab12"
 
 def summary(status: Status, files: int, **more: Any) -> str:
     found = OrphanResult(
-        status,
-        ORDERS,
-        "u",
-        "s3://lake/orders/",
+        status=status,
+        identifier=ORDERS,
+        table_uuid="u",
+        location="s3://lake/orders/",
         plan_ids=(PLAN,),
         files_listed=47,
         files_planned=files,

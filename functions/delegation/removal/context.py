@@ -1,0 +1,108 @@
+"""The input of an attempt at an operation that deletes (table, stores, settings, attempt), and its result."""
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from delegation.identifiers import TableIdentifier
+from delegation.removal.attempt import Attempt, PlanSegment
+from delegation.removal.choice import EngineChoice, RemovalSettings
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.index import Finding, segment_of
+from delegation.removal.model import Neighbour, ReferenceCheck, SearchOptions, TableSource, no_neighbours
+from delegation.storage.base import PlanStore
+from delegation.storage.locations import Roots
+from delegation.storage.rate import AdaptiveRate
+from delegation.timestamps import utc_now
+
+if TYPE_CHECKING:
+    from delegation.storage.listing.model import ListableStore
+
+
+def random_id() -> str:
+    """Return what makes the ids of two plans of one attempt differ."""
+    return secrets.token_hex(6)
+
+
+def asked_by_nobody() -> Mapping[str, Any]:
+    """Return what a receipt states about work that no caller of the service asked for."""
+    return {"requested_by": None, "cancelled_by": None}
+
+
+def unmeasured(_size: str, _fits: bool = True) -> None:
+    """Keep no size: of a run that nothing repeats."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemovalContext:
+    """One attempt at an operation on one table; each operation adds its own fields.
+
+    `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `neighbours`
+    yields the live tables that may overlap locations, all for None, and an error for a table or list that cannot be
+    loaded; it may raise ReferencesNotKnown. `find_plan` returns the published segment of an earlier plan's id; without
+    it the stored plan is trusted. `request` is for the receipt, and `asked_by` returns its members `requested_by` and
+    `cancelled_by`. If more files than `spark_above` are left when the references are known, the attempt ends with
+    HandedToSpark; None: it does whatever there is. One that `awaits_references` waits for a pass that another process
+    makes, rather than end with ReferencesNotKnown. `measured` is called with the size that was found. A `rate` is that
+    of all deletes of this process in the attempt. `now` and `sleep` count in seconds, `clock` returns UTC.
+    """
+
+    attempt: Attempt
+    identifier: TableIdentifier
+    table_uuid: str
+    tables: TableSource
+    store: "ListableStore"
+    plans: PlanStore
+    options: SearchOptions
+    settings: RemovalSettings
+    neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = no_neighbours
+    references: ReferenceCheck | None = None
+    clock: Callable[[], datetime] = utc_now
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    rate: AdaptiveRate | None = None
+    nonce: Callable[[], str] = random_id
+    find_plan: Callable[[str], PlanSegment] | None = None
+    measured: Callable[..., None] = unmeasured
+    spark_above: int | None = None
+    awaits_references: bool = False
+    request: Mapping[str, Any] = field(default_factory=dict)
+    asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
+
+    def named_plan(self, plan_id: str) -> PlanSegment:
+        """Return an earlier plan by its id; raise PlanTampered."""
+        return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
+
+    def note_size(self, size: str, fits: bool = True) -> None:
+        """Note how large the work is, and if there is no Spark whether it fits a function."""
+        self.measured(size, fits or self.settings.has_spark)
+
+    def new_plan_id(self) -> str:
+        """Return a new plan id; with its nonce, a delayed attempt never overwrites another plan."""
+        return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovalResult:
+    """What an operation deleted, or what it would; each operation adds its status and its own fields.
+
+    The store reported `files_absent` of those deleted as absent; their bytes are not counted. `bytes_freed` is None in
+    a bucket that keeps versions, where a delete frees nothing. `findings` are the reasons why files were kept.
+    """
+
+    identifier: TableIdentifier
+    table_uuid: str
+    plan_ids: tuple[str, ...] = ()
+    files_planned: int = 0
+    files_deleted: int = 0
+    files_absent: int = 0
+    bytes_planned: int = 0
+    bytes_deleted: int = 0
+    bytes_freed: int | None = 0
+    findings: tuple[Finding, ...] = ()
+    receipt: str | None = None
+    seconds: float = 0.0
+    engine: EngineChoice = "inline"
