@@ -29,7 +29,6 @@ LATER: Final = (
     "functions/delegation/cli/orphans.py",
     "functions/delegation/cli/restore.py",
     "functions/delegation/handlers/probing/",
-    "functions/delegation/operations/behaviors/",
     "functions/delegation/removal/expiry/",
     "functions/delegation/operations/orphans/",
     "functions/polaris_persistence/iceberg/updates/",

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from delegation.iceberg.metadata import ParsedMetadata
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import Attempt, PlanSegment
 from delegation.removal.choice import EngineChoice, RemovalSettings
-from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.index import Finding, segment_of
+from delegation.removal.errors import NeighbourUnreadable, plan_of_another_table, table_uuid_mismatch
+from delegation.removal.index import Finding, PlanIndex, segment_of
 from delegation.removal.model import Neighbour, ReferenceCheck, SearchOptions, TableSource, no_neighbours
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
@@ -75,6 +77,37 @@ class RemovalContext:
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""
         return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
+
+    def plan_head(self, plan_id: str, metadata: ParsedMetadata) -> dict[str, Any]:
+        """Return the fields of a PlanIndex that state which attempt makes the plan, when, and from which metadata."""
+        return {
+            "plan_id": plan_id,
+            "task_id": self.attempt.task_id,
+            "attempt": self.attempt.attempt,
+            "table_uuid": metadata.table_uuid,
+            "identifier": str(self.identifier),
+            "metadata_location": metadata.path,
+            "last_updated_ms": metadata.last_updated_ms,
+            "format_version": metadata.format_version,
+            "created_at": self.clock().isoformat(),
+            "outside": self.options.outside,
+        }
+
+    def check_plan(self, index: PlanIndex) -> None:
+        """Raise GuardRefused (PLAN_OF_ANOTHER_TABLE) unless the plan is for the table of this attempt."""
+        if index.table_uuid != self.table_uuid.lower():
+            raise plan_of_another_table(f"plan {index.plan_id} is for table {index.table_uuid}, not {self.table_uuid}")
+        # A clone that was registered from a metadata file has the same uuid, but it is another table.
+        if index.identifier != str(self.identifier):
+            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {self.identifier}")
+
+    def load_table(self, work: str) -> LoadedTable:
+        """Load the table as it is now; raise errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""
+        self.attempt.checkpoint()
+        table = self.tables.load()
+        if table.table_uuid != self.table_uuid.lower():
+            raise table_uuid_mismatch(self.table_uuid.lower(), table.table_uuid, work=work)
+        return table
 
     def note_size(self, size: str, fits: bool = True) -> None:
         """Note how large the work is, and if there is no Spark whether it fits a function."""

@@ -7,7 +7,7 @@ answers show of them.
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -21,6 +21,9 @@ from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.life.task_type import Measured
 from delegation.tasks.life.transitions import held_by
+
+if TYPE_CHECKING:
+    from delegation.removal.index import Finding
 
 
 class FindingCount(BaseModel):
@@ -83,6 +86,11 @@ class HandedDetails(PlanDetails):
     """The details of a task whose attempts may hand over: `next_engine` is to what, until that begins."""
 
     next_engine: str | None = None
+
+
+def counts_of(findings: "Iterable[Finding]") -> Any:
+    """Return the findings of a plan as a task's details have them, without samples; () removes them."""
+    return [{"code": one.code, "count": one.count} for one in findings] or ()
 
 
 def changed(kind: type[PlanDetails] | None = None, /, **fields: Any) -> dict[str, Any]:
@@ -208,11 +216,9 @@ class PlanDetailRules:
     kept: frozenset[str] = frozenset()
 
     def resumes(self, task: Task) -> bool:
-        """See DetailRules.resumes."""
         return task.effects_began_ts is not None and task.error_code not in self.ends_plan
 
     def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See DetailRules.restarted."""
         gone = self.model().model_fields.keys() - self.kept
         return {name: value for name, value in details.items() if name not in gone}
 

@@ -181,7 +181,6 @@ class MarksListedOnce:
         return self.store.where(key)
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """See PlanStore.keys."""
         folder = _OF_CHUNKS.match(prefix)
         if folder is None:
             return self.store.keys(prefix)

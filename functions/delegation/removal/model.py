@@ -130,7 +130,6 @@ class OneTable:
     identifier: TableIdentifier
 
     def load(self) -> LoadedTable:
-        """See TableSource.load."""
         return self.catalog.load_table(self.identifier)
 
 

@@ -94,7 +94,6 @@ class ReferencingTables:
         return found
 
     def renew(self) -> None:
-        """See ReferenceCheck.renew."""
         for catalog in self.catalogs:
             self.moment.renew(self.index.pass_of(catalog))
 
@@ -266,7 +265,6 @@ class ReferencingTables:
                 yield now
 
     def summary(self) -> list[dict[str, Any]]:
-        """See ReferenceCheck.summary."""
         return [self._summary(self.index.pass_of(catalog)) for catalog in self.catalogs]
 
     def _summary(self, state: CatalogPass) -> dict[str, Any]:

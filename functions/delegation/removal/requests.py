@@ -150,15 +150,12 @@ class AskedWork(Generic[Work]):
     labels: Labels | None = None
 
     def obstacle(self, task: Task) -> str | None:
-        """See Asked.obstacle."""
         return self.relation.obstacle(task, self.work)
 
     def replays(self, task: Task) -> bool:
-        """See Asked.replays."""
         return self.relation.replays(task, self.work)
 
     def resumes(self, task: Task) -> bool:
-        """See Asked.resumes."""
         return self.relation.resumes(task, self.work)
 
 
@@ -185,11 +182,9 @@ class TableForm(Generic[Work]):
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """See RequestForm.operations."""
         return (self.request_type.operation,)
 
     def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:  # noqa: ARG002
-        """See RequestForm.request."""
         return self.request_type(
             realm=wanted.realm,
             identifier=wanted.identifier,
@@ -199,7 +194,6 @@ class TableForm(Generic[Work]):
         ).request()
 
     def check(self, properties: Mapping[str, str]) -> None:
-        """See RequestForm.check."""
         self.limits(properties)
 
     def refuse_waiting(self, body: Any) -> None:  # noqa: ARG002

@@ -38,15 +38,12 @@ class TaskAttempt:
         self.attempt = task.attempt_count
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """See Attempt.checkpoint."""
         self._run.checkpoint(moved=moved)
 
     def plan(self) -> tuple[PlanSegment, ...]:
-        """See Attempt.plan."""
         return self._segments(self._fenced(lambda: self._tasks.reads.get(self.task_id)))
 
     def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
-        """See Attempt.publish."""
 
         def decide(task: Task, _now: datetime) -> Task:
             return published(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
@@ -54,7 +51,6 @@ class TaskAttempt:
         return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
 
     def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
-        """See Attempt.replace_plan."""
 
         def decide(task: Task, _now: datetime) -> Task:
             return replaced(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
@@ -62,22 +58,18 @@ class TaskAttempt:
         return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
 
     def steps_done(self) -> StepsDone | None:
-        """See Attempt.steps_done."""
         return PlanDetails.of(self._run.task).steps_done
 
     def record_steps(self, done: StepsDone) -> None:
-        """See Attempt.record_steps."""
         self._fenced(
             lambda: self._tasks.writes.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done))
         )
 
     def begin_deleting(self) -> None:
-        """See Attempt.begin_deleting."""
         task = self._fenced(lambda: self._tasks.leases.start(self.task_id, self.attempt, effects=True))
         self._began = (self._tasks.clock(), PlanDetails.of(task).files_deleted)
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
-        """See Attempt.progress."""
         pace, eta = pace_of(
             self._began, PlanDetails.of(self._run.task).files_planned, files_deleted, self._tasks.clock()
         )
@@ -161,19 +153,16 @@ class TaskMoment:
     _is_read: bool = False
 
     def after(self, state: CatalogPass) -> int:
-        """See PurgeMoment.after."""
         known = self._recorded().passes.get(state.catalog)
         # A greater number than the catalog has is of an index that was emptied since.
         return self.renew(state) if known is None or known > state.number else known
 
     def renew(self, state: CatalogPass) -> int:
-        """See PurgeMoment.renew."""
         before = self._recorded()
         self._write(before.model_copy(update={"passes": {**before.passes, state.catalog: state.number}}))
         return state.number
 
     def relax(self, catalog: str) -> None:
-        """See PurgeMoment.relax."""
         before = self._recorded()
         if catalog not in before.relaxed:
             self._write(before.model_copy(update={"relaxed": (*before.relaxed, catalog)}))
@@ -185,7 +174,6 @@ class TaskMoment:
             self._write(before.model_copy(update={"passes": {}}))
 
     def recorded(self, catalog: str) -> tuple[int | None, bool]:
-        """See PurgeMoment.recorded."""
         found = self._recorded()
         return found.passes.get(catalog), catalog in found.relaxed
 

@@ -52,7 +52,6 @@ from delegation.removal.errors import (
     FilesNotDeleted,
     PlanLost,
     plan_of_another_table,
-    table_uuid_mismatch,
 )
 from delegation.removal.foreign import HeadsRead
 from delegation.removal.index import Finding, merge_findings, store_index
@@ -330,10 +329,7 @@ class OrphanRun:
 
     def _check(self, index: OrphanIndex) -> None:
         ctx = self._ctx
-        if index.table_uuid != ctx.table_uuid.lower():
-            raise plan_of_another_table(f"plan {index.plan_id} is for table {index.table_uuid}, not {ctx.table_uuid}")
-        if index.identifier != str(ctx.identifier):
-            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {ctx.identifier}")
+        ctx.check_plan(index)
         if index.elsewhere and not index.elsewhere.startswith(ctx.options.locations):
             raise location_not_allowed(index.elsewhere)
         if index.signs is None:
@@ -345,10 +341,7 @@ class OrphanRun:
 
         Raises RemovalWithdrawn too.
         """
-        self._ctx.attempt.checkpoint()
-        table = self._ctx.tables.load()
-        if table.table_uuid != self._ctx.table_uuid.lower():
-            raise table_uuid_mismatch(self._ctx.table_uuid.lower(), table.table_uuid, work=WORK)
+        table = self._ctx.load_table(WORK)
         if (reason := self._ctx.permitted(table)) is not None:
             raise RemovalWithdrawn(reason)
         metadata = metadata_of(table)

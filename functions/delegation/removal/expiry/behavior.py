@@ -21,7 +21,7 @@ from delegation.removal.behaviors import (
     published_segment,
     refuse_purged,
 )
-from delegation.removal.details import changed
+from delegation.removal.details import changed, counts_of
 from delegation.removal.expiry.context import Commits, ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
 from delegation.removal.expiry.errors import IF_MISSING, check_table
 from delegation.removal.expiry.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES, ExpiryDetails
@@ -42,7 +42,12 @@ from polaris_common.errors import counted
 
 def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the summary, the details and the other fields of a task that ends with SUCCESS."""
-    findings = [{"code": finding.code, "count": finding.count} for finding in result.findings] or ()
+    findings = counts_of(result.findings)
+    common = {
+        "findings": findings,
+        "snapshots_expired": len(result.snapshot_ids),
+        "refs_expired": len(result.refs),
+    }
     snapshots, refs = counted(len(result.snapshot_ids), "snapshot"), counted(len(result.refs), "ref")
     match result.status:
         case "NOTHING":
@@ -60,9 +65,7 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
                 ExpiryDetails,
                 files_deleted=result.files_deleted,
                 bytes_deleted=result.bytes_deleted,
-                findings=findings,
-                snapshots_expired=len(result.snapshot_ids),
-                refs_expired=len(result.refs),
+                **common,
             )
             return f"{result.withdrawn}, so it stopped {done}", details, {}
         case "PLANNED":
@@ -79,9 +82,7 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
                 ExpiryDetails,
                 files_planned=result.files_planned,
                 files_kept=result.files_kept,
-                findings=findings,
-                snapshots_expired=len(result.snapshot_ids),
-                refs_expired=len(result.refs),
+                **common,
             )
             return summary, details, fields
     absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
@@ -99,9 +100,7 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         files_failed=0,
         files_kept=result.files_kept,
         bytes_deleted=result.bytes_deleted,
-        findings=findings,
-        snapshots_expired=len(result.snapshot_ids),
-        refs_expired=len(result.refs),
+        **common,
     )
     return summary, details, {}
 
@@ -192,7 +191,6 @@ class ExpiryBehavior:
         )
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare."""
         return self._runs.prepare(task)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:

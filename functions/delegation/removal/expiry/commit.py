@@ -18,9 +18,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import DeleteStep
 from delegation.removal.deletes import Work
-from delegation.removal.errors import plan_of_another_table, table_uuid_mismatch
 from delegation.removal.expiry.context import ExpiryContext, removal
-from delegation.removal.expiry.errors import commit_refused, commits_forestalled, table_changes_too_often
+from delegation.removal.expiry.errors import WORK, commit_refused, commits_forestalled, table_changes_too_often
 from delegation.removal.expiry.history import MAIN, history
 from delegation.removal.expiry.index import ExpiryIndex, Notes, OwnCommit, Removal, SentCommit, SentCommits, load_plan
 from delegation.removal.expiry.planning import covered_of, decided
@@ -41,10 +40,7 @@ class TableLooks:
 
     def load(self) -> LoadedTable:
         """Load the table as it is now; raise errors of catalog and guards, and GuardRefused (TABLE_UUID_MISMATCH)."""
-        self.ctx.attempt.checkpoint()
-        table = self.ctx.tables.load()
-        if table.table_uuid != self.ctx.table_uuid.lower():
-            raise table_uuid_mismatch(self.ctx.table_uuid.lower(), table.table_uuid, work="expiry")
+        table = self.ctx.load_table(WORK)
         self.ctx.check(table)
         return table
 
@@ -87,7 +83,7 @@ class TableLooks:
 
 
 class ExecutedPlan:
-    """The plan of one attempt. `use` has to be called before anything else but `check`."""
+    """The plan of one attempt. `use` has to be called before anything else."""
 
     def __init__(self, ctx: ExpiryContext) -> None:
         self._ctx = ctx
@@ -98,18 +94,9 @@ class ExecutedPlan:
     def use(self, segments: Sequence[PlanSegment]) -> ExpiryIndex:
         """Read the published plan, which another attempt may have written."""
         index = load_plan(self._ctx.plans, segments[-1])
-        self.check(index)
+        self._ctx.check_plan(index)
         self._index, self._segment = index, segments[-1]
         return index
-
-    def check(self, index: ExpiryIndex) -> None:
-        """Raise GuardRefused (PLAN_OF_ANOTHER_TABLE) unless the plan is for the table of this attempt."""
-        if index.table_uuid != self._ctx.table_uuid.lower():
-            raise plan_of_another_table(
-                f"plan {index.plan_id} is for table {index.table_uuid}, not {self._ctx.table_uuid}"
-            )
-        if index.identifier != str(self._ctx.identifier):
-            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
 
     @property
     def is_read(self) -> bool:

@@ -329,20 +329,11 @@ def finish_plan(
     """Store the index of a plan's chunks, with what the guard counted and what was noted of manifests."""
     metadata, guard = found.metadata, found.guard
     index = ExpiryIndex(
-        plan_id=plan_id,
-        task_id=ctx.attempt.task_id,
-        attempt=ctx.attempt.attempt,
-        table_uuid=metadata.table_uuid,
-        identifier=str(ctx.identifier),
-        metadata_location=metadata.path,
-        last_updated_ms=metadata.last_updated_ms,
-        format_version=metadata.format_version,
+        **ctx.plan_head(plan_id, metadata),
         snapshots=len(gone.snapshot_ids),
         engine=engine,
-        created_at=ctx.clock().isoformat(),
         roots=guard.roots.uris,
         covered=None if guard.covered is None else guard.covered.uris,
-        outside=ctx.options.outside,
         chunks=tuple(chunks),
         counts=totals,
         findings=(

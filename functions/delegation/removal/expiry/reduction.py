@@ -241,11 +241,9 @@ class InlineExpiry(InlineDeletes):
     """ExpiryEngine of this process: rows are sorted on its disk."""
 
     def plan(self, ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
-        """See ExpiryEngine.plan."""
         return make_plan(ctx, table, gone, self.name)
 
     def needed(self, ctx: ExpiryContext) -> NeededRows:
-        """See ExpiryEngine.needed."""
         return SortedRows(ctx)
 
 
@@ -284,20 +282,17 @@ class SortedRows:
         return any(both for _, both in common(rows, (one.path for one in self._files.sorted())))
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
-        """See NeededRows.add_former_metadata."""
         chunks = [chunk for chunk in index.chunks if chunk.step is DeleteStep.META]
         rows = (row for some in _rows(self._ctx, index.plan_id, chunks) for row in some)
         self._files.extend((path, REACHABLE_NOW, 0) for path, rank, _ in rows if rank == FORMER)
 
     def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
-        """See NeededRows.add_others."""
         once = ReadOnce()
         for neighbour in near:
             rows = reach_of_neighbour(self._ctx, neighbour, unread, once)
             self._files.extend((path, SHARED_NOW, 0) for path, _, _ in with_others_read(rows))
 
     def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
-        """See NeededRows.subtracted."""
         ctx = self._ctx
         runs = [run for kind in (Phase.DATA, Phase.META) for run in sorted_runs(left, kind)]
         paths = merged_lists([paths_of(ctx.plans, plan_id, chunks) for plan_id, chunks in runs], list.sort)

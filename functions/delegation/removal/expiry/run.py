@@ -106,7 +106,7 @@ class ExpiryRun:
         if ctx.options.execute_plan is not None:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_plan(ctx.plans, segment)
-            self._plan.check(index)
+            ctx.check_plan(index)
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
             return self._plan.use(ctx.attempt.publish(segment, files_planned=index.files_planned))
         if ctx.lost_refs is not None and not ctx.options.dry_run:

@@ -209,7 +209,6 @@ class SparkExpiry:
         self._jobs = jobs
 
     def plan(self, ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
-        """See ExpiryEngine.plan."""
         jobs, found = self._jobs, survey(ctx, table, gone)
         plan_id = ctx.new_plan_id()
         written = WrittenParts()
@@ -240,11 +239,9 @@ class SparkExpiry:
         )
 
     def needed(self, ctx: ExpiryContext) -> NeededRows:
-        """See ExpiryEngine.needed."""
         return SpreadRows(self._jobs, ctx)
 
     def delete(self, ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """See DeleteEngine.delete."""
         self._jobs.delete(ctx, work, report)
 
 
@@ -326,7 +323,6 @@ class SpreadRows:
         self._needs_former = True
 
     def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
-        """See NeededRows.add_others."""
         self._near = NearTables(self._ctx, unread)
         for neighbour in near:
             self._near.add(neighbour, slim=neighbour.unlisted)

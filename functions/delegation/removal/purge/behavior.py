@@ -20,7 +20,7 @@ from delegation.removal.behaviors import (
     published_segment,
     too_large,
 )
-from delegation.removal.details import changed
+from delegation.removal.details import changed, counts_of
 from delegation.removal.model import OneTable, TableSource
 from delegation.removal.purge import errors
 from delegation.removal.purge.choose import chosen, ensure_known
@@ -100,8 +100,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 def _kept(result: PurgeResult) -> dict[str, Any]:
     """Return the details of what was kept; samples are in the plan, to bound a task's record."""
-    findings = [{"code": finding.code, "count": finding.count} for finding in result.findings]
-    return {"files_kept": result.files_kept, "findings": findings or ()}
+    return {"files_kept": result.files_kept, "findings": counts_of(result.findings)}
 
 
 PurgeFunction = Callable[[PurgeContext], PurgeResult]
@@ -161,11 +160,9 @@ class PurgeBehavior(PurgeAccess):
         return OtherTables(self).hold
 
     def reference_task(self) -> Behavior[RecurringCatalog, IndexReport] | None:
-        """See OtherTables.reference_task."""
         return OtherTables(self).reference_task()
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        """See TaskBehavior.prepare."""
         return self.runner.prepare(task, lambda: self.engine(task, hand_over_at))
 
     def engine(self, task: Task, hand_over_at: datetime | None) -> str:

@@ -272,21 +272,12 @@ def finish_plan(
     metadata, covered = found.metadata, found.guard.covered
     findings = _findings(ctx, found, chunks)
     index = PlanIndex(
-        plan_id=plan_id,
-        task_id=ctx.attempt.task_id,
-        attempt=ctx.attempt.attempt,
-        table_uuid=metadata.table_uuid,
-        identifier=str(ctx.identifier),
-        metadata_location=metadata.path,
-        last_updated_ms=metadata.last_updated_ms,
-        format_version=metadata.format_version,
+        **ctx.plan_head(plan_id, metadata),
         snapshots=len(metadata.snapshots),
         extends=tuple(one.plan_id for one in earlier),
         engine=engine,
-        created_at=ctx.clock().isoformat(),
         roots=found.guard.roots.uris,
         covered=None if covered is None else covered.uris,
-        outside=ctx.options.outside,
         directory_markers=ctx.options.remove_directory_markers,
         chunks=tuple(chunks),
         counts=totals,

@@ -215,15 +215,12 @@ class AskedPurge:
     deadline: timedelta | None = None
 
     def obstacle(self, task: Task) -> str | None:
-        """See Asked.obstacle."""
         return obstacle(task, self.purge)
 
     def replays(self, task: Task) -> bool:
-        """See Asked.replays."""
         return replays(task, self.purge)
 
     def resumes(self, task: Task) -> bool:
-        """See Asked.resumes."""
         return resumes(task, self.purge)
 
 
@@ -243,7 +240,6 @@ class PurgeForm:
     waits_with_table: Final = True
 
     def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:
-        """See RequestForm.request."""
         table = None if wanted.table is None else TableState.of(wanted.table)
         purge = PurgeRequest(
             realm=wanted.realm,
@@ -256,7 +252,6 @@ class PurgeForm:
         return purge.request(synchronous=synchronous)
 
     def check(self, properties: Mapping[str, str]) -> None:
-        """See RequestForm.check."""
         Limits.from_properties(properties)
 
     def refuse_waiting(self, body: PurgePayload) -> None:

@@ -22,7 +22,7 @@ from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_ke
 from delegation.removal.choice import EngineChoice, document, forecast
 from delegation.removal.chunks import DeleteStep, Phase
 from delegation.removal.deletes import Tally, Work, delete_in_this_process, delete_or_raise
-from delegation.removal.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost, plan_of_another_table
+from delegation.removal.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost
 from delegation.removal.index import PlanIndex, load_index, merge_findings
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 from delegation.removal.purge import errors, guards
@@ -123,7 +123,7 @@ class Execution:
         if not segments and ctx.options.execute_plan is not None:
             segment = ctx.named_plan(ctx.options.execute_plan)
             index = load_index(ctx.plans, segment)
-            self._check_table(index)
+            self._ctx.check_plan(index)
             guards.check_same_options(index, ctx.options)
             guards.check_plan(index, ctx.options)
             record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
@@ -189,16 +189,7 @@ class Execution:
         self._segments = segments
         self._indexes = tuple(load_index(self._ctx.plans, segment) for segment in segments)
         for index in self._indexes:
-            self._check_table(index)
-
-    def _check_table(self, index: PlanIndex) -> None:
-        if index.table_uuid != self._ctx.table_uuid.lower():
-            raise plan_of_another_table(
-                f"plan {index.plan_id} is for table {index.table_uuid}, not {self._ctx.table_uuid}"
-            )
-        # A clone that was registered from a metadata file has the same uuid, but it is another table.
-        if index.identifier != str(self._ctx.identifier):
-            raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {self._ctx.identifier}")
+            self._ctx.check_plan(index)
 
     def _delete_all(self) -> None:
         while True:

@@ -26,11 +26,9 @@ class PurgeDetailRules:
     """DetailRules of purges: a purge that began to delete can only be finished with its plan."""
 
     def resumes(self, task: Task) -> bool:
-        """See DetailRules.resumes."""
         return task.effects_began_ts is not None
 
     def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See DetailRules.restarted."""
         return {name: value for name, value in details.items() if name not in PurgeDetails.model_fields}
 
 

@@ -8,7 +8,7 @@ from delegation.operations.orphans.context import OrphanResult
 from delegation.operations.orphans.errors import POLICY_WITHDRAWN
 from delegation.operations.orphans.quarantine.released import released_text
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.details import changed
+from delegation.removal.details import changed, counts_of
 from delegation.storage.listing.tags import TAG
 from delegation.tasks.life.model import Task
 from polaris_common.errors import counted, printable
@@ -32,7 +32,7 @@ def success(
     details: dict[str, Any] = {
         "files_planned": result.files_planned,
         "files_listed": result.files_listed,
-        "findings": [{"code": finding.code, "count": finding.count} for finding in result.findings] or (),
+        "findings": counts_of(result.findings),
         "waits": "",
         "waiting_plan": None,
         "waiting_location": "",

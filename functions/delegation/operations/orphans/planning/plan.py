@@ -120,20 +120,11 @@ def _index(
 ) -> OrphanIndex:
     covered = covered_roots(table, LENIENT_PATHS).uris if ctx.settings.vended else None
     return OrphanIndex(
-        plan_id=plan_id,
-        task_id=ctx.attempt.task_id,
-        attempt=ctx.attempt.attempt,
-        table_uuid=metadata.table_uuid,
-        identifier=str(ctx.identifier),
-        metadata_location=metadata.path,
-        last_updated_ms=metadata.last_updated_ms,
-        format_version=metadata.format_version,
+        **ctx.plan_head(plan_id, metadata),
         snapshots=len(metadata.snapshots),
         engine="inline",
-        created_at=ctx.clock().isoformat(),
         roots=(place_of(metadata, elsewhere).uri,),
         covered=covered,
-        outside=ctx.options.outside,
         chunks=(),
         counts={},
         findings=(),

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.removal.deletes import Deleting, Tally, Work, delete_in_this_process
+from delegation.removal.context import RemovalContext
+from delegation.removal.deletes import Tally, Work, delete_in_this_process
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.expiry.spark import SparkExpiry
@@ -45,7 +46,7 @@ class ExecutorsHere(SparkExpiry):
     def __init__(self, ctx: ExpiryContext, seed: int = 7) -> None:
         super().__init__(ManyTasks(ctx, seed))
 
-    def delete(self, ctx: Deleting, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+    def delete(self, ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         delete_in_this_process(ctx, work, report)
 
 

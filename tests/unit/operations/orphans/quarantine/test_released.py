@@ -343,7 +343,7 @@ import json, sys
 from delegation.operations.orphans.behavior.options import options_of
 from delegation.operations.orphans.index import load_plan
 from delegation.storage.memory import MemoryPlanStore
-from delegation.removal.attempt import PlanSegment
+from delegation.worksets.attempt import PlanSegment
 given = json.load(sys.stdin)
 plans = MemoryPlanStore()
 plans.put(given["id"] + "/index.json", given["index"].encode())
