@@ -149,7 +149,7 @@ def check_notifying(found: LivedTable, messages: list[str]) -> None:
     found.clock.advance(HOUR)
     [dead] = dead_letters_of(found.owed, task_id(1))
     assert dead.last_error == "CALLBACK_NOT_ACCEPTED: 500"
-    assert len(resent(found.owed, [dead], found.clock())) == 1
+    assert len(list(resent(found.owed, [dead], found.clock()))) == 1
     assert send_due(found.owed, SqsNotificationQueue(found.aws, "queue"), notifier.policy, found.clock()) == 2
     assert {notifier.take(parse(body)).outcome for body in found.aws.messages} == {DeliveryOutcome.DELIVERED}
     bodies = {one.channel: {each.body for each in owed if each.channel == one.channel} for one in owed}
