@@ -21,7 +21,6 @@ class RunStopped(BaseException):
     code: ClassVar[str]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """See DelegationError.__reduce__."""
         return restored, (type(self), self.args, dict(self.__dict__))
 
 
@@ -41,7 +40,6 @@ class RunHandedOver(RunStopped):
     code = "HANDED_OVER"
 
     def __init__(self, task_id: str, reason: str | None = None) -> None:
-        """`reason` replaces that this process has no time left."""
         super().__init__(reason or f"this process has no time left for task {task_id}; the next attempt continues it")
         self.task_id = task_id
 
@@ -52,7 +50,6 @@ class RunPaused(RunHandedOver):
     code = "PAUSED"
 
     def __init__(self, task_id: str, pause: str) -> None:
-        """`pause` states who paused what, and why."""
         super().__init__(
             task_id, f"task {task_id} was {pause}; it continues where it stopped after `delegation resume`"
         )

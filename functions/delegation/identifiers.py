@@ -40,7 +40,6 @@ def encoded(name: str | bytes) -> str:
 
 
 def encoded_query(parameters: Iterable[tuple[str, str]]) -> str:
-    """Return a query."""
     return "&".join(f"{encoded(name)}={encoded(value)}" for name, value in parameters)
 
 
@@ -83,7 +82,6 @@ def stand_in_uuid(catalog: str, metadata_location: str) -> str:
 
 
 def is_stand_in(table_uuid: str) -> bool:
-    """Return whether a uuid is of `stand_in_uuid`."""
     return table_uuid[14:15] == "8"
 
 

@@ -38,7 +38,6 @@ _LONGEST_TEXT: Final = 300
 
 
 def code_of(error: BaseException) -> str:
-    """Return the code of an error."""
     return error.code if isinstance(error, DelegationError) else UNEXPECTED
 
 
@@ -67,7 +66,6 @@ class SetAside:
         return cls(reason_of(error), now if before is None else before.since, failures, now + pause)
 
     def is_overdue(self, now: datetime) -> bool:
-        """Whether an alarm names it."""
         return now - self.since >= ALARM_AFTER
 
 
@@ -88,14 +86,12 @@ class RememberedAsides(Generic[T]):
         self._aside: dict[str, SetAside] = {}
 
     def of(self, item: T) -> SetAside | None:
-        """See Asides."""
         return self._aside.get(self._key(item))
 
     def __len__(self) -> int:
         return len(self._aside)
 
     def put(self, item: T, aside: SetAside | None) -> None:
-        """See Asides."""
         self._aside.pop(self._key(item), None)
         if aside is not None:
             self._aside[self._key(item)] = aside
@@ -217,7 +213,6 @@ def _left_out(item: T) -> tuple[ItemOutcome[T, R], float]:
 
 
 def _in_order(calls: Iterable[Callable[[], R]], pool: Executor | None, at_once: int | Callable[[], int]) -> Iterator[R]:
-    """Yield what calls return, with a pool of up to `at_once` at a time."""
     ahead: deque[Future[R]] = deque()
     try:
         for call in calls:

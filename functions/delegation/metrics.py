@@ -29,8 +29,6 @@ class Unit(StrEnum):
 
 
 class Area(StrEnum):
-    """The part of docs/metrics.md that has a metric."""
-
     REQUESTS = "Requests"
     ATTEMPTS = "Attempts"
     ENDS = "Ends of tasks"
@@ -245,7 +243,6 @@ class MetricLines:
 
     @classmethod
     def of_environment(cls) -> "MetricLines":
-        """Return the lines of this process."""
         settings = MetricsSettings.read()
         return cls(settings.namespace, settings.service)
 

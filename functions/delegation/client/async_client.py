@@ -45,7 +45,6 @@ class AsyncDelegationClient(Methods):
         on_repeat: ReportRepeat = log_repeat,
         owned: Iterable[httpx.Client | httpx.AsyncClient] = (),
     ) -> None:
-        """`owned` are the HTTP clients that `aclose` closes."""
         self.operations = Operations(
             base_url.rstrip("/"), clock=clock, key=key, pauses=backoff or SameKeyPauses(), on_repeat=on_repeat
         )
@@ -66,7 +65,6 @@ class AsyncDelegationClient(Methods):
         return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
 
     def without_repeats(self) -> "AsyncDelegationClient":
-        """See DelegationClient.without_repeats."""
         once = AsyncDelegationClient(self.operations.base_url, self._token, http=self._http, sleep=self._sleep)
         once.operations = self.operations.with_pauses(NoRepeats())
         return once

@@ -45,7 +45,6 @@ class EndOfTask(BaseModel):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the task ended as SUCCESS."""
         return self.status == "SUCCESS"
 
 

@@ -56,7 +56,6 @@ class DelegationClient(Methods):
         on_repeat: ReportRepeat = log_repeat,
         owned: Iterable[httpx.Client] = (),
     ) -> None:
-        """`owned` are the HTTP clients that `close` closes."""
         self.operations = Operations(
             base_url.rstrip("/"), clock=clock, key=key, pauses=backoff or SameKeyPauses(), on_repeat=on_repeat
         )
@@ -154,7 +153,6 @@ def limited(own: httpx.Timeout, longest_seconds: float | None) -> httpx.Timeout:
 
 
 def tokens_of(settings: ClientSettings, issuer: httpx.Client) -> OAuth2TokenSource:
-    """Return the source of the settings' tokens, which are fetched with `issuer`."""
     secret = settings.client_secret
     return OAuth2TokenSource(
         settings.token_url,

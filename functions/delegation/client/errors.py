@@ -302,7 +302,6 @@ _BY_STATUS: dict[int, type[ErrorAnswer]] = {
 
 
 def error_for(answer: HttpError) -> ErrorAnswer:
-    """Return the error for an answer by its `status`, HTTP status and `error_code`."""
     if answer.status == FAILED_TERMINAL:
         return TaskFailed(answer)
     in_progress = answer.http_status == 409 and answer.error_code == REQUEST_IN_PROGRESS

@@ -80,8 +80,6 @@ def blocking_client(tls: ClientTls, timeout: httpx.Timeout) -> httpx.Client:
 
 
 def asyncio_client(tls: ClientTls, timeout: httpx.Timeout) -> httpx.AsyncClient:
-    """Return the same for asyncio."""
-
     async def refresh(_request: httpx.Request) -> None:
         tls.refresh()
 

@@ -28,7 +28,6 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The environment variable that precedes the profile."""
         return f"DELEGATION_{self.name.upper()}"
 
 
@@ -137,12 +136,10 @@ class CallerSettings:
         return cls(file, chosen, found)
 
     def get(self, name: str) -> str | None:
-        """Return the value of a setting, None if it is not set."""
         found = self.values.get(_BY_NAME[name].name)
         return None if found is None else found.text
 
     def variables(self) -> dict[str, str]:
-        """Return the values by the names of their environment variables."""
         return {_BY_NAME[name].variable: found.text for name, found in self.values.items()}
 
     def exposed_secrets(self) -> list[str]:

@@ -17,6 +17,5 @@ def problems_of(error: ValidationError) -> list[FieldProblem]:
 
 
 def _reason(message: str) -> str:
-    """Return pydantic's message as the end of a sentence."""
     text = message.removeprefix("Value error, ")
     return "is not set" if text == "Field required" else text[:1].lower() + text[1:]

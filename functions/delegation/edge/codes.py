@@ -33,13 +33,11 @@ class CodeMeaning:
 
 @functools.cache
 def codes() -> Mapping[str, Mapping[str, CodeMeaning]]:
-    """Return the service's codes by chapter and name."""
     return {chapter: entries for chapter, entries in _table().items() if chapter != _OF_THE_COMMAND}
 
 
 @functools.cache
 def by_code() -> Mapping[str, CodeMeaning]:
-    """Return the meaning of every code of the service."""
     return {name: each for entries in codes().values() for name, each in entries.items()}
 
 

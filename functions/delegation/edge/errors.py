@@ -6,8 +6,6 @@ from polaris_common.errors import DelegationError
 
 
 class EdgeError(DelegationError):
-    """The root of this package's errors."""
-
     code = "INVALID_REQUEST"
 
 
@@ -31,7 +29,6 @@ class InvalidJson(BadRequest):
 
 
 def payload_too_large(limit_bytes: int) -> EdgeError:
-    """Return the error: the body exceeds `limit_bytes`."""
     return EdgeError(
         f"body: must not be larger than {limit_bytes} bytes; of the table's metadata send only location, "
         "table-uuid and format-version",
@@ -45,7 +42,6 @@ def unsupported_media_type() -> EdgeError:
 
 
 def route_not_found() -> EdgeError:
-    """Return the error: there is no resource at this path."""
     return EdgeError("there is no such resource; GET /v1/config lists the endpoints", code="NOT_FOUND")
 
 
@@ -86,7 +82,6 @@ class CertificateRefused(Forbidden):
 
 
 def permission_missing(permission: str) -> Forbidden:
-    """Return the error: the identity of the caller's certificate may not use the operation."""
     allowed = {
         "submit": "operators-may-submit allows it to operators",
         "manage": "polaris-may-manage allows it to Polaris",

@@ -24,7 +24,6 @@ _LONGEST_MESSAGE: Final = 1_024
 
 
 def outlook_of(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
-    """Return the outlook of a task (wire.tasks.Outlook) as JSON has it."""
     measured = types.of(task).measured(task)
     runs = task.status is Status.RUNNING and not is_lost(task, now)
     rate = _rate(task, measured, now)
@@ -62,7 +61,6 @@ def estimate_of(task: Task, forecast: Mapping[str, Any], now: datetime, types: T
 
 
 def _rate(task: Task, measured: Measured | None, now: datetime) -> WorkRate | None:
-    """Return how fast running work is, None if that is not known."""
     runs = task.status is Status.RUNNING and not is_lost(task, now)
     if measured is None or measured.per_second is None or not runs:
         return None
@@ -70,7 +68,6 @@ def _rate(task: Task, measured: Measured | None, now: datetime) -> WorkRate | No
 
 
 def _progress(task: Task, measured: Measured | None) -> WorkProgress | None:
-    """Return what the work reported, else what its type measures, once the total is known."""
     if task.progress is not None:
         done, total = task.progress.done, task.progress.total
         unit, message = task.progress.unit, task.progress.message
@@ -117,7 +114,6 @@ def _last_error(task: Task) -> LastError | None:
 
 
 def _errors(history: str) -> Iterator[LastError]:
-    """Yield the errors of a record's history, oldest first."""
     starts = [one for one in _ENTRY.finditer(history) if _moment(one[1]) is not None]
     for start, following in zip_longest(starts, starts[1:]):
         end = len(history) if following is None else following.start()
@@ -126,7 +122,6 @@ def _errors(history: str) -> Iterator[LastError]:
 
 
 def _as_json(value: Any) -> Any:
-    """Return values as JSON has them, with times as the other times of a record are written."""
     if isinstance(value, dict):
         return {name: _as_json(member) for name, member in value.items()}
     return isoformat(value) if isinstance(value, datetime) else value

@@ -46,7 +46,6 @@ def status_of(error: BaseException) -> int | None:
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Return the HTTP answer for an error."""
     known = status_of(error)
     status = known or 500
     code = error.code if known and isinstance(error, DelegationError) else DelegationError.code

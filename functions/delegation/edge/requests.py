@@ -88,7 +88,6 @@ def _place_and_reason(error: ErrorDetails, model: Any) -> tuple[str, str]:
 
 
 def _members(model: Any, at: Sequence[int | str]) -> list[str]:
-    """Return the names of the members at a place."""
     for step in at:
         field = getattr(model, "model_fields", {}).get(str(step))
         model = field and field.annotation

@@ -54,7 +54,6 @@ def request_id_of(event: Mapping[str, Any]) -> str:
 
 
 def is_request_id(text: str) -> bool:
-    """Return whether text may be logged and echoed as a request's id."""
     return len(text) <= _LONGEST_REQUEST_ID and text.isascii() and text.isprintable()
 
 
@@ -75,17 +74,14 @@ class Telemetry:
             self._logger.set_correlation_id(correlation_id)
 
     def answered(self, operation: str, answer: SubmissionAnswer) -> None:
-        """Record the answer to a submission."""
         self._count(operation, _BY_KIND.get(answer.kind, REQUESTS_SERVED))
         self._log_answer(operation, answer.status, answer.kind, answer.task_id)
 
     def served(self, operation: str, status: int, *, task_id: str | None = None) -> None:
-        """Record the answer to a read."""
         self._count(operation, REQUESTS_SERVED)
         self._log_answer(operation, status, "served", task_id)
 
     def refused(self, operation: str, problem: Problem, error: DelegationError) -> None:
-        """Record a request that ended in a DelegationError."""
         failed = problem.status >= 500
         self._count(operation, _BY_ERROR.get(type(error), REQUESTS_FAILED if failed else REQUESTS_REFUSED))
         fields = {

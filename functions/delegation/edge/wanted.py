@@ -29,7 +29,6 @@ class SubmittedWork:
 
     @cached_property
     def asked(self) -> Asked:
-        """The task by its form."""
         return self.form.asked(self.payload, self.document, self.sources)
 
     def first(self) -> Task:
@@ -49,7 +48,6 @@ class SubmittedWork:
         )
 
     def relate(self, task: Task) -> Relation:
-        """Return how the request relates to the stored task of its id."""
         if self.asked.obstacle(task) is not None:
             return Relation.CONFLICT
         if not task.is_terminal:
@@ -57,7 +55,6 @@ class SubmittedWork:
         return Relation.REPLAY if self.asked.replays(task) else Relation.RESUBMIT
 
     def conflict(self, task: Task) -> str:
-        """Return why the request conflicts with a stored task."""
         return self.asked.obstacle(task) or "is for another purpose"
 
     def again(self, task: Task, now: datetime) -> Task:

@@ -30,7 +30,6 @@ def error_answer(status: int, kind: str, message: str, *headers: tuple[str, str]
 
 
 def json_answer(status: int, document: Mapping[str, Any], *headers: tuple[str, str]) -> CatalogAnswer:
-    """Return a JSON answer."""
     return CatalogAnswer(status, (_JSON, *headers), json_bytes(document))
 
 

@@ -34,8 +34,6 @@ LARGEST_BODY: Final = 4_400_000
 
 
 class PurgingDrops(Protocol):
-    """Drops tables with their files."""
-
     def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
         """Answer `DELETE` of a table with `purgeRequested`; the request may have an Idempotency-Key.
 

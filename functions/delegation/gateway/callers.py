@@ -32,8 +32,6 @@ class GatewayCaller:
 
 
 class CallerVerifier(Protocol):
-    """Tells who sends a request."""
-
     def caller(self, request: CatalogRequest) -> GatewayCaller:
         """Return the caller; its principal is None if the token proves none.
 
@@ -59,7 +57,6 @@ class TokenCallers:
         self._realm_header = realm_header
 
     def caller(self, request: CatalogRequest) -> GatewayCaller:
-        """See CallerVerifier.caller."""
         authorization, realm = (_only(request, name) for name in ("Authorization", self._realm_header))
         verified = self._verified(authorization)
         if verified is None:

@@ -80,7 +80,6 @@ class NotTheCatalog(GatewayError):
 
 
 def body_too_large(size: int, limit: int) -> GatewayError:
-    """Return the error: the request's body is larger than the API in front of the gateway can carry."""
     return GatewayError(
         f"the body has {size} bytes, and requests through the gateway may have {limit}; nothing was done. Send the "
         "request without the Idempotency-Key header: it then goes directly to the catalog",
@@ -91,7 +90,6 @@ def body_too_large(size: int, limit: int) -> GatewayError:
 
 
 def body_too_deep() -> GatewayError:
-    """Return the error: the body of a request with a key has more levels than can be compared."""
     return GatewayError(
         "the body of the request has too many arrays or objects within each other; nothing was done. Send a body "
         "that conforms to the Iceberg REST Catalog API",
@@ -102,7 +100,6 @@ def body_too_deep() -> GatewayError:
 
 
 def compressed_body() -> GatewayError:
-    """Return the error: the body of a request with a key is compressed, so nothing can be compared with the state."""
     return GatewayError(
         "Content-Encoding: must be absent or identity in a request with an Idempotency-Key; nothing was done. Send "
         "the body without compression",
@@ -113,7 +110,6 @@ def compressed_body() -> GatewayError:
 
 
 def key_not_kept(method: str) -> GatewayError:
-    """Return the error: a request with a key is none of those for which keys are kept."""
     return GatewayError(
         f"Idempotency-Key: keys are kept for the mutations of the Iceberg REST Catalog API, and this {method} is none "
         "of them: generic tables, policies, semantic models and notifications of Polaris do not show whether a call "
@@ -125,7 +121,6 @@ def key_not_kept(method: str) -> GatewayError:
 
 
 def request_loops() -> GatewayError:
-    """Return the error: the gateway met a request that it has already forwarded."""
     return GatewayError(
         "the request was already forwarded by the gateway and came back to it: the gateway's address of the "
         "catalog must bypass the rule of the load balancer; nothing was done",
@@ -136,7 +131,6 @@ def request_loops() -> GatewayError:
 
 
 def purge_not_offered() -> GatewayError:
-    """Return the error: the gateway takes no drops with purge over, and its settings do not let them pass."""
     return GatewayError(
         "purgeRequested: this gateway does not purge tables, and nothing was dropped; drop the table without "
         "purge, or have the operator set delegation:gateway-purge-requests to drop",

@@ -55,7 +55,6 @@ def refuse_loop(request: CatalogRequest) -> None:
 
 
 def end_to_end(headers: Headers) -> Headers:
-    """Return the headers that are not of one connection, nor named by `Connection` as such."""
     lower = [name.lower() for name, _ in headers]
     dropped = _OF_ONE_CONNECTION
     if "connection" in lower:
@@ -65,6 +64,5 @@ def end_to_end(headers: Headers) -> Headers:
 
 
 def without(headers: Headers, *names: str) -> Headers:
-    """Return the headers without some."""
     dropped = {name.lower() for name in names}
     return tuple((name, value) for name, value in headers if name.lower() not in dropped)

@@ -27,8 +27,6 @@ class CatalogRequest:
 
 @dataclass(frozen=True, slots=True)
 class CatalogAnswer:
-    """The catalog's answer, or the gateway's own."""
-
     status: int
     headers: Headers = field(default=(), repr=False)
     body: bytes = field(default=b"", repr=False)
@@ -39,7 +37,6 @@ class CatalogAnswer:
 
     @property
     def is_success(self) -> bool:
-        """Whether the catalog did what it was asked."""
         return 200 <= self.status < 300
 
 

@@ -66,16 +66,12 @@ class ConfigDiscovery:
 
 @dataclass(frozen=True, slots=True)
 class DropWithPurge:
-    """`DELETE` of a table with `purgeRequested`."""
-
     target: Target
     identifier: TableIdentifier
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedMutation:
-    """A mutation with an Idempotency-Key, which is not checked yet."""
-
     target: Target
 
 
@@ -114,7 +110,6 @@ class CatalogPaths:
         return tuple(text.split(NAMESPACE_SEPARATOR if NAMESPACE_SEPARATOR in text else self.separator))
 
     def namespaces(self, prefix: str) -> str:
-        """Return the path of a catalog's namespaces."""
         return f"v1/{prefix}/{_NAMESPACES}" if prefix else f"v1/{_NAMESPACES}"
 
     def namespace(self, prefix: str, levels: Sequence[str]) -> str:
@@ -125,11 +120,9 @@ class CatalogPaths:
         return f"{self.namespaces(prefix)}/{joined}"
 
     def table(self, prefix: str, levels: Sequence[str], name: str) -> str:
-        """Return the path of a table."""
         return f"{self.namespace(prefix, levels)}/tables/{segment_of(name)}"
 
     def view(self, prefix: str, levels: Sequence[str], name: str) -> str:
-        """Return the path of a view."""
         return f"{self.namespace(prefix, levels)}/views/{segment_of(name)}"
 
 
@@ -164,7 +157,6 @@ _FIRST: Final = frozenset(path[0] for path in _OPERATIONS)
 
 
 def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Route:
-    """Return what a request is to the gateway."""
     segments = canonical_path(request.path).split("/")
     if request.method == "GET" and segments == ["v1", "config"]:
         return ConfigDiscovery()

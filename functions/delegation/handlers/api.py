@@ -20,5 +20,4 @@ def _api() -> ApiHandler:
 # log_event overrides POWERTOOLS_LOGGER_LOG_EVENT: bodies contain credentials.
 @logger.inject_lambda_context(log_event=False, clear_state=True)
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Answer one request."""
     return _api()(event, context)

@@ -78,7 +78,6 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
 
 
 def _measured(deployed: DeployedTasks) -> dict[Metric, float]:
-    """Return counts and ages of what is not done."""
     now = utc_now()
     return ages(deployed.store.queued(now, each=COUNTED), unfinished(deployed.tasks.reads, now, threads=_THREADS), now)
 
@@ -102,7 +101,6 @@ def _wake(deployed: DeployedTasks) -> None:
 
 
 def _send_owed(deployed: DeployedTasks) -> None:
-    """Send the notifications of ended tasks that are due."""
     if notification_queue() is None:
         return
     from delegation.wiring.notifications.notifier import send_owed  # noqa: PLC0415
@@ -113,13 +111,11 @@ def _send_owed(deployed: DeployedTasks) -> None:
 
 
 def _ensure_maintenance(deployed: DeployedTasks) -> None:
-    """Submit the maintenance task if there is none."""
     if ensure_submitted(deployed.tasks, store_maintenance(deployed)):
         logger.info("submitted", extra={"action": "maintain"})
 
 
 def _report(swept: Swept) -> Counter[Metric]:
-    """Log what became of a due task, and return what it counts."""
     task = swept.after or swept.before
     fields = {"action": "sweep", "task_id": task.task_id if task else None}
     if swept.error is not None or swept.set_aside:

@@ -36,7 +36,6 @@ class Spelling:
             return MARKS[type(error)] + path.encode("utf-8", "backslashreplace").decode()
 
     def all(self, paths: list[str]) -> list[str]:
-        """Return `one` of each path."""
         try:
             return canonical_all(paths)
         except (AmbiguousPath, UnsupportedLocation):
@@ -74,7 +73,6 @@ def is_marked(path: str) -> bool:
 
 
 def as_written(path: str) -> str:
-    """Return a path without its mark."""
     for mark in MARKS.values():
         path = path.removeprefix(mark)
     return path

@@ -37,7 +37,6 @@ Unreadable = Callable[[str, DelegationError], None]
 
 
 def refuse(_path: str, error: DelegationError) -> None:
-    """Raise the error."""
     raise error
 
 
@@ -119,7 +118,6 @@ def content_of(path: str, found: Content) -> bytes:
 
 
 def named_by_metadata(metadata: ParsedMetadata, spelling: Spelling = CANONICAL) -> Iterator[TableFile]:
-    """Yield the current metadata.json, statistics and partition statistics."""
     yield TableFile(spelling.one(metadata.path), RANK[FileType.ROOT], 0)
     for one in metadata.statistics:
         yield TableFile(spelling.one(one.path), RANK[FileType.STATISTICS], one.size)
@@ -148,13 +146,11 @@ class ListsRead:
         self._left = self._MOST
 
     def note(self, path: str, manifests: list[ManifestFile]) -> None:
-        """Keep what a list names."""
         if path not in self._named and len(manifests) <= self._left:
             self._named[path] = manifests
             self._left -= len(manifests) + 1
 
     def of(self, path: str) -> list[ManifestFile] | None:
-        """Return what a list names, None if it was not read or is not kept."""
         return self._named.get(path)
 
 
@@ -205,7 +201,6 @@ def read_manifest_lists(
 
 
 def _listed(path: str, content: Content, unreadable: Unreadable) -> list[ManifestFile] | None:
-    """Return the manifests of a list, None for a damaged one."""
     try:
         return list(read_manifest_list(content_of(path, content), path))
     except DelegationError as error:
@@ -273,7 +268,6 @@ def all_entries(
     *,
     live: bool = False,
 ) -> Iterator[Row]:
-    """Yield the files of all entries of the wanted manifests, or of the `live` ones, unsorted and with duplicates."""
     for path, content in fetcher.fetch(wanted):
         for rows in tolerated_entries(path, manifests[path], content, tolerance, live=live):
             yield from rows

@@ -27,14 +27,12 @@ class DynamoDbIdempotencyStore:
         self._table = table
 
     def get(self, scope: str) -> Record | None:
-        """See IdempotencyStore.get."""
         answer = self._tasks.dynamodb.repeatable(
             "get_item", TableName=self._table, Key=to_item({"scope": scope}), ConsistentRead=True
         )
         return _record_of(from_item(answer["Item"])) if "Item" in answer else None
 
     def put(self, write: RecordWrite) -> Record:
-        """See IdempotencyStore.put."""
         put = self._action(write)["Put"]
         dynamodb = self._tasks.dynamodb
         try:
@@ -49,7 +47,6 @@ class DynamoDbIdempotencyStore:
         return write.record
 
     def accept(self, change: TaskChange, write: RecordWrite) -> Task:
-        """See IdempotencyStore.accept."""
         try:
             return self._tasks.transact(change, [self._action(write)], token=write.record.nonce)
         except CompanionRefused as refused:

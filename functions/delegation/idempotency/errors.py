@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
 
 class IdempotencyError(DelegationError):
-    """Base class of this package's errors."""
-
     code = "IDEMPOTENCY_ERROR"
 
 

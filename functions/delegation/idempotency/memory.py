@@ -19,7 +19,6 @@ class MemoryIdempotencyStore:
         self._records: dict[str, Record] = {}
 
     def get(self, scope: str) -> Record | None:
-        """See IdempotencyStore.get."""
         self._tasks.fault("before get record")
         with self._tasks.lock:
             record = self._records.get(scope)
@@ -28,7 +27,6 @@ class MemoryIdempotencyStore:
         return record
 
     def put(self, write: RecordWrite) -> Record:
-        """See IdempotencyStore.put."""
         self._tasks.fault("before put record")
         with self._tasks.lock:
             self._check(write)
@@ -37,7 +35,6 @@ class MemoryIdempotencyStore:
         return write.record
 
     def accept(self, change: TaskChange, write: RecordWrite) -> Task:
-        """See IdempotencyStore.accept."""
         self._tasks.fault("before accept")
         with self._tasks.lock:
             if self._check(write):
@@ -50,7 +47,6 @@ class MemoryIdempotencyStore:
         return task
 
     def without_expiry(self, *, cursor: str | None = None, limit: int = 100) -> RecordPage:
-        """See IdempotencyStore.without_expiry."""
         self._tasks.fault("before list records")
         with self._tasks.lock:
             found = [record for scope, record in sorted(self._records.items()) if scope > (cursor or "")]
@@ -63,7 +59,6 @@ class MemoryIdempotencyStore:
         )
 
     def remove_expired(self, now: datetime, limit: int) -> int:
-        """See IdempotencyStore.remove_expired."""
         self._tasks.fault("before remove records")
         with self._tasks.lock:
             expired = [scope for scope, record in self._records.items() if record.is_expired(now)][:limit]

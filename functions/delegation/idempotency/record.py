@@ -15,8 +15,6 @@ FORMAT: Final = 1
 
 
 class State(StrEnum):
-    """Whether the record has an answer."""
-
     IN_PROGRESS = "IN_PROGRESS"
     FINALIZED = "FINALIZED"
 
@@ -84,7 +82,6 @@ class Record(BaseModel):
 
     @property
     def answer(self) -> StoredAnswer | None:
-        """The stored answer of a FINALIZED record."""
         if self.http_status is None or self.response_body is None:
             return None
         return StoredAnswer(self.http_status, self.response_body)
@@ -95,7 +92,6 @@ class Record(BaseModel):
 
 
 def finalize(record: Record, answer: StoredAnswer, now: datetime, *, lifetime: timedelta, nonce: str) -> Record:
-    """Return the record with its final answer, to be kept for `lifetime`."""
     return record.model_copy(
         update={
             "state": State.FINALIZED,

@@ -38,8 +38,6 @@ class Relation(StrEnum):
 
 
 class KeyState(StrEnum):
-    """What to do with a request, given the record of its key."""
-
     FRESH = "fresh"
     CONFLICT = "conflict"
     REPLAY = "replay"
@@ -81,8 +79,6 @@ class IdempotentRequest:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The stored answer of a repeated request."""
-
     answer: StoredAnswer
     task_id: str
 
@@ -154,7 +150,6 @@ class Acceptance:
         return self._finalize(accepted.record, answer)
 
     def _settle(self, request: IdempotentRequest) -> Replayed | Record | None:
-        """Return the replay, or the record that the request may replace, None if there is none."""
         if request.scope is None:
             return None
         record = self._store.get(request.scope.id)
@@ -201,7 +196,6 @@ class Acceptance:
                 return self._attached(head, first), False
 
     def _attached(self, head: Task, first: Task) -> TaskChange:
-        """Return the change for a request that gets the outcome of an existing task, notified on its own channels."""
         after, owed = joined(head, first.notify)
         if after is head:
             return Expect(head, owed)
@@ -256,7 +250,6 @@ class Acceptance:
 
 
 def _resubmits(replaced: Record | None, *, submitted: bool) -> int | None:
-    """Return the count of a record that replaces another one of its key, which has not expired."""
     if replaced is None:
         return None
     return (replaced.resubmits or 0) + 1 if submitted else replaced.resubmits

@@ -9,7 +9,6 @@ from delegation.tasks.stores.notifications import NotificationStore
 
 
 def dead_letters_of(store: NotificationStore, task_id: str) -> list[Notification]:
-    """Return the dead letters of a task's ends."""
     return [one for one in store.notifications_of(task_id) if one.is_dead]
 
 

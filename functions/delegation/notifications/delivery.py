@@ -41,8 +41,6 @@ _RACES: Final = 5
 
 
 class DeliveryOutcome(StrEnum):
-    """What became of a message."""
-
     DELIVERED = "delivered"
     FAILED = "failed"
     DEAD = "dead"

@@ -16,8 +16,6 @@ def malformed_message(message: str) -> NotificationError:
 
 
 class CallbackUnknown(NotificationError):
-    """No setting names the callback any more."""
-
     code = "CALLBACK_UNKNOWN"
 
 
@@ -38,5 +36,4 @@ def callback_unreachable(message: str) -> NotificationError:
 
 
 def event_not_accepted(message: str) -> NotificationError:
-    """Return the error: EventBridge did not accept an event."""
     return NotificationError(message, code="EVENT_NOT_ACCEPTED")

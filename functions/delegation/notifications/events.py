@@ -12,8 +12,6 @@ DETAIL_TYPE: Final = "Task Ended"
 
 
 class EventBus(Protocol):
-    """Where events are put."""
-
     def put(self, owed: Notification) -> None:
         """Put one event; raises NotificationError (EVENT_NOT_ACCEPTED)."""
 
@@ -27,7 +25,6 @@ class EventBridge:
         self._bus = bus
 
     def put(self, owed: Notification) -> None:
-        """See EventBus.put."""
         entry = {
             "EventBusName": self._bus,
             "Source": SOURCE,

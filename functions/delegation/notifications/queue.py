@@ -24,8 +24,6 @@ from delegation.tasks.life.notifications.policy import is_callback
 
 
 class Pool(StrEnum):
-    """Which queue a message is in."""
-
     CALLBACKS = "callbacks"
     EVENTS = "events"
     APART = "apart"
@@ -49,18 +47,14 @@ class Message:
 
     @classmethod
     def of(cls, owed: Notification, *, apart: bool = False) -> "Message":
-        """Return the message for the next delivery of a notification."""
         return cls(owed.task_id, owed.notification_id, owed.attempts + 1, apart)
 
     def text(self) -> str:
-        """Return the message's body."""
         found = {"task_id": self.task_id, "notification_id": self.notification_id, "n": self.n}
         return json.dumps({**found, "apart": True} if self.apart else found)
 
 
 class NotificationQueue(Protocol):
-    """The queues of deliveries."""
-
     def send(self, owed: Notification, *, apart: bool = False) -> None:
         """Send the message for the next delivery; raises StoreUnavailable when its queue did not accept it."""
 
@@ -76,12 +70,10 @@ class SqsNotificationQueue:
         self._urls = {pool: (others or {}).get(pool, queue_url) for pool in Pool}
 
     def send(self, owed: Notification, *, apart: bool = False) -> None:
-        """See NotificationQueue.send."""
         url, text = self._urls[pool_of(owed, apart=apart)], Message.of(owed, apart=apart).text()
         self._call("send_message", QueueUrl=url, MessageBody=text, MessageGroupId=owed.channel)
 
     def depth(self, pool: Pool) -> int:
-        """See NotificationQueue.depth."""
         name = "ApproximateNumberOfMessages"
         answer = self._call("get_queue_attributes", QueueUrl=self._urls[pool], AttributeNames=[name])
         return int(answer["Attributes"][name])

@@ -31,7 +31,6 @@ class SqsDispatchQueue:
         self._queue_url = queue_url
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
-        """See DispatchQueue.send."""
         joined = {} if correlation_id is None else {"correlation_id": correlation_id}
         try:
             body = json.dumps({"task_id": task_id, "n": n, **joined})

@@ -39,7 +39,6 @@ class JobEngine:
         self._wait = wait or threading.Event.wait
 
     def drive(self, task: Task, stopping: threading.Event) -> Task:
-        """See ExternalEngine.drive."""
         step = Step(task.task_id, task.dispatches.count, attempt=task.attempt_count, holder=task.lease.owner)
         following = {
             "start-again": self._steps.start_job,
@@ -83,7 +82,6 @@ class JobEngine:
         return None if task.is_held and task.attempt_count == step.attempt else task
 
     def _capped(self, seconds: float) -> float:
-        """Return the wait, shortened to a quarter of a short lease."""
         return min(seconds, (self._tasks.policies.lease.lost_timeout / 4).total_seconds())
 
     def _hand_over(self, step: Step) -> Task:

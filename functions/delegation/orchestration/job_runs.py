@@ -63,12 +63,10 @@ class JobRun:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the run has not started."""
         return self.state in _WAITING
 
     @property
     def has_ended(self) -> bool:
-        """Whether the run has ended, with whatever result."""
         return self.state in {"SUCCESS", "FAILED", "CANCELLED"}
 
 
@@ -135,7 +133,6 @@ class EmrServerless:
         self._listed_at: datetime | None = None
 
     def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
-        """See JobService.start."""
         configuration = self._configuration
         if configuration is None:
             raise JobRefused("this process has no configuration to start job runs: set the DELEGATION_EMR_* settings")
@@ -168,12 +165,10 @@ class EmrServerless:
         return str(answer["jobRunId"])
 
     def get(self, run_id: str) -> JobRun | None:
-        """See JobService.get."""
         found = self._found(run_id)
         return None if found is None else found[1]
 
     def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
-        """See JobService.active."""
         now = self._clock()
         at = self._listed_at
         if as_of is None or at is None or not as_of <= at <= now < at + _LIST_SERVES:
@@ -181,7 +176,6 @@ class EmrServerless:
         return [run for run in self._listed if run.name.startswith(prefix)]
 
     def _found(self, run_id: str) -> tuple[str, JobRun] | None:
-        """Return a run with its application."""
         for application in (self._application_id, *self._former):
             with contextlib.suppress(JobRunUnknown):
                 answer = self._call("get_job_run", application, jobRunId=run_id)
@@ -207,7 +201,6 @@ class EmrServerless:
             token = {"nextToken": answer["nextToken"]}
 
     def cancel(self, run_id: str) -> None:
-        """See JobService.cancel."""
         try:
             found = self._found(run_id)
             if found is None or _is_ending(found[1]):

@@ -9,7 +9,6 @@ from polaris_common.errors import DelegationError
 
 
 def malformed_step(message: str) -> DelegationError:
-    """Return the error: a step's input is malformed, or its process cannot run it."""
     return DelegationError(message, code="MALFORMED_STEP")
 
 
@@ -58,7 +57,6 @@ class Step:
         return f"{self.task_id}-{self.attempt}"
 
     def to(self, following: str, **more: Any) -> dict[str, Any]:
-        """Return the answer with which the state machine continues at `following`."""
         state = {"task_id": self.task_id, "n": self.n, "attempt": self.attempt, "turn": self.turn}
         joined = {} if self.correlation_id is None else {"correlation_id": self.correlation_id}
         return {**state, **joined, "next": following, **more}

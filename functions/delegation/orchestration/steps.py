@@ -137,7 +137,6 @@ class Steps:
         return step.to(self._behaviors[task.task_type].prepare(task) or "complete")
 
     def run_inline(self, step: Step, deadline: datetime) -> dict[str, Any]:
-        """Run the attempt in this invocation."""
         try:
             task = self._held(step).leases.heartbeat(step.task_id, step.attempt, _until(deadline), engine=INLINE)
         except LeaseLost:
@@ -382,14 +381,12 @@ class Steps:
         return Lease.lasting(self._tasks.policies.lease.lost_timeout, now)
 
     def end_attempt(self, step: Step, error: AttemptError, *, wait: timedelta | None = None) -> Task:
-        """End the step's attempt, if it still holds the task, and return the task."""
         try:
             return self._held(step).leases.end_attempt(step.task_id, step.attempt, error, wait=wait)
         except LeaseLost:
             return self._tasks.reads.get(step.task_id)
 
     def _reason(self, task: Task) -> AttemptError:
-        """Return the error of an attempt without an outcome, after its job run has been cancelled if it still runs."""
         run = self._ended_run(task.job_run_id) if task.job_run_id and self._jobs is not None else None
         if run is None:
             return AttemptError("ATTEMPT_ENDED", "the attempt ended without an outcome", ErrorClass.INTERRUPTED)

@@ -103,7 +103,6 @@ class _Look:
         return self.clock() >= self.deadline
 
     def read(self, entry: DueEntry) -> Task | None:
-        """Return the head of a task of this deployment, None when there is nothing to do."""
         if self.is_late() or entry in self.left_alone:
             return None
         head = self.tasks.reads.find(entry.task_id)
@@ -113,7 +112,6 @@ class _Look:
         return head
 
     def reconciled(self, pool: ThreadPoolExecutor | None, heads: Collection[Task], threads: int) -> Iterator[Swept]:
-        """Reconcile tasks, and yield what was done."""
         for one in each_item(
             heads,
             self._reconcile,

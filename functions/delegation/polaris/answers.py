@@ -157,7 +157,6 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
 
 
 def _hint(error_type: str | None, message: str | None) -> str:
-    """Return what Polaris' message states is missing, "" if it states nothing known."""
     if error_type == "ForbiddenException" and (refused := _NOT_AUTHORIZED.search(message or "")):
         needed = _NEEDED.get(refused[1])
         return f"the principal needs {needed}" if needed else ""

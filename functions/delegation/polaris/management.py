@@ -20,21 +20,17 @@ from delegation.polaris.transport import Transport
 
 @dataclass(frozen=True, slots=True, order=True)
 class PolarisGrant:
-    """A privilege on a catalog (no namespace) or on one of its namespaces."""
-
     privilege: str
     namespace: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
-        """Return on what the privilege is granted, for a text."""
         return f"namespace {'.'.join(self.namespace)}" if self.namespace else "the catalog"
 
     def __str__(self) -> str:
         return f"{self.privilege} on {self.place}"
 
     def resource(self) -> Mapping[str, Any]:
-        """Return the GrantResource of the API."""
         if not self.namespace:
             return {"type": "catalog", "privilege": self.privilege}
         return {"type": "namespace", "namespace": list(self.namespace), "privilege": self.privilege}
@@ -56,11 +52,9 @@ class PolarisManagement:
         self._transport = transport or Transport()
 
     def has_catalog(self, catalog: str) -> bool:
-        """Return whether there is a catalog with this name."""
         return self._find(f"catalogs/{encoded(catalog)}") is not None
 
     def properties_of(self, catalog: str) -> Mapping[str, str]:
-        """Return a catalog's properties, none if there is no such catalog."""
         return _properties(self._find(f"catalogs/{encoded(catalog)}") or {})
 
     def why_unsupported(self, catalog: str) -> str | None:
@@ -75,7 +69,6 @@ class PolarisManagement:
         self._change("PUT", path, {"currentEntityVersion": found.get("entityVersion"), "properties": properties})
 
     def client_id_of(self, principal: str) -> str | None:
-        """Return the client id of a principal, None if there is no such principal."""
         found = self._find(f"principals/{encoded(principal)}")
         return None if found is None else str(found.get("clientId") or "")
 
@@ -96,7 +89,6 @@ class PolarisManagement:
         return _credentials(self._change("POST", f"principals/{encoded(principal)}/rotate", {}))
 
     def has_principal_role(self, role: str) -> bool:
-        """Return whether there is a principal role with this name."""
         return self._find(f"principal-roles/{encoded(role)}") is not None
 
     def create_principal_role(self, role: str) -> None:
@@ -104,15 +96,12 @@ class PolarisManagement:
         self._create("principal-roles", {"principalRole": {"name": role}})
 
     def principal_roles_of(self, principal: str) -> frozenset[str]:
-        """Return the names of the roles that a principal has, none if there is no such principal."""
         return self._names(f"principals/{encoded(principal)}/principal-roles")
 
     def assign_principal_role(self, principal: str, role: str) -> None:
-        """Give a principal a role."""
         self._change("PUT", f"principals/{encoded(principal)}/principal-roles", {"principalRole": {"name": role}})
 
     def has_catalog_role(self, catalog: str, role: str) -> bool:
-        """Return whether a catalog has a role with this name."""
         return self._find(f"{_roles(catalog)}/{encoded(role)}") is not None
 
     def create_catalog_role(self, catalog: str, role: str) -> None:
@@ -120,16 +109,13 @@ class PolarisManagement:
         self._create(_roles(catalog), {"catalogRole": {"name": role}})
 
     def catalog_roles_of(self, principal_role: str, catalog: str) -> frozenset[str]:
-        """Return the names of a catalog's roles that a principal role has, none if there is no such role."""
         return self._names(f"principal-roles/{encoded(principal_role)}/catalog-roles/{encoded(catalog)}")
 
     def assign_catalog_role(self, principal_role: str, catalog: str, role: str) -> None:
-        """Give a principal role a role of a catalog."""
         path = f"principal-roles/{encoded(principal_role)}/catalog-roles/{encoded(catalog)}"
         self._change("PUT", path, {"catalogRole": {"name": role}})
 
     def grants_of(self, catalog: str, role: str) -> frozenset[PolarisGrant]:
-        """Return the grants of a catalog's role on the catalog and on namespaces, none if there is no such role."""
         found = self._find(f"{_roles(catalog)}/{encoded(role)}/grants")
         entries = [] if found is None else _listed(found, "grants")
         return frozenset(
@@ -139,7 +125,6 @@ class PolarisManagement:
         )
 
     def grant(self, catalog: str, role: str, grant: PolarisGrant) -> None:
-        """Grant a privilege to a catalog's role."""
         self._change("PUT", f"{_roles(catalog)}/{encoded(role)}/grants", {"grant": grant.resource()})
 
     def _names(self, path: str) -> frozenset[str]:

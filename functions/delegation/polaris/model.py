@@ -67,7 +67,6 @@ class LoadedTable:
 
     @property
     def table_uuid(self) -> str:
-        """See comparable_uuid."""
         return comparable_uuid(str(self.metadata["table-uuid"]))
 
     @property

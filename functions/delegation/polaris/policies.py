@@ -43,7 +43,6 @@ class PolicyIdentifier:
     name: str
 
     def __str__(self) -> str:
-        """Return the dotted form for messages."""
         return ".".join((self.catalog, *self.namespace, self.name))
 
 
@@ -57,15 +56,12 @@ class PolicyTarget:
 
     @classmethod
     def of(cls, table: TableIdentifier) -> "PolicyTarget":
-        """Return a table as a target."""
         return cls(table.catalog, table.namespace, table.name)
 
     def __str__(self) -> str:
-        """Return the dotted form for messages."""
         return ".".join((self.catalog, *self.namespace, *((self.table,) if self.table is not None else ())))
 
     def document(self) -> dict[str, Any]:
-        """Return the PolicyAttachmentTarget of the API."""
         if self.table is not None:
             return {"type": "table-like", "path": [*self.namespace, self.table]}
         return {"type": "namespace" if self.namespace else "catalog", "path": list(self.namespace)}

@@ -44,7 +44,6 @@ class PolarisPaths:
         return f"{self.namespaces_path}/{encoded(self.joined(namespace))}"
 
     def joined(self, namespace: tuple[str, ...]) -> str:
-        """Return a namespace as one name, as a query names it."""
         try:
             return joined_levels(namespace, self.separator)
         except ValueError as error:
@@ -171,7 +170,6 @@ class CatalogRequests:
 
 
 def error_in(response: httpx.Response) -> PolarisError:
-    """Return the error of an answer that is no success, without the token that the request had."""
     sent = response.request.headers.get("Authorization", "").removeprefix("Bearer ")
     return error_of(response, write=response.request.method != "GET", secrets=[sent])
 

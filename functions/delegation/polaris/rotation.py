@@ -168,7 +168,6 @@ class SecretRotation:
         return found
 
     def _value(self, secret_id: str, **which: str) -> str | None:
-        """Return the text of a version, None for one without a value."""
         try:
             answer = self._secrets_manager.get_secret_value(SecretId=secret_id, **which)
         except ClientError as error:
@@ -196,7 +195,6 @@ class SecretRotation:
 
 
 def _with(label: str, stages: Mapping[str, frozenset[str]]) -> str | None:
-    """Return the version that has a label, None if none has."""
     return next((version for version, labels in stages.items() if label in labels), None)
 
 

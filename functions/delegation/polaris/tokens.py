@@ -38,9 +38,7 @@ class TokenSource(Protocol):
         """The scope that tokens are requested for, `PRINCIPAL_ROLE:` and a role, or several."""
         ...
 
-    def token(self) -> str:
-        """Return a token that does not expire soon."""
-        ...
+    def token(self) -> str: ...
 
     def replace(self, refused: str) -> str:
         """Return another token than `refused`, which was answered with 401."""

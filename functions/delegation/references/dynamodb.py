@@ -35,15 +35,11 @@ _END: Final = "\x00"
 
 
 class ReferenceTable(DynamoDbCalls):
-    """DynamoDbCalls with the errors of the reference index."""
-
     unavailable = ReferencesUnavailable
     unknown = ReferencesOutcomeUnknown
 
 
 class DynamoDbReferenceStore(DynamoDbBlocking):
-    """See ReferenceStore."""
-
     def entries(self, catalog: str) -> Iterator[TableEntry]:
         names = {"#name": "name"}
         shown = (
@@ -196,7 +192,6 @@ def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier:
 
 
 def _attributes(entry: TableEntry) -> dict[str, Any]:
-    """Return what an item holds of an entry besides its key, name and revision."""
     return {
         "areas": list(entry.areas),
         "seen": packed(entry.seen),
@@ -206,7 +201,6 @@ def _attributes(entry: TableEntry) -> dict[str, Any]:
 
 
 def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
-    """Return what both the item of an entry and that of its problem hold."""
     since = entry.problem_since
     optional = {
         "problem": entry.problem,

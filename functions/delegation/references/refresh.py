@@ -112,7 +112,6 @@ class Refresher:
                 return state
 
     def _not_known(self, state: CatalogPass, now: datetime, needed: PassNeeded) -> ReferencesNotKnown:
-        """Return the error with the time until the pass that is needed should be complete."""
         wait = None
         if state.began_at is not None and state.complete:
             wait = max(state.began_at + state.duration - now, timedelta(0))
@@ -151,7 +150,6 @@ class Refresher:
                 held.leave()
 
     def _pass_over(self, one: "_Pass", position: Position | None) -> CatalogPass:
-        """Visit what is left of a pass after a position, and complete it."""
         names, held, seen = one.names, one.held, one.seen
         self._list(one, self.generic)
         if position is not None:
@@ -242,7 +240,6 @@ class Refresher:
             raise failed[0]
 
     def _each(self, items: Iterable[T], act: Callable[[T], None], *, name: str, **options: Any) -> list[Exception]:
-        """Do something for each item, and return the errors of those that failed alone."""
         found = each_item(
             items, act, name=name, clock=self.clock, stops=ErrorScope.CATALOG, most_wasted=timedelta.max, **options
         )
@@ -301,7 +298,6 @@ class Refresher:
         note_failed()
 
     def _answers(self, one: "_Pass", but: Collection[TableIdentifier]) -> bool:
-        """Return whether the catalog answers for some other table, one that the index could read last."""
         for identifier in one.names.readable(_PROBES + len(but)):
             if identifier in but:
                 continue
@@ -381,13 +377,11 @@ class _Pass:
             yield entry
 
     def doubt(self, entry: TableEntry) -> None:
-        """Note a table that has no answer in this pass."""
         self.doubted.pop(entry.identifier, None)
         if entry.is_doubted:
             self.doubted[entry.identifier] = entry
 
     def why_incomplete(self) -> str | None:
-        """Return why the pass does not count, None if it does."""
         found = [*map(Blocking.of, self.doubted.values()), *self.unlisted]
         if not found:
             return None

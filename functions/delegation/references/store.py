@@ -23,9 +23,7 @@ class ReferenceStore(BlockingStore, LostRefsStore, Protocol):
         """All entries of a catalog, without the digests of manifests, in any order."""
         ...
 
-    def get(self, identifier: TableIdentifier) -> TableEntry | None:
-        """One entry, with the digests."""
-        ...
+    def get(self, identifier: TableIdentifier) -> TableEntry | None: ...
 
     def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
         """The tables whose entries have a uuid: one, or a table and its clones. Reads every entry of the catalog."""

@@ -12,14 +12,10 @@ from polaris_common.errors import DelegationError
 
 
 class ObjectStoreError(DelegationError):
-    """An object store did not do what was requested."""
-
     code = "STORAGE_ERROR"
 
 
 class ObjectNotFound(ObjectStoreError):
-    """The bucket does not have the object."""
-
     code = "OBJECT_NOT_FOUND"
 
 
@@ -30,14 +26,10 @@ class BucketNotFound(ObjectStoreError):
 
 
 class FileTooLarge(ObjectStoreError):
-    """The object is larger than the caller's limit."""
-
     code = "OBJECT_TOO_LARGE"
 
 
 class ObjectStoreDenied(ObjectStoreError):
-    """The credentials do not allow the call."""
-
     code = "STORAGE_ACCESS_DENIED"
 
 

@@ -44,8 +44,6 @@ class S3Settings:
 
 
 class Vended(Protocol):
-    """The credentials vended for a table, and the settings of its store."""
-
     @property
     def credentials(self) -> tuple[S3Credential, ...]: ...
 
@@ -56,14 +54,10 @@ class Vended(Protocol):
 class Credentials(Protocol):
     """Credentials for a table's files, renewed before they expire. Every method may raise CredentialsUnavailable."""
 
-    def for_uri(self, uri: str) -> S3Credential:
-        """Return a credential for `uri` that has not expired."""
-        ...
+    def for_uri(self, uri: str) -> S3Credential: ...
 
     def replace(self, uri: str, refused: S3Credential) -> S3Credential:
         """Return a new credential for `uri` after the store refused `refused` as expired."""
         ...
 
-    def table(self) -> Vended:
-        """Return what was vended last."""
-        ...
+    def table(self) -> Vended: ...

@@ -83,7 +83,6 @@ class Deleter:
         return self._rate.keys_per_second
 
     def delete(self, records: Iterable[Deletable], checkpoint: Callable[[], None]) -> Outcome:
-        """Delete a single lot, as `delete_each` does."""
         ((_, outcome),) = self.delete_each([(None, records)], checkpoint)
         return outcome
 

@@ -54,8 +54,6 @@ class UnsupportedLocation(GuardRefused):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectLocation:
-    """An object: its bucket, and its key as written."""
-
     bucket: str
     key: str
 
@@ -115,12 +113,10 @@ def split(uri: str) -> tuple[str, str]:
 
 
 def uri_of(bucket: str, key: str) -> str:
-    """Return the canonical URI of a key."""
     return f"file:///{key}" if bucket == LOCAL else f"s3://{bucket}/{key}"
 
 
 def same_storage(one: str, other: str) -> bool:
-    """Return whether two locations are in the same kind of storage."""
     local = ("file:", "/")
     return one.lower().startswith(local) == other.lower().startswith(local)
 
@@ -144,7 +140,6 @@ class Root:
         return uri_of(self.bucket, f"{self.prefix}/" if self.prefix else "")
 
     def overlaps(self, other: "Root") -> bool:
-        """Return whether one root is at or below the other."""
         return self.uri.startswith(other.uri) or other.uri.startswith(self.uri)
 
 
@@ -181,7 +176,6 @@ class Roots:
 
 
 def folded(key: str) -> str:
-    """Return the one spelling of all keys that may be meant by this one."""
     for _ in range(_MOST_DECODED):
         decoded = unquote(key, errors="replace") if "%" in key else key
         if decoded == key:

@@ -192,7 +192,6 @@ class MemoryObjectStore:
             return None
 
     def untag(self, bucket: str, one: ListedObject, *, dry_run: bool = False) -> TagFound:
-        """See TagStore.untag."""
         with self.faults.call("untag"), self._lock:
             if (bucket, one.key) not in self.objects:
                 return TagFound.ABSENT
@@ -216,7 +215,6 @@ class MemoryObjectStore:
             return KeyVersions(below[-1][0] if below else None, objects[-1] if objects else None)
 
     def remove_version(self, bucket: str, key: str, version_id: str) -> None:
-        """See VersionedStore.remove_version."""
         with self.faults.call("remove version"), self._lock:
             below = self.hidden.get((bucket, key), [])
             below[:] = [one for one in below if one[0].version_id != version_id]
@@ -247,8 +245,6 @@ class MemoryObjectStore:
 
 
 class MemoryPlanStore:
-    """The service's bucket in memory."""
-
     def __init__(self, *, faults: Faults | None = None) -> None:
         self._lock = threading.Lock()
         self.objects: dict[str, bytes] = {}

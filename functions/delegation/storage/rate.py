@@ -67,7 +67,6 @@ class AdaptiveRate:
             return max(0.0, self._free_at - now)
 
     def sent(self, keys: int, now: float) -> None:
-        """Record that a batch of `keys` keys was sent."""
         with self._lock:
             earliest = now - self._policy.credit
             # A rate that is not used fully, for lack of threads or work, must not grow.

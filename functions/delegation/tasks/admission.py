@@ -73,7 +73,6 @@ class Admission:
 
     @property
     def is_paused(self) -> bool:
-        """Whether an operator paused everything."""
         return self._tasks.pauses.everything() is not None
 
     def run(self, ended: Collection[str] = (), *, most: int | None = None) -> int:
@@ -99,7 +98,6 @@ class Admission:
         return 0
 
     def _count(self, register: Register, ended: frozenset[str]) -> tuple[tuple[Running, ...], tuple[Recent, ...]]:
-        """Return what runs, and the recent admissions that the index does not show yet, or may hide again."""
         now = self._tasks.clock()
         shown = self._store.running()
         known = {one.task_id for one in shown}
@@ -114,7 +112,6 @@ class Admission:
         return (*shown, *_starting(recent, known)), recent
 
     def _without_ended(self, recent: Collection[Recent], known: Collection[str], now: datetime) -> tuple[Recent, ...]:
-        """Return the recent admissions without those whose tasks have given their places back, by their heads."""
         doubtful = [one for one in recent if one.task_id not in known and now - one.at >= _DOUBTED][:_LOOKED_AT]
         over = {one.item for one in self._each(doubtful, self._is_over, name="admission.doubted") if one.result}
         return tuple(one for one in recent if one not in over)
@@ -244,7 +241,6 @@ class WorkersAdmission:
     """AdmitsTasks of a worker, which runs what it admits itself: the decision and the register are the dispatcher's."""
 
     def __init__(self, tasks: TaskService, store: AdmissionStore, task_types: Collection[str]) -> None:
-        """`task_types` are the task types that the worker runs."""
         self._taken: list[str] = []
         self._ended: set[str] = set()
         self._admission = Admission(
@@ -252,12 +248,10 @@ class WorkersAdmission:
         )
 
     def admit_one(self) -> str | None:
-        """See AdmitsTasks.admit_one."""
         self._taken.clear()
         ended, self._ended = self._ended, set()
         self._admission.run(ended, most=1)
         return self._taken[0] if self._taken else None
 
     def gave_back(self, task_id: str) -> None:
-        """See AdmitsTasks.gave_back."""
         self._ended.add(task_id)

@@ -37,7 +37,6 @@ def illegal_parameters(task_type: str, reason: str) -> DelegationError:
 
 
 def illegal_result(message: str) -> DelegationError:
-    """Return the error: work returned nothing though it declares a result, or another type, or a generator."""
     return DelegationError(message, code=ILLEGAL_RESULT)
 
 
@@ -65,7 +64,6 @@ def require_work(task_type: str, work: Callable[..., Any]) -> None:
 
 
 def is_coroutine_function(work: Callable[..., Any]) -> bool:
-    """Return whether a call of the function returns a coroutine."""
     return any(inspect.iscoroutinefunction(one) for one in _forms(work))
 
 
@@ -108,7 +106,6 @@ def _ended_by(task_type: str, error: BaseException, stops: list[BaseException]) 
 
 
 def _forms(work: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """Return the function and, of an object that can be called, its method."""
     while isinstance(work, partial):
         work = work.func
     return (work,) if inspect.isroutine(work) else (work, type(work).__call__)

@@ -30,12 +30,10 @@ def no_codes() -> Collection[str]:
 
 
 def bounded_type(task_type: str, own: Collection[str]) -> str:
-    """Return a task type as a dimension."""
     return task_type if task_type in own else OTHER
 
 
 def metric_of(task: Task) -> Metric:
-    """Return the metric that counts this end."""
     if task.status is Status.SUCCESS:
         return TASKS_SUCCEEDED
     return TASKS_CANCELLED if task.error_code == CANCELLED else TASKS_ENDED_IN_FAILURE
@@ -81,7 +79,6 @@ class EndingLines:
     codes: Callable[[], Collection[str]] = no_codes
 
     def __call__(self, task: Task) -> None:
-        """Print the line of a task that just ended."""
         counted: dict[Metric, float] = {metric_of(task): 1, TASK_SECONDS: max(0.0, seconds_of(task))}
         details = self.types.counted
         for name, metric in details.items():

@@ -19,8 +19,6 @@ class TaskError(DelegationError):
 
 
 class TaskNotFound(TaskError):
-    """There is no task with this id."""
-
     code = "TASK_NOT_FOUND"
 
     def __init__(self, task_id: str) -> None:
@@ -118,7 +116,6 @@ class StoreRefused(TaskError):
 
 
 def waits_for_itself(task_id: str, child_id: str) -> DelegationError:
-    """Return the error: a task adopted itself or a task that awaits it as its child: none of them would ever end."""
     which = "itself" if task_id == child_id else f"task {child_id}, which awaits it"
     return DelegationError(
         f"task {task_id} cannot await {which}; submit that task without a parent",

@@ -44,12 +44,10 @@ STATE: Final = ReadState(
 
 
 def table(name: str, *, catalog: str = "cat", namespace: tuple[str, ...] = ("ns",)) -> TableIdentifier:
-    """Return the identifier of a table."""
     return TableIdentifier(catalog, namespace, name)
 
 
 def health(name: str = "t", **fields: Any) -> TableHealth:
-    """Return the health of a table."""
     return TableHealth(table(name), "uuid", f"s3://b/{name}.json", NOW, **fields)
 
 

@@ -37,7 +37,6 @@ def unexpiring(idempotency: IdempotencyStore) -> list[Record]:
 
 
 def pages(idempotency: IdempotencyStore) -> list[RecordPage]:
-    """Return all pages, two records each."""
     found = [idempotency.without_expiry(limit=2)]
     while found[-1].cursor is not None:
         found.append(idempotency.without_expiry(cursor=found[-1].cursor, limit=2))
@@ -49,7 +48,6 @@ class IdempotencyStoreContract:
 
     @pytest.fixture
     def stores(self) -> Stores:
-        """Return a new, empty store of tasks and one of records, which are written together."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `stores`")
 
     def test_a_key_and_its_task_appear_together(self, stores: Stores) -> None:

@@ -49,7 +49,6 @@ class StoreUnderTest:
     deny_versioning: Callable[[], object] = lambda: None
 
     def at(self, key: str) -> ObjectLocation:
-        """Return where a key is."""
         return ObjectLocation(self.lake, self.below + key)
 
     def fill(self, *keys: str) -> None:
@@ -58,11 +57,9 @@ class StoreUnderTest:
             self.put(self.lake, self.below + key, b"12345")
 
     def left(self) -> set[str]:
-        """Return the keys of the objects that are there."""
         return {key.removeprefix(self.below) for key in self.keys(self.lake)}
 
     def delete(self, *keys: str) -> BatchResult:
-        """Delete with the store."""
         result = self.store.delete(self.lake, [self.below + key for key in keys])
         return replace(result, deleted=tuple(key.removeprefix(self.below) for key in result.deleted))
 

@@ -33,17 +33,14 @@ TABLE: Final = Blocking(Subject("cat", ("ns",), "t"), "CORRUPT_MANIFEST: x", NOW
 def entry(
     name: str, *areas: str, catalog: str = "cat", namespace: tuple[str, ...] = ("ns",), **fields: Any
 ) -> TableEntry:
-    """Return the entry of a table with files in areas."""
     return TableEntry(TableIdentifier(catalog, namespace, name), "uuid", f"s3://b/{name}.json", areas, **fields)
 
 
 def names(found: frozenset[TableIdentifier]) -> set[str]:
-    """Return the names of tables."""
     return {one.name for one in found}
 
 
 def put(store: ReferenceStore, one: TableEntry) -> None:
-    """Replace whatever entry is stored."""
     stored = store.get(one.identifier)
     store.put(replace(one, revision=0 if stored is None else stored.revision))
 

@@ -19,7 +19,6 @@ _MOVED: Final = MovedTable(table_uuid="u-2", metadata_location="s3://b/m.json", 
 
 
 def pending(table: TableIdentifier = TABLE, now: datetime = NOW, **fields: Any) -> Tombstone:
-    """Return the tombstone of a drop that began."""
     given = {"expected_uuid": "U-1", "caller": "principal:ann", "waits": False, **fields}
     return records.pending("POLARIS", table, HIDDEN, now, **given)
 

@@ -95,7 +95,6 @@ class PolicyFile:
 
     @property
     def catalogs(self) -> frozenset[str]:
-        """The catalogs that the file is about."""
         return frozenset(target.catalog for target, _ in self.attached)
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:

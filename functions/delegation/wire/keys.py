@@ -10,5 +10,4 @@ _KEY: Final = re.compile(KEY_PATTERN, re.ASCII)
 
 
 def is_key(text: str) -> bool:
-    """Return whether a text is an idempotency key."""
     return len(text) <= LONGEST_KEY and _KEY.fullmatch(text) is not None

@@ -75,7 +75,6 @@ class ShownPause(Answer):
 
     @property
     def what(self) -> str:
-        """What is paused, in words."""
         return f"{self.scope} {self.table or self.realm}" if self.scope != "all" else "all"
 
 

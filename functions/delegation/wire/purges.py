@@ -65,7 +65,6 @@ class PurgeTableOperationParameters(ReceivedPart):
         return value
 
     def missing(self) -> tuple[str, ...]:
-        """Return the missing members of a LoadTableResult."""
         needed = {"metadata_location": self.metadata_location, "metadata": self.metadata, "config": self.config}
         return tuple(name for name, value in needed.items() if value is None)
 
@@ -88,7 +87,6 @@ class PurgeRequest(TableRequest):
 
     @classmethod
     def of_payload(cls, payload: PurgePayload) -> Self:
-        """Return the purge of a validated request."""
         common, parameters = payload.common_payload, payload.operation_parameters
         identity, metadata, location = parameters.table_identity, parameters.metadata, parameters.metadata_location
         table = None

@@ -267,7 +267,6 @@ class TableState(BaseModel):
 
     @classmethod
     def of(cls, table: _LoadedTable) -> Self:
-        """Return the state of a loaded table."""
         return cls.model_validate(table)
 
 

@@ -31,7 +31,6 @@ class CallbackSignature:
 
 
 def signature(keys: Sequence[bytes], *, time: int, idempotency_key: str, body: bytes) -> str:
-    """Return the value of the header, signed with each of the keys."""
     values = [f"v1={_hmac(key, time, idempotency_key, body)}" for key in keys]
     return ",".join([f"t={time}", *values])
 

@@ -184,16 +184,13 @@ class TaskRecord(Answer):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the task has ended."""
         return self.status in {"SUCCESS", "FAILURE"}
 
     @property
     def succeeded(self) -> bool:
-        """Whether the task ended as SUCCESS."""
         return self.status == "SUCCESS"
 
     def is_approved(self, now: datetime) -> bool:
-        """Return whether the plan that waits is approved."""
         plan, approval = self.waiting_plan, self.approval
         if plan is None or approval is None or now >= approval.until:
             return False
@@ -242,7 +239,6 @@ class TaskRecord(Answer):
 
     @property
     def correlation_id(self) -> str | None:
-        """The correlation id in the payload, None without one."""
         match _object(self.task_payload):
             case {"common_payload": {"polaris_correlation_id": str(found)}}:
                 return found
@@ -251,7 +247,6 @@ class TaskRecord(Answer):
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Validate a record as made by `shown`."""
         return cls.model_validate(record)
 
 

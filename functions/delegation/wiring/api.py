@@ -129,7 +129,6 @@ def receipt(task: Task) -> bytes | None:
 
 
 def waiting(store: DynamoDbTaskStore, task: Task) -> "QueuePlace | None":
-    """Return for what a task waits, None if it waits for no place."""
     from delegation.tasks.waiting import waiting_of  # noqa: PLC0415 - few requests ask
 
     return waiting_of(store, task, LimitSettings.read().limits(), utc_now())

@@ -15,6 +15,5 @@ PATIENT: Final = Config(connect_timeout=3, read_timeout=20, retries={"mode": "st
 
 
 def aws(service: str, config: Config = PATIENT) -> Any:
-    """Return a boto3 client of a service."""
     client: Any = boto3.client  # the stubs overload it for literal names only
     return client(service, config=config)

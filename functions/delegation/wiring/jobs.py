@@ -29,7 +29,6 @@ def started_jobs() -> EmrServerless:
 
 
 def application_is_named() -> bool:
-    """Whether the environment names an EMR Serverless application."""
     return OptionalJobSettings.read().application_id is not None
 
 

@@ -29,7 +29,6 @@ from polaris_persistence.maintenance.sweep import RealmMaintenance
 
 
 def process_tasks(settings: TaskSettings) -> PersistenceTaskStore:
-    """Return the tasks of this process."""
     return persistent_tasks(process_client(), settings.objects_table, settings.persistence_references)
 
 
@@ -54,7 +53,6 @@ def create_task_tables(client: Any, objects: str, references: str) -> list[str]:
 
 
 def backend_of(client: Any, objects: str, references: str) -> Backend:
-    """Return the two tables."""
     return DynamoDbBackend(Calls(client), objects=objects, references=references)
 
 
@@ -65,12 +63,10 @@ def process_client() -> Any:
 
 
 def pauses_of(store: PersistenceTaskStore) -> PersistencePauseStore:
-    """Return the pauses beside tasks."""
     return PersistencePauseStore(store)
 
 
 def notifications_of(store: PersistenceTaskStore) -> PersistenceNotificationStore:
-    """Return the notifications beside tasks."""
     return PersistenceNotificationStore(store)
 
 
@@ -93,5 +89,4 @@ def ensure_swept(tasks: TaskService) -> bool:
 
 
 def count_unreadable(reference: ReferenceKey) -> None:
-    """Print the metric of a waiting change that does not decode."""
     MetricLines.of_environment().put({CHANGES_UNREADABLE: 1}, catalog=reference.catalog, reference=reference.name)

@@ -75,8 +75,6 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
 
 
 def generic_tables_of(catalog: PolarisClient) -> GenericTables:
-    """Return a function that lists the tables of other formats of a namespace."""
-
     def listed(name: str, namespace: tuple[str, ...], before: Callable[[], None]) -> Iterable[GenericTable]:
         return catalog.generic_tables(name, namespace, before)
 
@@ -91,7 +89,6 @@ def count_held(task: Task, error: DelegationError) -> None:
 
 
 def purge_settings() -> PurgeSettings:
-    """Return the operator's numbers."""
     read = PurgeEnvironment.read()
     most = INLINE_MAX_FILES if read.inline_max_files is None else read.inline_max_files
     delete = DeletePolicy(foreign=foreign_locations(read.properties))
@@ -104,7 +101,6 @@ def plan_store() -> S3PlanStore:
 
 
 def reference_store() -> DynamoDbReferenceStore:
-    """Return the reference index of the table that the environment names."""
     calls = ReferenceTable(aws("dynamodb", client_config()))
     return DynamoDbReferenceStore(calls, ReferenceEnvironment.read().references_table)
 
@@ -122,7 +118,6 @@ def shared_access(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the behavior of purges and of their plans."""
     return [shared_access(deployed.tasks)[0]]
 
 

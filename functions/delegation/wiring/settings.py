@@ -47,7 +47,6 @@ class TaskSettings(_Properties):
     @model_validator(mode="before")
     @classmethod
     def _given(cls, values: Any) -> Any:
-        """Have each table looked at, also one that is not set, by the name of its variable."""
         aliases = (one.alias for one in cls.model_fields.values() if one.annotation is str and one.alias)
         return {**dict.fromkeys(aliases, ""), **values}
 
@@ -93,8 +92,6 @@ class BehaviorSettings(EnvironmentSettings):
 
 
 class QueueSettings(EnvironmentSettings):
-    """The dispatch queue."""
-
     queue_url: str = Field(alias="DELEGATION_QUEUE_URL", min_length=1)
 
 
@@ -119,8 +116,6 @@ class NotifierSettings(EnvironmentSettings):
 
 
 class IdempotencySettings(_Properties):
-    """The table of idempotency records, and how keys are treated."""
-
     idempotency_table: str = Field(alias="DELEGATION_IDEMPOTENCY_TABLE", min_length=1)
 
     def keys(self) -> "KeySettings":
@@ -131,21 +126,15 @@ class IdempotencySettings(_Properties):
 
 
 class RequestSettings(IdempotencySettings):
-    """The settings for accepting requests."""
-
     realm: str = Field(alias="DELEGATION_REALM", min_length=1)
     synchronous_budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
 
 
 class TombstoneEnvironment(EnvironmentSettings):
-    """The table of tombstones, where there is a gateway."""
-
     tombstones_table: str | None = Field(None, alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
 
 
 class RequiredTombstoneEnvironment(EnvironmentSettings):
-    """The table of tombstones, for a process that works on one."""
-
     tombstones_table: str = Field(alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
 
 
@@ -162,8 +151,6 @@ class DropEnvironment(_Properties):
 
 
 class ReferenceEnvironment(EnvironmentSettings):
-    """The table of the reference index."""
-
     references_table: str = Field(alias="DELEGATION_REFERENCES_TABLE", min_length=1)
 
 
@@ -182,8 +169,6 @@ class ResultSettings(EnvironmentSettings):
 
 
 class DispatcherSettings(EnvironmentSettings):
-    """The state machine that runs tasks."""
-
     state_machine_arn: str = Field(alias="DELEGATION_STATE_MACHINE_ARN", min_length=1)
 
 
@@ -195,7 +180,6 @@ class JobSettings(EnvironmentSettings):
 
     @property
     def former(self) -> tuple[str, ...]:
-        """The ids of the former applications."""
         return tuple(name.strip() for name in self.former_application_ids.split(",") if name.strip())
 
 
@@ -215,7 +199,5 @@ class JobStartSettings(JobSettings):
 
 
 class ApiSettings(EnvironmentSettings):
-    """The metrics and traces of the API."""
-
     metrics_namespace: str = Field(alias="POWERTOOLS_METRICS_NAMESPACE", min_length=1, max_length=256)
     tracing: bool = Field(False, alias="DELEGATION_TRACING")

@@ -9,17 +9,14 @@ from delegation.wiring.tasks import dispatch_queue
 
 
 def acquiring() -> Steps:
-    """Return the steps for Acquire."""
     return _steps(None)
 
 
 def starting() -> Steps:
-    """Return the steps for StartJob."""
     return _steps(started_jobs())
 
 
 def watching(*, dispatches: bool = False) -> Steps:
-    """Return the steps for Heartbeat, Complete and MakeDue."""
     return _steps(watched_jobs(), dispatches=dispatches)
 
 

@@ -63,7 +63,6 @@ def connect() -> "Tasks":
 
 
 def task_store() -> StoredTasks:
-    """Return the store that the environment names."""
     settings = TaskSettings.read()
     if settings.store == "table":
         return task_table(settings.tasks_table)
@@ -78,7 +77,6 @@ def task_table(table: str | None = None) -> DynamoDbTaskStore:
 
 
 def pause_store(store: StoredTasks) -> "PauseStore":
-    """Return the pauses beside tasks."""
     if isinstance(store, DynamoDbTaskStore):
         return DynamoDbPauseStore(store.dynamodb, store.table)
     found: PauseStore = _persistence().pauses_of(store)
@@ -86,7 +84,6 @@ def pause_store(store: StoredTasks) -> "PauseStore":
 
 
 def notification_store(store: StoredTasks) -> "NotificationStore":
-    """Return the notifications beside tasks."""
     if isinstance(store, DynamoDbTaskStore):
         from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore  # noqa: PLC0415
 
@@ -100,7 +97,6 @@ def _persistence() -> Any:
 
 
 def dispatch_queue() -> DispatchQueue:
-    """Return the dispatch queue."""
     return SqsDispatchQueue(aws("sqs", QUICK), QueueSettings.read().queue_url)
 
 
@@ -137,7 +133,6 @@ def tasks_over(
 
 
 def ending_lines() -> EndingLines:
-    """Return what prints the ends of tasks."""
     return EndingLines(MetricLines.of_environment(), TYPES, codes=known_codes)
 
 
@@ -155,11 +150,9 @@ class RecordBucket:
         self._bucket = bucket
 
     def put(self, key: str, data: bytes) -> None:
-        """See ResultStore.put."""
         self._objects().put(key, data)
 
     def get(self, key: str) -> bytes:
-        """See ResultStore.get."""
         return self._objects().get(key)
 
     def _objects(self) -> "S3PlanStore":

@@ -55,7 +55,6 @@ def default_properties() -> dict[str, str]:
 
 
 def of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that are of no task type, of no drop and of no key."""
     others = (*TYPES.prefixes, *_NOT_OF_TASKS)
     return {name: value for name, value in properties.items() if not name.startswith(others)}
 
@@ -87,6 +86,5 @@ def forecast_of(task: Task) -> Mapping[str, Any] | None:
 
 
 def function_of(reference: str) -> Any:
-    """Return a function by its name, as `module:function`."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -12,13 +12,11 @@ load_runners()
 
 
 def all_behaviors(deployed: DeployedTasks) -> Behaviors:
-    """Return the built-in behaviors and the added ones."""
     runners = [one.runner for one in TYPES.values() if one.runner is not None]
     return Behaviors([*(each for runner in runners for each in behaviors_of(runner, deployed)), *deployed.added])
 
 
 def steps_with_behaviors() -> Steps:
-    """Return the steps for Prepare and RunInline."""
     deployed = deployment()
     behaviors = all_behaviors(deployed)
     return Steps(deployed.tasks, behaviors.task_types, behaviors=behaviors)

@@ -60,7 +60,6 @@ class KeyedRequests:
     new_key: Callable[[], str] = lambda: str(uuid.uuid4())
 
     def send(self, request: Any, *args: Any, **options: Any) -> Any:
-        """See HttpAdapter.send."""
         if not is_mutation(request.method, request.url):
             return self.adapter.send(request, *args, **options)
         request.headers.setdefault(KEY_HEADER, self.new_key())
@@ -85,7 +84,6 @@ class KeyedRequests:
         return self.adapter.send(request, *args, **options)
 
     def close(self) -> None:
-        """See HttpAdapter.close."""
         self.adapter.close()
 
 

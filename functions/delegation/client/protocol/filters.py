@@ -23,7 +23,6 @@ class TaskFilters(TypedDict, total=False):
 
 
 def query_of(filters: TaskFilters) -> dict[str, str]:
-    """Return the given filters as parameters of a query."""
     return {name: _text(value) for name, value in filters.items() if value is not None}
 
 

@@ -191,7 +191,6 @@ class Operations(Conversations):
         return self._read(ServiceRequest("GET", "v1/health"), Health)
 
     def pauses(self) -> Conversation[PauseList]:
-        """Return everything that is paused."""
         return self._read(ServiceRequest("GET", "v1/pause"), PauseList)
 
     def pause(self, wanted: PauseRequest) -> Conversation[PauseList]:
@@ -285,7 +284,6 @@ class Operations(Conversations):
 def _given(
     read: Callable[[str | None], Conversation[SomePage]], values: Callable[[SomePage], Iterable[V]]
 ) -> Giving[V]:
-    """Give the values of each page, and request the next page when all of one are taken."""
     token: str | None = None
     while True:
         page = yield from read(token)

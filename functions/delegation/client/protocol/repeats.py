@@ -40,7 +40,6 @@ class SameKeyPauses:
     longest_seconds: float = 30.0
 
     def wait(self, attempt: int, retry_after_seconds: float | None) -> float:
-        """See Pauses.wait."""
         if retry_after_seconds is not None:
             return max(retry_after_seconds, self.first_seconds)
         return exponential(attempt, self.first_seconds, self.longest_seconds)
@@ -51,7 +50,6 @@ class NoRepeats:
     """No request is sent again, for a caller that has its own way to try again."""
 
     def wait(self, attempt: int, retry_after_seconds: float | None) -> None:
-        """See Pauses.wait."""
         del attempt, retry_after_seconds
 
 

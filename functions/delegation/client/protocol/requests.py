@@ -26,7 +26,6 @@ class ServiceRequest:
     content: bytes | None = field(default=None, repr=False)
 
     def headers_with(self, token: str) -> dict[str, str]:
-        """Return all headers, with the bearer token."""
         return {"Accept": "application/json", **self.headers, "Authorization": f"Bearer {token}"}
 
 
@@ -39,18 +38,15 @@ def submission(path: str, payload: Payload, key: str | None) -> ServiceRequest:
 
 
 def change(path: str, content: str) -> ServiceRequest:
-    """Return a POST with a JSON text."""
     return ServiceRequest("POST", path, {"Content-Type": "application/json"}, content.encode())
 
 
 def with_query(path: str, parameters: Mapping[str, str | None]) -> str:
-    """Return a path with the parameters that are not None."""
     query = encoded_query((name, value) for name, value in parameters.items() if value is not None)
     return f"{path}?{query}" if query else path
 
 
 def of_task(task_id: str, part: str = "") -> str:
-    """Return the path of a task, or of a part of it."""
     return f"v1/tasks/{encoded(task_id)}{part}"
 
 

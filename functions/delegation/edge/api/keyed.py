@@ -80,7 +80,6 @@ def _recorded(reads: TaskReads, task: Task) -> MutationAnswer:
 
 
 def _observed(reads: TaskReads, task_id: str) -> str | None:
-    """Return the version and the status of a task, None if there is none."""
     try:
         task = reads.get(task_id)
     except TaskNotFound:
@@ -89,7 +88,6 @@ def _observed(reads: TaskReads, task_id: str) -> str | None:
 
 
 def _verified(reads: TaskReads, request: KeyedChange, attempt: MutationAttempt) -> MutationAnswer | None:
-    """Return the answer if a version after the observed one, or the present one, shows the change."""
     if attempt.before is None:
         return None
     version, _, status = attempt.before.partition(" ")

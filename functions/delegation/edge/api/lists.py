@@ -93,13 +93,11 @@ def _text(query: Mapping[str, str], name: str) -> str | None:
 
 
 def _list_of(query: Mapping[str, str]) -> str:
-    """Return the name of the list with these filters, for its page tokens."""
     filters = [query.get(name) for name in (STATUS, TYPE, TABLE, SINCE, CORRELATION_ID)]
     return f"tasks {label_key(json.dumps(filters))}"
 
 
 def _body(page: ReceivedPage, now: datetime, types: TaskTypes) -> dict[str, Any]:
-    """Return the page's tasks and those that cannot be read, as far as there is room, and the cursor that follows."""
     tasks: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
     cursor, room, last = page.cursor, paging.Room(), None

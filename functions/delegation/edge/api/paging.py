@@ -28,7 +28,6 @@ class Page:
     after: str | None
 
     def token(self, last: str) -> str:
-        """Return the token of the page that follows the entry at the position `last`."""
         document = json.dumps([self.of, last], ensure_ascii=False, separators=(",", ":")).encode()
         return base64.urlsafe_b64encode(document).decode().rstrip("=")
 
@@ -46,7 +45,6 @@ class Room:
         self._left: int | None = None
 
     def has_room_for(self, record: Mapping[str, Any]) -> bool:
-        """Return whether a record fits, and if so take its room."""
         size = len(render_json(record))
         if self._left is not None and size > self._left:
             return False
@@ -86,5 +84,4 @@ def number_after(page: Page) -> int:
 
 
 def foreign_token() -> BadRequest:
-    """Return the refusal of a token that this list did not have."""
     return BadRequest(f"query {TOKEN}", "must be the next_page_token of the same list with the same filters")

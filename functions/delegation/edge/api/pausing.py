@@ -28,7 +28,6 @@ class Pausing:
     telemetry: Telemetry
 
     def shown(self, event: Event) -> Served:
-        """Return everything that is paused."""
         admitted(event, PAUSES)
         return self._served(PAUSES, self.deps.pauses().shown())
 

@@ -67,7 +67,6 @@ class TombstoneRoutes:
         return self._served(TOMBSTONES, render_json(body))
 
     def show(self, event: Event, tombstone_id: str) -> Served:
-        """Return one tombstone as it is now."""
         admitted(event, TOMBSTONE)
         record = self._operations().get(tombstone_id_of(tombstone_id))
         return self._served(TOMBSTONE, render_json(record.public()))

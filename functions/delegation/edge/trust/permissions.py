@@ -5,8 +5,6 @@ from typing import Final
 
 
 class Permission(StrEnum):
-    """What an identity may do with tasks."""
-
     READ = "read"
     SUBMIT = "submit"
     MANAGE = "manage"

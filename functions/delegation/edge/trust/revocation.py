@@ -78,16 +78,12 @@ class RevocationList:
 
 
 class RevocationLists(Protocol):
-    """The lists that decide."""
-
     def current(self) -> Sequence[RevocationList]:
         """Return all lists; raises RevocationListUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticLists:
-    """Lists of the settings."""
-
     configured: tuple[RevocationList, ...]
 
     def current(self) -> Sequence[RevocationList]:
@@ -297,7 +293,6 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
 
 def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
-    """Return whether the authority's key signed a certificate in the authority's name."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, TypeError, ValueError, UnsupportedAlgorithm):

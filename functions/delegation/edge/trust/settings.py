@@ -159,7 +159,6 @@ class CertificateSettings(EnvironmentSettings):
 
     @property
     def _admitted_issuers(self) -> frozenset[str]:
-        """The authorities of which any certificate is admitted."""
         issuers = [self.client_issuer, *([self.client_next_issuer] if self.client_next_issuer else [])]
         return frozenset([*issuers, *(self.operator_issuers if self.operator_subjects else ())])
 
@@ -229,8 +228,6 @@ class TokenSettings(EnvironmentSettings):
 
 
 class AuthorizerSettings(CertificateSettings, TokenSettings):
-    """All settings of the authorizer."""
-
     @model_validator(mode="after")
     def _operators_clients_are_pinned(self) -> Self:
         if self.operator_subjects:

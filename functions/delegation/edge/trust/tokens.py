@@ -65,8 +65,6 @@ class VerificationKey:
 
 
 class KeySource(Protocol):
-    """Returns the issuer's keys."""
-
     def keys(self, kid: str | None) -> Iterable[VerificationKey]:
         """Return the keys that may have signed a token with this key id; raises KeysUnavailable."""
 

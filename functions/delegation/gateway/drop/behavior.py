@@ -60,7 +60,6 @@ class DropBehavior:
         return engine
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: the inline engine."""
         return self._run_with(purge_table, task, hand_over_at)
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
@@ -102,8 +101,6 @@ class DropBehavior:
         return self.tombstones.changed(record, lambda now, one: records.purging(one, now))
 
     def _dropping(self, engine: PurgeFunction, record: Tombstone) -> PurgeFunction:
-        """Return an engine that drops the tombstone's entry after its files."""
-
         def purge_and_drop(ctx: PurgeContext) -> PurgeResult:
             result = engine(replace(ctx, neighbours=self._neighbours(ctx, record)))
             current = self.tombstones.get(record.tombstone_id)

@@ -39,8 +39,6 @@ _UNCHANGED: Final = "nonce = :before"
 
 
 class TombstoneTable(DynamoDbCalls):
-    """DynamoDbCalls with the errors of tombstones."""
-
     unavailable = TombstonesUnavailable
     unknown = TombstoneOutcomeUnknown
 
@@ -53,29 +51,24 @@ class DynamoDbTombstoneStore:
         self._table = table
 
     def get(self, tombstone_id: str) -> Tombstone | None:
-        """See TombstoneStore.get."""
         key = to_item({"table_key": key_of(tombstone_id), "tombstone_id": tombstone_id})
         answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
         return _record_of(from_item(answer["Item"])) if "Item" in answer else None
 
     def put(self, record: Tombstone) -> None:
-        """See TombstoneStore.put."""
         self._put(record, ConditionExpression=_ABSENT)
 
     def replace(self, record: Tombstone, before: Tombstone) -> None:
-        """See TombstoneStore.replace."""
         values = to_item({":before": before.nonce})
         self._put(record, ConditionExpression=_UNCHANGED, ExpressionAttributeValues=values)
 
     def of_table(self, realm: str, identifier: TableIdentifier, limit: int) -> Sequence[Tombstone]:
-        """See TombstoneStore.of_table."""
         answer = self._query(
             {":key": table_key(realm, identifier)}, "table_key = :key", limit, ConsistentRead=True, backwards=True
         )
         return [_record_of(from_item(item)) for item in answer["Items"]]
 
     def newest(self, limit: int, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
-        """See TombstoneStore.newest."""
         values, condition, index = {":all": _ALL}, "listed_in = :all", NEWEST_INDEX
         if caller is not None:
             values, condition, index = {":caller": caller}, "caller = :caller", CALLERS_INDEX
@@ -86,7 +79,6 @@ class DynamoDbTombstoneStore:
         return _page(answer["Items"], from_item(answer["Items"][-1])["listed_key"] if more else None)
 
     def due(self, now: datetime, limit: int) -> TombstonePage:
-        """See TombstoneStore.due."""
         values = {":open": _OPEN, ":now": isoformat(now)}
         answer = self._query(values, "checked_in = :open AND check_at <= :now", limit, IndexName=DUE_INDEX)
         return _page(answer["Items"])

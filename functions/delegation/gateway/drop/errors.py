@@ -11,8 +11,6 @@ from polaris_common.errors import DelegationError, printable
 
 
 class DropError(GatewayError):
-    """Base class of this package's errors."""
-
     code = "DROP_FAILED"
     status = 500
     kind = "InternalServerError"
@@ -39,14 +37,12 @@ class MalformedTombstone(DropError):
 
 
 def illegal_tombstone_change(tombstone_id: str, source: str, target: str) -> DropError:
-    """Return the error: the tombstone's state does not allow the wanted one."""
     return DropError(
         f"the tombstone {tombstone_id} is {source} and cannot become {target}", code="ILLEGAL_TOMBSTONE_CHANGE"
     )
 
 
 def tombstone_not_found(tombstone_id: str) -> DropError:
-    """Return the error: there is no record of a tombstone with this id."""
     return DropError(
         f"there is no tombstone {printable(tombstone_id)}; `delegation tombstones list` shows those that there are",
         code="TOMBSTONE_NOT_FOUND",
@@ -90,7 +86,6 @@ def bad_tombstone_request(message: str) -> DropError:
 
 
 def dismissal_refused(message: str) -> DropError:
-    """Return the error: the tombstone is still to be purged, or another user's table, and cannot be dismissed."""
     return DropError(message, code="DISMISSAL_REFUSED")
 
 
@@ -158,7 +153,6 @@ def word_unknown(what: str, word: str, known: Iterable[str]) -> DropError:
 
 
 def tombstone_namespace_missing(catalog: str, namespace: str) -> DropUnsupported:
-    """Return the error: the namespace of tombstones does not exist in the catalog."""
     return DropUnsupported(
         f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for tables that are to be "
         "purged, so nothing was dropped; an administrator creates it with "
@@ -169,7 +163,6 @@ def tombstone_namespace_missing(catalog: str, namespace: str) -> DropUnsupported
 
 
 def tombstone_grant_missing(table: TableIdentifier, namespace: str, answer: str) -> DropUnsupported:
-    """Return the error: the caller may not rename the table into the namespace of tombstones."""
     catalog, place = printable(table.catalog), printable(namespace)
     return DropUnsupported(
         f"{printable(str(table))} was not dropped: the caller needs TABLE_DROP on it and TABLE_CREATE on the "
@@ -228,7 +221,6 @@ class RenamedBack(DropError):
 
 
 def kept_as_tombstone(table: str, tombstone_id: str, reason: str) -> DropError:
-    """Return the error: the purge was refused or failed, and the table could not get its name back."""
     return DropError(
         f"the files of {printable(table)} were not all deleted: {printable(reason, 500)}. It is kept as the "
         f"tombstone {tombstone_id}; `delegation tombstones show {tombstone_id}` says what to do",
@@ -266,5 +258,4 @@ def not_readable(error: DelegationError) -> str:
 
 
 def tombstone_refused(message: str) -> GuardRefused:
-    """Return the error: the task is not for a tombstone of this service's own record, so nothing is purged."""
     return GuardRefused(message, code="TOMBSTONE_REFUSED")

@@ -80,13 +80,11 @@ class MemoryTombstoneStore:
         self._records: dict[str, Tombstone] = {}
 
     def get(self, tombstone_id: str) -> Tombstone | None:
-        """See TombstoneStore.get."""
         self.fault("before get")
         with self._lock:
             return self._records.get(tombstone_id)
 
     def put(self, record: Tombstone) -> None:
-        """See TombstoneStore.put."""
         self.fault(f"before put {record.state}")
         with self._lock:
             stored = self._records.get(record.tombstone_id)
@@ -96,7 +94,6 @@ class MemoryTombstoneStore:
         self.fault(f"after put {record.state}")
 
     def replace(self, record: Tombstone, before: Tombstone) -> None:
-        """See TombstoneStore.replace."""
         self.fault(f"before put {record.state}")
         with self._lock:
             stored = self._records.get(record.tombstone_id)
@@ -106,7 +103,6 @@ class MemoryTombstoneStore:
         self.fault(f"after put {record.state}")
 
     def of_table(self, realm: str, identifier: TableIdentifier, limit: int) -> Sequence[Tombstone]:
-        """See TombstoneStore.of_table."""
         key = table_key(realm, identifier)
         self.fault("before of_table")
         with self._lock:
@@ -114,7 +110,6 @@ class MemoryTombstoneStore:
             return [self._records[one] for one in found[::-1][:limit]]
 
     def newest(self, limit: int, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
-        """See TombstoneStore.newest."""
         with self._lock:
             found_records = [one for one in self._records.values() if caller in {None, one.caller}]
         keys = {listed_key(record): record for record in found_records}
@@ -123,7 +118,6 @@ class MemoryTombstoneStore:
         return TombstonePage(tuple(keys[key] for key in shown), shown[-1] if len(found) > limit else None)
 
     def due(self, now: datetime, limit: int) -> TombstonePage:
-        """See TombstoneStore.due."""
         with self._lock:
             found = [(one.check_at, one) for one in self._records.values() if one.check_at is not None]
         waiting = sorted((pair for pair in found if pair[0] <= now), key=lambda pair: pair[0])

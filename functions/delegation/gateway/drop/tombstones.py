@@ -138,7 +138,6 @@ class Tombstone(BaseModel):
 
     @property
     def destination(self) -> TableIdentifier:
-        """The table's name in the tombstone namespace."""
         return TableIdentifier(self.catalog, self.destination_namespace, self.destination_name)
 
     @property
@@ -178,7 +177,6 @@ def table_key(realm: str, identifier: TableIdentifier) -> str:
 
 
 def key_of(tombstone_id: str) -> str:
-    """Return the table key with which an id begins."""
     return tombstone_id[:_KEY_LENGTH]
 
 
@@ -190,7 +188,6 @@ def caller_key(principal: str | None, authorization: str | None) -> str:
 
 
 def new_nonce() -> str:
-    """Return a nonce for a write."""
     return secrets.token_hex(8)
 
 
@@ -241,13 +238,11 @@ class MovedTable(BaseModel):
 
 
 def renamed(record: Tombstone, moved: MovedTable, now: datetime, *, task_id: str, grace: timedelta) -> Tombstone:
-    """Return the record of a table that was found at its destination."""
     table = moved.model_dump()
     return _changed(record, _S.RENAMED, now, **table, task_id=task_id, grace_until=now + grace)
 
 
 def cleared(record: Tombstone, now: datetime, problem: str) -> Tombstone:
-    """Return the record of a rename that was not performed."""
     return _changed(record, _S.CLEARED, now, problem=_short(problem))
 
 

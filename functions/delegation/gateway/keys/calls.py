@@ -49,7 +49,6 @@ class TimeLeft:
 
     @property
     def seconds(self) -> float:
-        """The seconds that are left."""
         return self.until - self.monotonic()
 
     @property
@@ -60,8 +59,6 @@ class TimeLeft:
 
 @dataclass(frozen=True, slots=True)
 class KeyedCall:
-    """One request's parts of a Mutation."""
-
     request: CatalogRequest
     target: Target
     rule: VerificationRule
@@ -135,7 +132,6 @@ class KeyedCall:
             return stored
 
     def _concluded(self, answer: CatalogAnswer, attempt: MutationAttempt) -> MutationAnswer:
-        """Return an answer that states what the call did, or what the state shows instead of it."""
         made = as_mutation_answer(answer)
         is_known = is_genuine(self.target.operation, answer) and not _is_doubtful(self.request, self.target, answer)
         if is_known and (made.is_final or (made.did_nothing and attempt.is_clear)):
@@ -173,7 +169,6 @@ class KeyedCall:
         return made
 
     def _shown(self, attempt: MutationAttempt) -> MutationAnswer | None:
-        """Return the success that the state shows, None if it shows none or cannot be read now."""
         try:
             verified = self._verified(attempt)
         except (MutationNotVerified, OutOfTime):
@@ -233,7 +228,6 @@ def _is_doubtful(request: CatalogRequest, target: Target, answer: CatalogAnswer)
 
 
 def as_mutation_answer(answer: CatalogAnswer) -> MutationAnswer:
-    """Return an answer with one value for each header."""
     headers: dict[str, str] = {}
     for name, value in answer.headers:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value

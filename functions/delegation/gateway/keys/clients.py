@@ -20,8 +20,6 @@ class CatalogClient(StrEnum):
 
 
 class Conclusion(StrEnum):
-    """What a client concludes of a mutation from its answer."""
-
     APPLIED = "it was applied"
     NOT_APPLIED = "it was not applied: the client deletes the files of a commit, or commits them anew"
     UNKNOWN = "it may have been applied: the client deletes nothing"
@@ -44,7 +42,6 @@ _TABLE: Final[Mapping[CatalogClient, Mapping[int, Conclusion]]] = {
 
 
 def conclusion(client: CatalogClient, status: int) -> Conclusion:
-    """Return what a client concludes from an answer to a commit."""
     if 200 <= status < 300:
         return Conclusion.APPLIED
     return _TABLE[client].get(status, Conclusion.FAILED)

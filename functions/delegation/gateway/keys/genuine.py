@@ -37,7 +37,6 @@ _EMPTY_REFUSALS: Final = frozenset({401, 429})
 
 
 def is_genuine(operation: Operation, answer: CatalogAnswer) -> bool:
-    """Whether an answer to a mutation has a form in which the catalog answers it."""
     return _is_success(operation, answer) if answer.is_success else is_error(answer)
 
 
@@ -69,7 +68,6 @@ def is_error(answer: CatalogAnswer) -> bool:
 
 
 def is_absence(answer: CatalogAnswer) -> bool:
-    """Whether the catalog states that what was read does not exist."""
     if answer.status != 404 or not is_error(answer):
         return False
     kind = (_object(answer) or {})["error"]["type"]

@@ -32,8 +32,6 @@ _PLAIN: Final = ("Accept-Encoding", "identity")
 
 
 class CallersView:
-    """The catalog as the caller of `request` sees it."""
-
     def __init__(self, forward: Forward, request: CatalogRequest) -> None:
         self._forward = forward
         self._request = request
@@ -78,7 +76,6 @@ class CallersView:
         return metadata.get("table-uuid") if isinstance(metadata, dict) else None
 
     def repeat(self, request: CatalogRequest) -> CatalogAnswer:
-        """Send a request that has no effect again."""
         return self._forward(unkeyed(request))
 
     def _read(self, lookup: Lookup) -> CatalogRequest:

@@ -37,7 +37,6 @@ class HttpUpstream:
             self._http.headers.pop(name, None)
 
     def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
-        """See Upstream.send."""
         built = self._http.build_request(
             request.method,
             self._base,

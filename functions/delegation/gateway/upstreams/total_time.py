@@ -39,7 +39,6 @@ class DeadlineTransport(httpx.BaseTransport):
             self._deadline.end()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """See BaseTransport.handle_request."""
         url = httpcore.URL(
             scheme=request.url.raw_scheme,
             host=request.url.raw_host,
@@ -54,7 +53,6 @@ class DeadlineTransport(httpx.BaseTransport):
         return httpx.Response(answered.status, headers=answered.headers, stream=_TimedBody(answered))
 
     def close(self) -> None:
-        """Close all connections."""
         self._pool.close()
 
 

@@ -46,7 +46,6 @@ class MutationAnswer:
 
     @property
     def is_success(self) -> bool:
-        """Whether the mutation was applied."""
         return 200 <= self.status < 300
 
     @property

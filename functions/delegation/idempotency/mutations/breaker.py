@@ -41,15 +41,12 @@ class BreakingStore:
         self._closed_until = 0.0
 
     def get(self, scope: str) -> Reservation | None:
-        """See ReservationStore.get."""
         return self._called(lambda: self._store.get(scope))
 
     def reserve(self, record: Reservation, now: datetime) -> None:
-        """See ReservationStore.reserve."""
         self._called(lambda: self._store.reserve(record, now))
 
     def replace(self, record: Reservation, before: Reservation) -> None:
-        """See ReservationStore.replace."""
         self._called(lambda: self._store.replace(record, before))
 
     def _called(self, call: Callable[[], _Result]) -> _Result:

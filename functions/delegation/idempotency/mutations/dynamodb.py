@@ -21,8 +21,6 @@ _UNCHANGED: Final = "nonce = :before"
 
 
 class ReservationTable(DynamoDbCalls):
-    """DynamoDbCalls with the errors of mutations."""
-
     unavailable = RecordsUnavailable
     unknown = RecordOutcomeUnknown
 
@@ -35,14 +33,12 @@ class DynamoDbReservationStore:
         self._table = table
 
     def get(self, scope: str) -> Reservation | None:
-        """See ReservationStore.get."""
         answer = self._dynamodb.repeatable(
             "get_item", TableName=self._table, Key=to_item({"scope": scope}), ConsistentRead=True
         )
         return _record_of(from_item(answer["Item"])) if "Item" in answer else None
 
     def reserve(self, record: Reservation, now: datetime) -> None:
-        """See ReservationStore.reserve."""
         self._put(
             record,
             ConditionExpression=_FREE,
@@ -51,7 +47,6 @@ class DynamoDbReservationStore:
         )
 
     def replace(self, record: Reservation, before: Reservation) -> None:
-        """See ReservationStore.replace."""
         self._put(record, ConditionExpression=_UNCHANGED, ExpressionAttributeValues=to_item({":before": before.nonce}))
 
     def _put(self, record: Reservation, **condition: Any) -> None:

@@ -48,5 +48,4 @@ class RecordOutcomeUnknown(IdempotencyError):
 
 
 def malformed_reservation(message: str) -> IdempotencyError:
-    """Return the error: a stored record cannot be read: a newer release wrote it, or it is damaged."""
     return IdempotencyError(message, code="MALFORMED_RECORD")

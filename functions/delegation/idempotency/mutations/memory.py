@@ -21,13 +21,11 @@ class MemoryReservationStore:
         self._records: dict[str, Reservation] = {}
 
     def get(self, scope: str) -> Reservation | None:
-        """See ReservationStore.get."""
         self.fault("before get")
         with self._lock:
             return self._readable(scope)
 
     def reserve(self, record: Reservation, now: datetime) -> None:
-        """See ReservationStore.reserve."""
         self.fault("before reserve")
         with self._lock:
             stored = self._records.get(record.scope)
@@ -37,7 +35,6 @@ class MemoryReservationStore:
         self.fault("after reserve")
 
     def replace(self, record: Reservation, before: Reservation) -> None:
-        """See ReservationStore.replace."""
         self.fault("before replace")
         with self._lock:
             stored = self._records.get(record.scope)

@@ -25,8 +25,6 @@ _RACES: Final = 20
 
 
 class How(StrEnum):
-    """How an answer was reached."""
-
     EXECUTED = "executed"
     VERIFIED = "verified"
     REPLAYED = "replayed"
@@ -34,8 +32,6 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """The answer to a mutation, and how it was reached."""
-
     answer: MutationAnswer
     how: How
 
@@ -233,7 +229,6 @@ class Mutations:
         return self._hold(mutation, mine, is_clear=stored.nothing_done is True)
 
     def _hold(self, mutation: Mutation, record: Reservation, *, is_clear: bool) -> Performed:
-        """Run or reconcile as the holder of the key, which is released whatever happens."""
         attempt = MutationAttempt(
             record, self._store, self._policy, is_clear=is_clear, clock=self._clock, nonce=self._nonce
         )

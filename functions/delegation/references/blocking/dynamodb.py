@@ -212,7 +212,6 @@ def _checked_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
 
 
 def _known_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
-    """Return the subject of a damaged item, its key in place of one that cannot be read."""
     try:
         return _checked_subject(catalog, item)
     except (KeyError, TypeError, ValueError):
@@ -314,7 +313,6 @@ def _exemption(catalog: str, item: Mapping[str, Any]) -> Exemption:
 
 
 def packed(digests: frozenset[bytes]) -> bytes:
-    """Return digests as one attribute of an item."""
     return b"".join(sorted(digests))
 
 

@@ -28,7 +28,6 @@ class Subject:
         return cls(identifier.catalog, identifier.namespace, identifier.name)
 
     def __str__(self) -> str:
-        """Return the subject for messages."""
         if self.record is not None:
             return f"the damaged record {self.record} of the catalog {self.catalog}"
         dotted = ".".join((self.catalog, *self.namespace, *([] if self.name is None else [self.name])))
@@ -67,7 +66,6 @@ class Blocking:
 
     @classmethod
     def of(cls, entry: TableEntry) -> "Blocking":
-        """Return what an entry with a problem holds back."""
         return cls(
             Subject.of(entry.identifier),
             str(entry.problem),
@@ -160,27 +158,17 @@ class BlockingStore(Protocol):
         """Record one, bounded; what is recorded of it already is replaced."""
         ...
 
-    def remove_unlisted(self, subject: Subject) -> None:
-        """Forget one that can be listed again."""
-        ...
+    def remove_unlisted(self, subject: Subject) -> None: ...
 
-    def located(self, catalog: str) -> list[LocatedTable]:
-        """Return the tables of other formats."""
-        ...
+    def located(self, catalog: str) -> list[LocatedTable]: ...
 
-    def put_located(self, table: LocatedTable) -> None:
-        """Record one in place of what is recorded of it."""
-        ...
+    def put_located(self, table: LocatedTable) -> None: ...
 
     def remove_located(self, table: LocatedTable) -> None: ...
 
-    def exemptions(self, catalog: str) -> list[Exemption]:
-        """Return those of a catalog, ended ones included."""
-        ...
+    def exemptions(self, catalog: str) -> list[Exemption]: ...
 
-    def put_exemption(self, exemption: Exemption) -> None:
-        """Record one in place of an earlier one of its subject."""
-        ...
+    def put_exemption(self, exemption: Exemption) -> None: ...
 
     def remove_exemption(self, subject: Subject) -> None: ...
 
@@ -244,9 +232,7 @@ class MemoryBlocking:
 class EntryStore(BlockingStore, Protocol):
     """A BlockingStore that has the entries of tables as well; see ReferenceStore."""
 
-    def unreadable(self, catalog: str) -> list[TableEntry]:
-        """Return the entries with a problem."""
-        ...
+    def unreadable(self, catalog: str) -> list[TableEntry]: ...
 
 
 def blocking_of(store: EntryStore, catalog: str) -> list[Blocking]:

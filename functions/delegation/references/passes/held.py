@@ -59,7 +59,6 @@ class HeldPass:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the pass has ended."""
         return self._complete
 
     def begin_again(self) -> None:
@@ -107,7 +106,6 @@ class HeldPass:
 
     @property
     def number(self) -> int:
-        """The number of the pass."""
         return self._state.number
 
     def incomplete(self, why: str) -> CatalogPass:
@@ -115,7 +113,6 @@ class HeldPass:
         return self._uncounted(self._with_problem(self._state, why))
 
     def failed(self, why: str) -> None:
-        """Note why no pass is complete, for who waits for one."""
         self._state = self._with_problem(self._state, why)
 
     def _with_problem(self, state: CatalogPass, why: str) -> CatalogPass:
@@ -149,7 +146,6 @@ class HeldPass:
 
     @property
     def _may_have_missed(self) -> bool:
-        """Whether a table that the index did not know may have been renamed behind both visits of its names."""
         return (self._state.strayed or self._seen.strayed) and self.moved_again
 
     def _write(self, **changes: object) -> None:

@@ -68,7 +68,6 @@ class PassNames:
         self._rows.close()
 
     def know(self, entries: Iterable[TableEntry]) -> None:
-        """Take over the entries of the index."""
         rows = (
             (_key(one.identifier), _text(one), one.absent, None if one.absent else _bytes(one.table_uuid))
             for one in entries
@@ -76,11 +75,9 @@ class PassNames:
         self._each("INSERT OR REPLACE INTO name (key, entry, marked, began) VALUES (?, ?, ?, ?)", rows)
 
     def begin_listing(self) -> None:
-        """Begin a new listing of the catalog, which has no name yet."""
         self._listing += 1
 
     def list_names(self, identifiers: Iterable[TableIdentifier]) -> None:
-        """Add names to the present listing."""
         number = self._listing
         rows = ((_key(one), number, number) for one in identifiers)
         self._each(
@@ -89,7 +86,6 @@ class PassNames:
         )
 
     def entry(self, identifier: TableIdentifier) -> TableEntry | None:
-        """Return what the index has of a name."""
         found = self._one("SELECT entry FROM name WHERE key = ?", _key(identifier))
         return None if found is None or found[0] is None else _entry(identifier, found[0])
 
@@ -121,7 +117,6 @@ class PassNames:
             yield one, Turn.IN_ORDER
 
     def begin_new(self) -> None:
-        """Begin to look for names that the present listing does not have."""
         self._run("UPDATE name SET visited = listing = ?", self._listing)
 
     def new(self) -> Iterator[TableIdentifier]:
@@ -130,11 +125,9 @@ class PassNames:
         self._run("UPDATE name SET visited = 1 WHERE listing = ?", self._listing)
 
     def has_new(self) -> bool:
-        """Return whether `new` has a name."""
         return self._one("SELECT 1 FROM name WHERE listing = ? AND NOT visited", self._listing) is not None
 
     def last_visited(self) -> Position:
-        """Return the position of the last name since `begin_new`, an empty one if there is none."""
         found = self._one("SELECT key FROM name WHERE visited ORDER BY key DESC")
         return () if found is None else position_of(self._identifier(found[0]))
 
@@ -143,11 +136,9 @@ class PassNames:
         return self._where("visited AND listing <> ?", self._listing)
 
     def known_unlisted(self, after: Position) -> Iterator[TableIdentifier]:
-        """Yield the names after a position that have an entry and are not in the present listing."""
         return self._where("entry IS NOT NULL AND listing <> ? AND key > ?", self._listing, _encoded(after))
 
     def known_below(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        """Yield the names in a namespace and below it that have an entry."""
         begins = _encoded(namespace)
         return self._where("entry IS NOT NULL AND key >= ? AND key < ?", begins, begins + _END)
 
@@ -158,11 +149,9 @@ class PassNames:
         return list(islice(found, most))
 
     def without_table(self) -> Iterator[TableIdentifier]:
-        """Yield the names that have an entry and, by the present listing or a load, no table."""
         return self._where("entry IS NOT NULL AND (listing <> ? OR gone)", self._listing)
 
     def tables(self) -> int:
-        """Return how many names of the present listing have a table."""
         return self._count("listing = ? AND NOT gone", self._listing)
 
     def seen_at(self, identifier: TableIdentifier) -> tuple[str | None, str | None, bool]:
@@ -174,7 +163,6 @@ class PassNames:
         return known, last, bool(found[2])
 
     def see(self, identifier: TableIdentifier, uuid: str) -> None:
-        """Note a table under a name."""
         key = _key(identifier)
         self._run("UPDATE name SET at = ?, gone = 0, stale = 0 WHERE key = ?", _bytes(uuid), key)
         self._run("INSERT OR IGNORE INTO seen VALUES (?, ?)", _bytes(uuid), key)
@@ -208,16 +196,13 @@ class PassNames:
         return bool(self._one(_MISSED.format(1), self._listing) or self._one(_GONE, self._listing, self._listing))
 
     def lose(self, identifier: TableIdentifier) -> None:
-        """Note that a name has no table."""
         self._run("UPDATE name SET gone = 1 WHERE key = ?", _key(identifier))
 
     def is_elsewhere(self, identifier: TableIdentifier, uuid: str) -> bool:
-        """Return whether a table was seen under another name."""
         query = "SELECT 1 FROM seen WHERE uuid = ? AND key <> ?"
         return self._one(query, _bytes(uuid), _key(identifier)) is not None
 
     def was_known(self, uuid: str) -> bool:
-        """Return whether the index knew a table when this process began."""
         return self._one("SELECT 1 FROM name WHERE began = ?", _bytes(uuid)) is not None
 
     def has_clone(self, identifier: TableIdentifier, uuid: str) -> bool:

@@ -50,11 +50,9 @@ class Visits:
 
     @property
     def width(self) -> int:
-        """How many visits may be under way."""
         return self._width.width
 
     def begun(self, turns: Iterable[tuple[TableIdentifier, Turn]]) -> Iterator[TableVisit]:
-        """Yield each visit when it is to begin."""
         for identifier, turn in turns:
             before = self._loaded_to
             self._loaded_to = max(before, position_of(identifier))

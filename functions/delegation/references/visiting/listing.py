@@ -51,7 +51,6 @@ class CatalogListing:
         known_below: Callable[[tuple[str, ...]], Iterable[TableIdentifier]],
         generic: GenericTables | None = None,
     ) -> None:
-        """`known_below` returns the tables of the index in a namespace and below it."""
         self._store = store
         self._lists = lists
         self._clock = clock
@@ -64,7 +63,6 @@ class CatalogListing:
         self._located: set[LocatedTable] = set()
 
     def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """Yield every namespace below a parent."""
         self._ask()
         children = list[tuple[str, ...]]()
         try:
@@ -99,7 +97,6 @@ class CatalogListing:
         self._find_located(namespace)
 
     def known_in(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        """Yield the tables of a namespace that are in the index."""
         return (one for one in self._known_below(namespace) if one.namespace == namespace)
 
     def _find_located(self, namespace: tuple[str, ...]) -> None:
@@ -164,7 +161,6 @@ def is_unanswered(error: Exception) -> bool:
 
 
 def _located(tables: Iterable[GenericTable]) -> Iterator[LocatedTable]:
-    """Yield the tables with the areas in which their files are, without those in storage where no purge deletes."""
     for table in tables:
         try:
             area = Root.of(table.base_location).uri if table.base_location else UNKNOWN_AREA

@@ -146,7 +146,6 @@ class Visitor:
                 self.store.put_exemption(replace(one, unread=unread))
 
     def _changed(self, identifier: TableIdentifier, known: TableEntry | None) -> "TableEntry | _Changed":
-        """Return the table's entry as it is to be stored, or the known one if that is as new."""
         missed_at = known.problem_location if known is not None and known.lacks_a_manifest else None
         etag = _etag_of(known)
         changed: _Changed | None = None
@@ -178,7 +177,6 @@ class Visitor:
         return changed
 
     def _answered(self, known: TableEntry) -> "_Changed":
-        """Return the entry of a table that had no answer before, and is as it was read."""
         stored = self.store.get(known.identifier)
         if stored is None or stored.revision != known.revision:
             raise PassLost(f"another process wrote the references of {known.identifier}")
@@ -193,7 +191,6 @@ class Visitor:
             return outline(table, stored, problem_of(error))
 
     def _not_loaded(self, identifier: TableIdentifier, stored: TableEntry | None, error: DelegationError) -> TableEntry:
-        """Return the entry of a table for which no credentials are vended, or that cannot be loaded at all."""
         if isinstance(error, _NOT_VENDED):
             self.pace()
             try:
@@ -212,8 +209,6 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A table's stored entry and the one that is to replace it."""
-
     before: TableEntry | None
     after: TableEntry
 
@@ -226,7 +221,6 @@ def _etag_of(known: TableEntry | None) -> str | None:
 
 
 def _is_whole(known: TableEntry) -> bool:
-    """Return whether an entry is that of one table, which was read."""
     return known.problem is None and not known.displaced and not known.absent
 
 
@@ -250,7 +244,6 @@ def with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: froz
 
 
 def _with_clone(entry: TableEntry, stored: TableEntry | None, *, cloned: bool) -> TableEntry:
-    """Return an entry that states whether areas which it took over from the stored one may be those of a clone."""
     if stored is None or stored.displaced or stored.table_uuid != entry.table_uuid:
         return entry
     return replace(entry, cloned=cloned or stored.cloned)

@@ -40,7 +40,6 @@ class DeleteAnswer:
 
     @classmethod
     def of(cls, parsed: Mapping[str, Any]) -> "DeleteAnswer":
-        """Return what an answer states that botocore parsed."""
         return cls(
             {one["Key"]: bool(one.get("DeleteMarker")) for one in parsed.get("Deleted", ()) if _text(one, "Key")},
             [(_text(one, "Key"), _text(one, "Code")) for one in parsed.get("Errors", ())],
@@ -53,7 +52,6 @@ class DeleteAnswer:
 
 
 def _text(one: Mapping[str, Any], name: str) -> str | None:
-    """Return a member, or None if the answer has none or several of the name."""
     value = one.get(name)
     return value if isinstance(value, str) else None
 

@@ -21,7 +21,6 @@ def page(prefix: str, after: str) -> ListedPage:
 
 
 def folder(prefix: str) -> ListedFolder:
-    """See ListableStore.folder."""
     at = int(time.time())
     entries = list(_entries(prefix.rstrip("/")))
     objects = tuple(one for key, entry in entries if not key.endswith("/") and (one := listed(key, entry)) is not None)

@@ -19,7 +19,6 @@ LONGEST_KEY: Final = 1_024
 
 
 def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
-    """See ListableStore.page."""
     found = stated(client, bucket, prefix, after)
     check_keys(client, uri_of(bucket, prefix), [one.key for one in found.objects], prefix, after)
     if not (found.objects or found.is_last):
@@ -39,7 +38,6 @@ def stated(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPa
 
 
 def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
-    """See ListableStore.folder."""
     answer: Any = client.list_objects_v2(Bucket=bucket, Prefix=prefix, Delimiter="/", MaxKeys=PAGE)
     uri = uri_of(bucket, prefix)
     check_listing(client, uri, answer)

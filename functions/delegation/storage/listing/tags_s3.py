@@ -38,7 +38,6 @@ class S3Tags:
         self._client = client
 
     def tag(self, bucket: str, one: ListedObject) -> str | None:
-        """See TagStore.tag."""
         client = self._client()
         try:
             return _tagged(client, bucket, one)
@@ -47,7 +46,6 @@ class S3Tags:
             return GONE if code in ABSENT else code
 
     def untag(self, bucket: str, one: ListedObject, *, dry_run: bool = False) -> TagFound:
-        """See TagStore.untag."""
         client = self._client()
         try:
             found = _look(client, bucket, one)
@@ -83,14 +81,12 @@ def _tagged(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
 
 
 def _changed(client: "S3Client", bucket: str, key: str, found: _Present) -> str:
-    """Take the tag from an object that was written over the listed one, in case that it has it."""
     if not found.version:
         _remove(client, bucket, key, found.version, dry_run=False)
     return CHANGED
 
 
 def _look(client: "S3Client", bucket: str, one: ListedObject) -> _Present | None:
-    """Return what is there now, None if the store states that there is no such key."""
     try:
         found = client.head_object(Bucket=bucket, Key=one.key)
     except ClientError as error:

@@ -31,9 +31,7 @@ class KeyVersions:
 class VersionedStore(Protocol):
     """A bucket with versions. Thread-safe. Methods raise the errors of an object store."""
 
-    def versions(self, bucket: str, key: str) -> KeyVersions:
-        """Return the newest versions of a key."""
-        ...
+    def versions(self, bucket: str, key: str) -> KeyVersions: ...
 
     def remove_version(self, bucket: str, key: str, version_id: str) -> None:
         """Remove one version for ever; one that is not there counts as removed.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class S3Versions:
-    """A VersionedStore with the credentials of its client."""
-
     def __init__(self, client: "S3Client") -> None:
         self._client = client
 
@@ -40,7 +38,6 @@ class S3Versions:
         return KeyVersions(marker or found, found)
 
     def remove_version(self, bucket: str, key: str, version_id: str) -> None:
-        """See VersionedStore.remove_version."""
         try:
             self._client.delete_object(Bucket=bucket, Key=key, VersionId=version_id)
         except FAILED as error:

@@ -43,7 +43,6 @@ class Context:
 
     @property
     def task(self) -> Task:
-        """The task as last read."""
         return self._run.task
 
     @property
@@ -164,17 +163,14 @@ class AsyncContext:
 
     @property
     def task(self) -> Task:
-        """See Context.task."""
         return self._context.task
 
     @property
     def attempt(self) -> int:
-        """See Context.attempt."""
         return self._context.attempt
 
     @property
     def cursor(self) -> Any:
-        """See Context.cursor."""
         return self._context.cursor
 
     async def checkpoint(self, *, cursor: Any = _SAME) -> None:
@@ -182,7 +178,6 @@ class AsyncContext:
         await self._called(lambda: self._context.checkpoint(cursor=cursor))
 
     async def save(self) -> None:
-        """See Context.save."""
         await self._called(self._context.save)
 
     async def report(
@@ -195,17 +190,14 @@ class AsyncContext:
         eta: datetime | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """See Context.report."""
         await self._called(
             lambda: self._context.report(done=done, total=total, unit=unit, message=message, eta=eta, details=details)
         )
 
     async def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:
-        """See Context.submit."""
         return await self._called(lambda: self._context.submit(call, **options))
 
     async def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Handle[V]]:
-        """See Context.submit_all."""
         return await self._called(lambda: self._context.submit_all(calls, **options))
 
     @overload
@@ -216,7 +208,6 @@ class AsyncContext:
     ) -> list[V | AwaitedTaskFailed]: ...
 
     async def gather(self, children: Sequence[Handle[V]], *, return_errors: bool = False) -> list[Any]:
-        """See Context.gather."""
         if return_errors:
             return await self._called(lambda: self._context.gather(children, return_errors=True))
         return await self._called(lambda: self._context.gather(children))

@@ -47,7 +47,6 @@ class FunctionTask(Behavior[BaseModel, BaseModel], Generic[S, V]):
         return Call(self, self.signature.bind(*args, **kwargs))
 
     def read_result(self, task: Task) -> Any:
-        """Return what the function returned, None for a function that returns nothing."""
         return self.signature.value(super().read_result(task))
 
 

@@ -35,7 +35,6 @@ class Signature:
         return self.parameters.model_validate(dict(self.shape.bind(*args, **kwargs).arguments))
 
     def arguments(self, parameters: BaseModel) -> dict[str, Any]:
-        """Return the keyword arguments of the function for these parameters."""
         return {name: getattr(parameters, field) for field, name in self.names.items()}
 
     def returned(self, value: Any) -> BaseModel | None:
@@ -47,7 +46,6 @@ class Signature:
         return value if isinstance(value, self.result) else None
 
     def value(self, result: BaseModel | None) -> Any:
-        """Return what the function had returned for a recorded result."""
         return result.root if isinstance(result, RootModel) else result
 
 

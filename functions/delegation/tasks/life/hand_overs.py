@@ -39,7 +39,6 @@ def got_ahead(task: Task, before_text: str | None, *, by_texts: bool = True) -> 
 
 
 def state_of(task: Task) -> State:
-    """Return what the next attempt of a task finds."""
     reported = {} if task.progress is None else {"progress.done": task.progress.done}
     details = {name: value for name, value in task.details.items() if name not in (MEASURED, ABOVE_A_FUNCTION)}
     found = {**dict(sorted(_leaves(details, ""))), **dict(sorted(_leaves(task.reported, "reported."))), **reported}

@@ -20,7 +20,6 @@ class Lease:
 
     @classmethod
     def lasting(cls, duration: timedelta, now: datetime) -> "Lease":
-        """Return a lease that ends `duration` from now."""
         return cls.until(now + duration, now)
 
 

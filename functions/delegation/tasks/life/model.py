@@ -107,7 +107,6 @@ class Dispatches(TaskPart):
         return self.count - self.base
 
     def next(self) -> Self:
-        """Return the dispatches with one more."""
         return self.evolve(count=self.count + 1)
 
     def answered(self) -> Self:
@@ -143,7 +142,6 @@ class TaskLease(TaskPart):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has all that a held task needs."""
         return None not in (self.owner, self.acquired_ts, self.lost_not_before, self.recheck_not_before)
 
     @property
@@ -152,7 +150,6 @@ class TaskLease(TaskPart):
         return self.owner is None and self.lost_not_before is None and self.recheck_not_before is None
 
     def ended(self) -> Self:
-        """Return the lease of an attempt that has ended."""
         return type(self)(acquired_ts=self.acquired_ts)
 
 
@@ -266,12 +263,10 @@ class Task(BaseModel):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the task has an outcome."""
         return self.status in TERMINAL
 
     @property
     def is_recurring(self) -> bool:
-        """Whether a run of the task is followed by another."""
         return self.recurrence_seconds is not None or self.recurrence_cron is not None
 
     @property
@@ -374,7 +369,6 @@ STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts", "reported": "detai
 
 
 def jsonable(value: Any) -> Any:
-    """Return the value of a field as JSON has it."""
     if isinstance(value, datetime):
         return isoformat(value)
     if isinstance(value, StrEnum):

@@ -119,7 +119,6 @@ def past_deadline(task: Task, now: datetime) -> bool:
 
 
 def deadline_text(task: Task) -> str:
-    """Return why a task past its deadline ends."""
     return f"the deadline {task.deadline_ts:%Y-%m-%dT%H:%M:%SZ} came before the work was done"
 
 
@@ -150,7 +149,6 @@ def has_begun(task: Task) -> bool:
 
 
 def _is_excused(task: Task, error: AttemptError) -> bool:
-    """Return whether the attempt does not count against the retry limit."""
     match error.kind:
         case ErrorClass.THROTTLED:
             return task.throttled_count < MAX_EXCUSED
@@ -171,7 +169,6 @@ def _failed_before_its_children(task: Task, error: AttemptError, now: datetime, 
 
 
 def _wait_after(task: Task, error: AttemptError, policies: Policies) -> timedelta:
-    """Return the wait before the attempt that follows an error."""
     if error.kind in _FREE:
         return timedelta(0)
     policy = policies.retry(task.task_type)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class DetailRules(Protocol):
-    """What becomes of a task's details when it is submitted again."""
-
     def resumes(self, task: Task) -> bool:
         """Return whether a FAILURE that is submitted again resumes where it stopped and keeps its details."""
 
@@ -33,11 +31,9 @@ class KeptDetails:
     """DetailRules of task types without rules: keep all details, for any of them may be a newer release's."""
 
     def resumes(self, task: Task) -> bool:
-        """See DetailRules.resumes."""
         return task.effects_began_ts is not None
 
     def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See DetailRules.restarted."""
         return details
 
 
@@ -107,11 +103,9 @@ class TaskType:
     next_step: Callable[[Task], str | None] = _no_next_step
 
     def run_by(self, runner: str, *, waited_for: str | None = None) -> "TaskType":
-        """Return the type with what makes its behaviors."""
         return replace(self, runner=runner, waited_for=waited_for or runner)
 
     def forecast_by(self, forecast: str) -> "TaskType":
-        """Return the type with what forecasts what its plans take."""
         return replace(self, forecast=forecast)
 
 
@@ -136,7 +130,6 @@ class TaskTypes(dict[str, TaskType]):
         return task if labels_of is None else task.evolve(**labels_of(task.task_payload).keys())
 
     def traits(self, task: Task) -> Traits:
-        """Return what a task's admission is decided by."""
         traits_of = self.of(task).traits
         return Traits() if traits_of is None else traits_of(task.task_payload)
 
@@ -166,7 +159,6 @@ class TaskTypes(dict[str, TaskType]):
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The beginnings of the names of properties that are of one type."""
         return tuple(one.properties for one in self.values() if one.properties is not None)
 
     @property
@@ -181,7 +173,6 @@ class TaskTypes(dict[str, TaskType]):
 
     @property
     def retry_properties(self) -> Mapping[str, str]:
-        """The defaults of the properties of retries that differ from those of other types."""
         return {
             f"delegation.retry.{one.name}.{name}": value for one in self.values() for name, value in one.retry.items()
         }

@@ -28,7 +28,6 @@ class PauseControl:
         self._clock = clock
 
     def shown(self) -> PauseRecord:
-        """Return what is paused now."""
         return self._store.read()
 
     def pause(

@@ -10,21 +10,17 @@ PAUSES_KEY: Final = {"task_id": "pauses", "version": -1}
 
 
 class DynamoDbPauseStore:
-    """PauseStore over the task table."""
-
     def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
         self._dynamodb = dynamodb
         self._table = table
 
     def read(self) -> PauseRecord:
-        """See PauseStore.read: one GetItem."""
         answer = self._dynamodb.repeatable(
             "get_item", TableName=self._table, Key=to_item(PAUSES_KEY), ConsistentRead=True
         )
         return pauses_of(from_item(answer["Item"]) if "Item" in answer else None)
 
     def write(self, record: PauseRecord) -> bool:
-        """See PauseStore.write: one PutItem."""
         before = record.revision - 1
         refused = self._dynamodb.conditional(
             "put_item",

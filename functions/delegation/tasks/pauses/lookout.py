@@ -46,17 +46,14 @@ class NothingPaused:
     """PauseLookout of processes whose store keeps no pauses."""
 
     def start(self, _task: Task) -> WorkPause | None:
-        """See PauseLookout.start."""
         return None
 
     work = start
 
     def everything(self) -> WorkPause | None:
-        """See PauseLookout.everything."""
         return None
 
     def now(self) -> PauseRecord:
-        """See PauseLookout.now."""
         return PauseRecord()
 
 
@@ -82,21 +79,17 @@ class ReadPauses:
         self._read_at = float("-inf")
 
     def start(self, task: Task) -> WorkPause | None:
-        """See PauseLookout.start."""
         record = self.now()
         return record.of(self._types.labels(task)) if record.is_by_label else record.of_everything
 
     def work(self, task: Task) -> WorkPause | None:
-        """See PauseLookout.work."""
         found = self.start(task)
         return found if found is not None and found.mode is PauseMode.STOP else None
 
     def everything(self) -> WorkPause | None:
-        """See PauseLookout.everything."""
         return self.now().of_everything
 
     def now(self) -> PauseRecord:
-        """See PauseLookout.now."""
         with self._lock:
             at = self._monotonic()
             if self._record is None or at - self._read_at >= READ_EVERY.total_seconds():

@@ -37,13 +37,11 @@ class PauseScope:
 
     @property
     def text(self) -> str:
-        """The scope in words, which also identifies it."""
         if self.table is not None:
             return f"table {self.table}"
         return "all" if self.realm is None else f"realm {self.realm}"
 
     def covers(self, labels: Labels) -> bool:
-        """Return whether a task with these labels is in the scope."""
         if self.table is not None:
             return labels.target == self.table
         return self.realm is None or labels.realm == self.realm
@@ -54,8 +52,6 @@ EVERYTHING: Final = PauseScope()
 
 @dataclass(frozen=True, slots=True)
 class WorkPause:
-    """One pause; `by` is who paused."""
-
     scope: PauseScope
     since: datetime
     by: Caller
@@ -64,14 +60,12 @@ class WorkPause:
 
     @property
     def text(self) -> str:
-        """Who paused what, since when and why, for messages."""
         who = f"{self.by.client_id} ({self.by.subject})" if self.by.subject else self.by.client_id
         why = f": {self.reason}" if self.reason else ""
         done = "drained" if self.mode is PauseMode.DRAIN else "paused"
         return f"{done} by {who} since {self.since:%Y-%m-%dT%H:%M:%SZ} ({self.scope.text}){why}"
 
     def document(self) -> dict[str, Any]:
-        """Return the pause as JSON has it, in the store and in the API."""
         return {
             "scope": "table" if self.scope.table else "realm" if self.scope.realm else "all",
             "realm": self.scope.realm,
@@ -102,7 +96,6 @@ class PauseRecord:
 
     @property
     def is_by_label(self) -> bool:
-        """Whether some pause needs the labels of a task."""
         return any(one.scope != EVERYTHING for one in self.pauses)
 
     def with_pause(self, pause: WorkPause) -> "PauseRecord":
@@ -120,7 +113,6 @@ class PauseRecord:
 
 
 def pauses_item(record: PauseRecord) -> dict[str, Any]:
-    """Return a record as it is stored."""
     pauses = [{name: value for name, value in one.document().items() if value is not None} for one in record.pauses]
     return {"format": FORMAT, "revision": record.revision, "pauses": pauses}
 

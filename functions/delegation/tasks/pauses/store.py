@@ -17,19 +17,15 @@ class PauseStore(Protocol):
 
 
 class MemoryPauseStore:
-    """PauseStore in memory."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._record = PauseRecord()
 
     def read(self) -> PauseRecord:
-        """See PauseStore.read."""
         with self._lock:
             return self._record
 
     def write(self, record: PauseRecord) -> bool:
-        """See PauseStore.write."""
         with self._lock:
             if self._record.revision != record.revision - 1:
                 return False

@@ -19,7 +19,6 @@ _PAGE: Final = 100
 
 
 def not_paused() -> TaskError:
-    """Return the error: the live table is not paused, so recovered tasks would run before anyone has looked at them."""
     return TaskError(
         "the service is not paused: recovered tasks would run at once; `delegation pause --all` first",
         code="NOT_PAUSED",
@@ -111,7 +110,6 @@ def recover_records(calls: ConditionalTable, copy: str, live: str, *, dry_run: b
 def items(
     calls: ConditionalTable, table: str, condition: str | None = None, values: Mapping[str, Any] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the items of a table, those that meet a condition."""
     start: dict[str, Any] = {}
     given: dict[str, Any] = {}
     if condition is not None:

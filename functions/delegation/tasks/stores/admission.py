@@ -23,8 +23,6 @@ _QUERIES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """An admission that `running` may not show yet."""
-
     task_id: str
     lane: Lane
     at: datetime
@@ -119,7 +117,6 @@ def queued_entry(task_id: str, key: str) -> Queued:
 
 
 def running_entry(task_id: str, key: str) -> Running:
-    """Return the entry of a key of RUNNING."""
     stage, _, text = key.partition("/")
     lane = Lane.parse(text)
     return Running(task_id, lane, stage in {Stage.HELD, Stage.PREPARING}, lane.is_small or stage == Stage.HELD)
@@ -133,7 +130,6 @@ def first_of_each(entries: Iterable[Queued], each: int) -> Iterator[Queued]:
 
 
 def register_item(register: Register) -> dict[str, Any]:
-    """Return a register as it is stored."""
     recent = [[one.task_id, one.lane.text, isoformat(one.at)] for one in register.recent]
     after = {} if register.after is None else {"after": register.after}
     return {"format": FORMAT, "revision": register.revision, "recent": recent, **after}
@@ -159,7 +155,6 @@ class LaneReader:
     """Reads the lanes of one shard: every lane of a page is used, and what a lane has beyond `each` is skipped."""
 
     def __init__(self, read: ReadPage, *, each: int, lanes: int | None) -> None:
-        """With `lanes` None it reads all."""
         self._read = read
         self._each = each
         self._lanes = lanes
@@ -196,7 +191,6 @@ class LaneReader:
             self.found.append((key, task_id))
 
     def _ended(self, last: str, *, is_read: bool) -> "LaneReader":
-        """Leave a lane that was read in part to the next reader."""
         if is_read:
             self.after = behind(last)
         else:
@@ -206,7 +200,6 @@ class LaneReader:
 
 
 def lane_of(key: str) -> str:
-    """Return the lane in a key of QUEUED, as its text."""
     return key.rpartition("/")[0]
 
 
@@ -216,7 +209,6 @@ def behind(lane: str) -> str:
 
 
 def merged(shards: Sequence[LaneReader], now: datetime, *, each: int) -> LanesPage:
-    """Return what the shards have of the lanes that all of them have read."""
     after = min((one.after for one in shards if one.after is not None), default=None)
     entries = (entry for one in shards for entry in one.found if after is None or entry[0] < after)
     due = (found for key, task_id in entries if (found := queued_entry(task_id, key)).since <= now)
@@ -224,7 +216,6 @@ def merged(shards: Sequence[LaneReader], now: datetime, *, each: int) -> LanesPa
 
 
 def page_of(lanes: Mapping[str, Sequence[Entry]], now: datetime, *, each: int, most: int, span: Span) -> LanesPage:
-    """Return the first lanes of a span, of lanes whose entries are sorted by their keys."""
     inside = sorted(f"{lane}/" for lane, entries in lanes.items() if entries and span.after < f"{lane}/" < span.until)
     read = [lane[:-1] for lane in inside[:most]]
     found = (queued_entry(task_id, key) for lane in read for key, task_id in lanes[lane][:each])

@@ -89,12 +89,10 @@ class Adopt:
 
     @property
     def children(self) -> tuple[Child, ...]:
-        """All of them."""
         return (self.child, *self.more)
 
     @property
     def only_expects(self) -> bool:
-        """Whether the head stays as it is."""
         return self.after is self.before
 
 
@@ -151,12 +149,10 @@ class TaskHeads:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The heads that can be read."""
         return tuple(entry for entry in self.entries if isinstance(entry, Task))
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """The heads that cannot be read."""
         return tuple(entry for entry in self.entries if isinstance(entry, Unreadable))
 
 
@@ -170,7 +166,6 @@ class Received:
     correlation_id: str | None = None
 
     def has_labels_of(self, task: Task) -> bool:
-        """Return whether a task has this target and this correlation id, where the list is of one."""
         target, correlation = label_key(self.target), label_key(self.correlation_id)
         return target in {None, task.target_key} and correlation in {None, task.correlation_key}
 

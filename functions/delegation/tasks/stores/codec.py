@@ -51,12 +51,10 @@ def due_bucket(task_id: str) -> str:
 
 
 def due_buckets() -> tuple[str, ...]:
-    """Return all shards of the due index."""
     return tuple(f"due-{shard:02d}" for shard in range(SHARDS))
 
 
 def queued_buckets() -> tuple[str, ...]:
-    """Return all shards of the queued tasks."""
     return tuple(f"{QUEUED}-{shard}" for shard in range(QUEUED_SHARDS))
 
 
@@ -127,7 +125,6 @@ def task_of(item: Mapping[str, Any]) -> Task:
 
 
 def _in_parts(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a task by their flat names with those of each part together."""
     found: dict[str, Any] = {}
     for name, value in flat.items():
         if name in _PART_OF:
@@ -139,7 +136,6 @@ def _in_parts(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flat_place(place: Sequence[int | str]) -> list[str]:
-    """Return where a validation found an error, by the flat name of a field of a part."""
     match place:
         case [str(part), str(field), *inside] if part in PARTS:
             return [PARTS[part][field], *map(str, inside)]
@@ -156,7 +152,6 @@ def _from_json(stored: Any) -> Any:
 
 
 def entry_of(task_id: str, item: Mapping[str, Any]) -> Task | Unreadable:
-    """Return a stored head as `heads` shows it."""
     try:
         return task_of(item)
     except MalformedRecord as error:

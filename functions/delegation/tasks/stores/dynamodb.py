@@ -51,16 +51,12 @@ class CompanionRefused(TaskError):
 
 
 class ConditionalTable(DynamoDbCalls):
-    """DynamoDbCalls with the errors of tasks."""
-
     unavailable = StoreUnavailable
     unknown = OutcomeUnknown
     refused = MappingProxyType({CallOutcome.INVALID: StoreRefused})
 
 
 class DynamoDbTaskStore(DynamoDbTaskReads):
-    """TaskStore over the task table, reached through a ConditionalTable."""
-
     dynamodb: ConditionalTable
 
     def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
@@ -68,7 +64,6 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         self.table = table
 
     def apply(self, change: TaskChange) -> Task:
-        """See TaskStore.apply."""
         if isinstance(change, Revise):
             put = self._actions(change)[0]["Put"]
             return self._settle(change, lambda: self.dynamodb.client.put_item(**put))
@@ -184,7 +179,6 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         raise OutcomeUnknown(f"a write to task {task.task_id} got no clear answer")
 
     def _applied(self, change: TaskChange, head: Task | None) -> Task | None:
-        """Return the head if it or a row below it has the nonce of this write, else None."""
         if head is None or _only_expects(change):
             return None
         after = change.after
@@ -196,7 +190,6 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         return head if row is not None and row.nonce == after.nonce else None
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
-        """See TaskStore.create_all: one transaction."""
         items = [action for task in tasks for action in self._actions(Create(task))]
         # The nonces belong to the Creates that follow a refusal.
         client, token = self.dynamodb.client, str(uuid.uuid4())
@@ -228,7 +221,6 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         return self._remove_step([{"Delete": {"TableName": self.table, "Key": to_item(key), **older}} for key in keys])
 
     def write_register(self, register: Register) -> bool:
-        """See AdmissionStore.write_register."""
         before = register.revision - 1
         refused = self.dynamodb.conditional(
             "put_item",
@@ -270,7 +262,6 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         return forgotten
 
     def _oldest_rows(self, task_id: str, last: int) -> tuple[list[Action], bool]:
-        """Return the deletes of the oldest rows up to version `last`, and whether there may be more."""
         answer = self._read(
             "query",
             KeyConditionExpression="task_id = :id AND version BETWEEN :first AND :last",
@@ -287,7 +278,6 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
 
 
 def _is_past(change: TaskChange, head: Task) -> bool:
-    """Return whether a change that is not in this head can no longer be applied."""
     match change:
         case Create():
             return True

@@ -22,7 +22,6 @@ PAIRS_A_CALL: Final = 40
 
 
 def child_item(parent_id: str, child: Child) -> dict[str, Any]:
-    """Return the item under the parent."""
     return {
         **child_key(parent_id, child.task_id),
         "child_id": child.task_id,
@@ -34,22 +33,18 @@ def child_item(parent_id: str, child: Child) -> dict[str, Any]:
 
 
 def parent_item(parent_id: str, child: Child) -> dict[str, Any]:
-    """Return the item under the child."""
     return {**parent_key(parent_id, child.task_id), "parent_id": parent_id, "attempt": child.attempt, "format": FORMAT}
 
 
 def child_key(parent_id: str, child_id: str) -> dict[str, Any]:
-    """Return the key of the item under the parent."""
     return {"task_id": parent_id + CHILDREN, "version": _number(child_id)}
 
 
 def parent_key(parent_id: str, child_id: str) -> dict[str, Any]:
-    """Return the key of the item under the child."""
     return {"task_id": child_id + PARENTS, "version": _number(parent_id)}
 
 
 def child_of(item: Mapping[str, Any]) -> Child:
-    """Return the child of an item under a parent."""
     return Child(item["child_id"], int(item["attempt"]), item["task_type"], item["task_payload"])
 
 

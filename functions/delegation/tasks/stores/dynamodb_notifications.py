@@ -25,24 +25,19 @@ _INDEX: Final = "due"
 
 
 def puts(table: str, owed: Iterable[Notification]) -> list[dict[str, Any]]:
-    """Return the actions of a transaction that write notifications."""
     return [{"Put": {"TableName": table, "Item": to_item(stored.notification_item(one))}} for one in owed]
 
 
 class DynamoDbNotificationStore:
-    """NotificationStore of the tasks of a DynamoDbTaskStore."""
-
     def __init__(self, tasks: DynamoDbTaskReads) -> None:
         self._tasks = tasks
         self._calls = tasks.dynamodb
         self._table = tasks.table
 
     def notification(self, task_id: str, notification_id: str) -> Notification | None:
-        """See NotificationStore.notification."""
         return self._get(stored.key_of(task_id, notification_id))
 
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
-        """See NotificationStore.notifications_of: one Query for each MB."""
         found = self._tasks.query(
             None,
             KeyConditionExpression="task_id = :id",
@@ -54,8 +49,6 @@ class DynamoDbNotificationStore:
     def notifications(
         self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
     ) -> Sequence[Notification]:
-        """See NotificationStore.notifications: one Query for each shard, and a read for each notification."""
-
         def shard(bucket: str) -> list[dict[str, Any]]:
             return self._tasks.query(
                 limit,
@@ -72,7 +65,6 @@ class DynamoDbNotificationStore:
         return [one for one in found if (one.channel if one.parked else None) == parked]
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
-        """See NotificationStore.revise_notification: one conditional PutItem."""
         refused = self._calls.conditional(
             "put_item",
             TableName=self._table,
@@ -83,12 +75,10 @@ class DynamoDbNotificationStore:
         return refused is None
 
     def remove_notification(self, delivered: Notification) -> None:
-        """See NotificationStore.remove_notification: one DeleteItem."""
         key = stored.key_of(delivered.task_id, delivered.notification_id)
         self._calls.repeatable("delete_item", TableName=self._table, Key=to_item(key))
 
     def receivers(self) -> Sequence["Receiver"]:
-        """See NotificationStore.receivers: one Query."""
         found = self._tasks.query(
             None,
             KeyConditionExpression="task_id = :id",
@@ -98,13 +88,11 @@ class DynamoDbNotificationStore:
         return sorted(stored.readable_receivers(found), key=lambda receiver: receiver.channel)
 
     def receiver(self, channel: str) -> "Receiver | None":
-        """See NotificationStore.receiver: one GetItem."""
         key = to_item(stored.receiver_key(channel))
         answer = self._calls.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
         return stored.receiver_of(from_item(answer["Item"])) if "Item" in answer else None
 
     def revise_receiver(self, before: "Receiver | None", after: "Receiver") -> bool:
-        """See NotificationStore.revise_receiver: one conditional PutItem."""
         item = to_item(stored.receiver_item(after))
         return self._calls.conditional("put_item", TableName=self._table, Item=item, **_unmoved(before)) is None
 

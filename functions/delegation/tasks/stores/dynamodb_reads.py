@@ -40,13 +40,10 @@ REGISTER_KEY: Final = {"task_id": "admission", "version": -1}
 
 
 class DynamoDbTaskReads:
-    """The reads of TaskStore and AdmissionStore."""
-
     dynamodb: DynamoDbCalls
     table: str
 
     def get(self, task_id: str) -> Task | None:
-        """See TaskStore.get."""
         return self._item(task_id, HEAD)
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
@@ -70,7 +67,6 @@ class DynamoDbTaskReads:
         return found
 
     def get_version(self, task_id: str, version: int) -> Task | None:
-        """See TaskStore.get_version."""
         return self._item(task_id, version) if version > HEAD else None
 
     def _item(self, task_id: str, version: int) -> Task | None:
@@ -78,7 +74,6 @@ class DynamoDbTaskReads:
         return codec.task_of(from_item(answer["Item"])) if "Item" in answer else None
 
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        """See TaskStore.history."""
         found = self.query(
             limit,
             KeyConditionExpression="task_id = :id AND version > :after",
@@ -145,7 +140,6 @@ class DynamoDbTaskReads:
         return tuple(running_entry(item["task_id"], item["admission_key"]) for item in items)
 
     def register(self) -> Register:
-        """See AdmissionStore.register."""
         answer = self._read("get_item", Key=to_item(REGISTER_KEY), ConsistentRead=True)
         return register_of(from_item(answer["Item"]) if "Item" in answer else None)
 
@@ -186,7 +180,6 @@ class DynamoDbTaskReads:
         return TaskHeads(page, page[-1].task_id if len(found) > limit else None)
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        """See TaskStore.received and `dynamodb_received`."""
         # Loaded here, because only the API reads lists.
         from delegation.tasks.stores.dynamodb_received import ReceivedTasks  # noqa: PLC0415
 

@@ -73,7 +73,6 @@ class MemoryTaskStore:
             self._unreadable.add(task_id)
 
     def apply(self, change: TaskChange) -> Task:
-        """See TaskStore.apply."""
         self.fault("before apply")
         with self.lock:
             task = self.apply_locked(change)
@@ -121,7 +120,6 @@ class MemoryTaskStore:
         return head
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
-        """See TaskStore.create_all."""
         self.fault("before create_all")
         with self.lock:
             if any(task.task_id in self._heads for task in tasks) or len({one.task_id for one in tasks}) < len(tasks):
@@ -132,7 +130,6 @@ class MemoryTaskStore:
         return True
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        """See TaskStore.get_many."""
         self.fault("before get_many")
         with self.lock:
             for task_id in task_ids:
@@ -140,20 +137,17 @@ class MemoryTaskStore:
             return {task_id: self._heads[task_id] for task_id in task_ids if task_id in self._heads}
 
     def children(self, task_id: str) -> Sequence[Child]:
-        """See TaskStore.children."""
         self.fault("before children")
         with self.lock:
             found = self._children.get(task_id, {})
             return tuple(found[child] for child in sorted(found))
 
     def parents(self, task_id: str) -> Mapping[str, int]:
-        """See TaskStore.parents."""
         self.fault("before parents")
         with self.lock:
             return dict(self._parents.get(task_id, {}))
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
-        """See TaskStore.disown."""
         self.fault("before disown")
         with self.lock:
             disowned = self._disown(task_id, up_to_attempt)
@@ -180,7 +174,6 @@ class MemoryTaskStore:
         return task
 
     def _put_head(self, task: Task) -> None:
-        """Store a head, and move the task from its former place for admission to the present one."""
         former, self._heads[task.task_id] = self._heads.get(task.task_id), task
         if task.admission.lane is None and (former is None or former.admission.lane is None):
             return  # neither was in a lane
@@ -213,21 +206,18 @@ class MemoryTaskStore:
         return after
 
     def get(self, task_id: str) -> Task | None:
-        """See TaskStore.get."""
         self.fault("before get")
         with self.lock:
             self._require_readable(task_id)
             return self._heads.get(task_id)
 
     def get_version(self, task_id: str, version: int) -> Task | None:
-        """See TaskStore.get_version."""
         self.fault("before get_version")
         with self.lock:
             self._require_readable(task_id)
             return self._rows.get(task_id, {}).get(version)
 
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        """See TaskStore.history."""
         self.fault("before history")
         with self.lock:
             self._require_readable(task_id)
@@ -235,7 +225,6 @@ class MemoryTaskStore:
             return tuple(rows[version] for version in sorted(rows) if version > after)[:limit]
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """See TaskStore.due."""
         self.fault("before due")
         with self.lock:
             found = [DueEntry(t.task_id, t.due_at) for t in self._heads.values() if t.due_at and t.due_at <= now]
@@ -244,32 +233,27 @@ class MemoryTaskStore:
         return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """See AdmissionStore.queued."""
         self.fault("before queued")
         with self.lock:
             first = [queued_entry(task_id, key) for lane in self._queued.values() for key, task_id in lane[:each]]
         return tuple(one for one in first if one.since <= now)
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
-        """See AdmissionStore.queued_in."""
         self.fault("before queued")
         with self.lock:
             return page_of(self._queued, now, each=each, most=lanes, span=span)
 
     def running(self) -> Sequence[Running]:
-        """See AdmissionStore.running."""
         self.fault("before running")
         with self.lock:
             return tuple(self._running.values())
 
     def register(self) -> Register:
-        """See AdmissionStore.register."""
         self.fault("before register")
         with self.lock:
             return self._register
 
     def write_register(self, register: Register) -> bool:
-        """See AdmissionStore.write_register."""
         self.fault("before write_register")
         with self.lock:
             is_next = self._register.revision == register.revision - 1
@@ -279,7 +263,6 @@ class MemoryTaskStore:
         return is_next
 
     def remove(self, task: Task) -> bool:
-        """See TaskStore.remove."""
         require_terminal(task)
         self.fault("before remove")
         with self.lock:
@@ -295,7 +278,6 @@ class MemoryTaskStore:
         return True
 
     def forget(self, task_id: str, below: int) -> int:
-        """See TaskStore.forget."""
         self.fault("before forget")
         with self.lock:
             self._require_readable(task_id)
@@ -308,7 +290,6 @@ class MemoryTaskStore:
         return len(old)
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """See TaskStore.heads."""
         self.fault("before heads")
         with self.lock:
             ids = sorted(task_id for task_id in self._heads if cursor is None or task_id > cursor)
@@ -319,7 +300,6 @@ class MemoryTaskStore:
         return TaskHeads(page, page[-1].task_id if len(ids) > limit else None)
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        """See TaskStore.received."""
         self.fault("before received")
         with self.lock:
             listed = [

@@ -9,19 +9,15 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 
 
 class MemoryNotificationStore:
-    """The notifications of a MemoryTaskStore."""
-
     def __init__(self, tasks: MemoryTaskStore) -> None:
         self._tasks = tasks
 
     def notification(self, task_id: str, notification_id: str) -> Notification | None:
-        """See NotificationStore.notification."""
         self._tasks.fault("before notification")
         with self._tasks.lock:
             return self._tasks.owed.get((task_id, notification_id))
 
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
-        """See NotificationStore.notifications_of."""
         self._tasks.fault("before notifications_of")
         with self._tasks.lock:
             return [self._tasks.owed[key] for key in sorted(self._tasks.owed) if key[0] == task_id]
@@ -29,7 +25,6 @@ class MemoryNotificationStore:
     def notifications(
         self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
     ) -> Sequence[Notification]:
-        """See NotificationStore.notifications."""
         self._tasks.fault("before notifications")
         with self._tasks.lock:
             found = [one for one in self._tasks.owed.values() if one.state is state and one.due_at <= until]
@@ -37,7 +32,6 @@ class MemoryNotificationStore:
         return sorted(found, key=lambda owed: (owed.due_at, owed.task_id, owed.notification_id))[:limit]
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
-        """See NotificationStore.revise_notification."""
         self._tasks.fault("before revise_notification")
         key = (before.task_id, before.notification_id)
         with self._tasks.lock:
@@ -49,26 +43,22 @@ class MemoryNotificationStore:
         return is_unmoved
 
     def remove_notification(self, delivered: Notification) -> None:
-        """See NotificationStore.remove_notification."""
         self._tasks.fault("before remove_notification")
         with self._tasks.lock:
             self._tasks.owed.pop((delivered.task_id, delivered.notification_id), None)
         self._tasks.fault("after remove_notification")
 
     def receivers(self) -> Sequence[Receiver]:
-        """See NotificationStore.receivers."""
         self._tasks.fault("before receivers")
         with self._tasks.lock:
             return [self._tasks.receivers[channel] for channel in sorted(self._tasks.receivers)]
 
     def receiver(self, channel: str) -> Receiver | None:
-        """See NotificationStore.receiver."""
         self._tasks.fault("before receiver")
         with self._tasks.lock:
             return self._tasks.receivers.get(channel)
 
     def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
-        """See NotificationStore.revise_receiver."""
         self._tasks.fault("before revise_receiver")
         with self._tasks.lock:
             present = self._tasks.receivers.get(after.channel)

@@ -110,7 +110,6 @@ def receiver_key(channel: str) -> dict[str, Any]:
 
 
 def receiver_item(receiver: "Receiver") -> dict[str, Any]:
-    """Return a receiver's record as it is stored."""
     return {
         **receiver_key(receiver.channel),
         "format": FORMAT,
@@ -149,7 +148,6 @@ def receiver_of(item: Mapping[str, Any]) -> "Receiver":
 
 
 def notification_item(owed: Notification) -> dict[str, Any]:
-    """Return a notification as it is stored, with its place in the due index."""
     shard = zlib.crc32(owed.task_id.encode()) % SHARDS
     item = {
         **key_of(owed.task_id, owed.notification_id),

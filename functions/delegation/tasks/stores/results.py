@@ -48,7 +48,6 @@ def pending(results: ResultStore | None, task: Task, result: str) -> str:
 
 
 def outcome(pending_result: str | None) -> dict[str, str | None]:
-    """Return the fields of a SUCCESS with this pending result."""
     if pending_result is not None and pending_result.startswith(_KEPT):
         return {"result_extended": None, "result_location": pending_result.removeprefix(_KEPT)}
     return {"result_extended": None if pending_result == "null" else pending_result, "result_location": None}

@@ -18,7 +18,6 @@ from polaris_common.errors import DelegationError
 
 
 def not_waited_for(operation: str) -> DelegationError:
-    """Return the error: a caller waits for the outcome of an operation that takes longer than any answer may."""
     return DelegationError(
         f"no caller can wait for {operation}; send it to POST /v1/tasks, and follow its task", code="INVALID_REQUEST"
     )
@@ -67,8 +66,6 @@ class RequestWords:
 
 
 class Asked(Protocol):
-    """The task that a request asks for, and how that relates to the task which has its id."""
-
     @property
     def task_id(self) -> str:
         """The id: two requests for the same work have the same."""

@@ -37,8 +37,6 @@ def pause_after(head: Task, growing: float, now: datetime) -> float:
 
 
 class Waiting:
-    """One wait for the first terminal version of a task from `since_version` on."""
-
     def __init__(self, tasks: TaskService, task_id: str, since_version: int, timeout: timedelta | None) -> None:
         self._reads, self._clock = tasks.reads, tasks.clock
         self._task_id = task_id
@@ -89,8 +87,6 @@ async def _in_thread(call: Callable[[], R]) -> R:
 
 @dataclass(frozen=True, slots=True)
 class Returned(Generic[V]):
-    """The value that a task returned."""
-
     value: V
 
 
@@ -108,11 +104,9 @@ class Handle(Generic[V]):
 
     @property
     def asynchronous(self) -> "AsyncHandle[V]":
-        """The same handle for asyncio."""
         return AsyncHandle(self)
 
     def get(self) -> Task:
-        """Return the task as it is now."""
         return self._tasks.reads.get(self.task_id)
 
     def children(self) -> tuple[str, ...]:
@@ -166,11 +160,9 @@ class Handle(Generic[V]):
         return self.value_of(wait(self.waiting(timeout), sleep))
 
     def waiting(self, timeout: timedelta | None) -> Waiting:
-        """Return a wait for the outcome of the submission, or of the run that is now in progress."""
         return Waiting(self._tasks, self.task_id, self._since or self.get().version, timeout)
 
     def _last_run(self, head: Task) -> Task | None:
-        """Return the end of the last run of a recurring task, which is followed by the submission of the next."""
         if not head.is_recurring:
             return None
         for row in reversed(self._tasks.reads.versions(self.task_id, after=max(head.version - _ROWS, 0), limit=_ROWS)):
@@ -195,19 +187,15 @@ class AsyncHandle(Generic[V]):
         self.task_id = handle.task_id
 
     async def get(self) -> Task:
-        """See Handle.get."""
         return await _in_thread(self._handle.get)
 
     async def result(self) -> V:
-        """See Handle.result."""
         return await _in_thread(self._handle.result)
 
     async def cancel(self, *, by: Caller | None = None) -> Task:
-        """See Handle.cancel."""
         return await _in_thread(lambda: self._handle.cancel(by=by))
 
     async def wait(self, timeout: timedelta | None = None) -> V:  # noqa: ASYNC109 - the task's own time, not asyncio's
-        """See Handle.wait."""
         waiting = await _in_thread(lambda: self._handle.waiting(timeout))
         outcome = await wait_async(waiting)
         return await _in_thread(lambda: self._handle.value_of(outcome))

@@ -25,8 +25,6 @@ _LONGEST_NAME: Final = 64
 
 
 class SetBy(Enum):
-    """Who may set an option."""
-
     CALLER = "caller"
     BOTH = "caller, within the operator's limit"
     OPERATOR = "operator"
@@ -84,7 +82,6 @@ class Option:
         return tuple(dict.fromkeys((self.name, "".join((first, *(word[:1].upper() + word[1:] for word in rest))))))
 
     def is_looser(self, value: str, than: str) -> bool:
-        """Return whether a value allows more than another one."""
         return self.values.index(value) > self.values.index(than)
 
 
@@ -99,8 +96,6 @@ CALLBACK_OPTION: Final = Option(
 
 
 class InvalidOption(DelegationError):
-    """An option of a request has a value that is not allowed for it."""
-
     code = "INVALID_REQUEST"
 
     def __init__(self, name: str, expected: str) -> None:
@@ -109,7 +104,6 @@ class InvalidOption(DelegationError):
 
 
 def option_unknown(name: str, known: Iterable[str]) -> DelegationError:
-    """Return the error: a request has an option that its operation does not have."""
     shown = printable(name, _LONGEST_NAME)
     return DelegationError(
         f"{PLACE}.{shown}: is not an option of this operation; {did_you_mean(name, known)}", code="INVALID_REQUEST"
@@ -117,7 +111,6 @@ def option_unknown(name: str, known: Iterable[str]) -> DelegationError:
 
 
 def option_not_allowed(name: str, value: str, loosest: str) -> DelegationError:
-    """Return the error: an option of a request has a looser value than the operator's settings allow."""
     return DelegationError(
         f"{PLACE}.{name}: {value} is looser than this service's setting {loosest}; send that value or a stricter one",
         code="PROPERTY_NOT_ALLOWED",
@@ -125,7 +118,6 @@ def option_not_allowed(name: str, value: str, loosest: str) -> DelegationError:
 
 
 def callback_not_allowed(name: str, known: Collection[str]) -> DelegationError:
-    """Return the error: a request picks a callback that no setting of the service names."""
     has = f"it has {', '.join(sorted(known))}" if known else "it has none"
     return DelegationError(
         f"{PLACE}.{CALLBACK}: this service has no callback {name}; {has}, and the operator "
@@ -183,7 +175,6 @@ class OptionTable:
     exclusive: tuple[tuple[str, str], ...] = ()
 
     def by(self, by: SetBy) -> Sequence[Option]:
-        """Return the options that these may set, in the order of the table."""
         return [one for one in self.options if one.by is by]
 
     def canonical(self, properties: Mapping[str, str]) -> dict[str, str]:
@@ -226,7 +217,6 @@ class OptionTable:
         return SetLimits(chosen, silent, values)
 
     def default(self, option: Option, limits: SetLimits) -> str:
-        """Return the value for a request that does not choose one."""
         if option.by is SetBy.BOTH:
             return limits.silent.get(option.name, limits.choices[option.name])
         return option.values[0]

@@ -196,7 +196,6 @@ class TaskHarness:
             raise MissingBehaviorError(f"{text}: give it to TaskHarness too") from None
 
     def _next_retry(self) -> datetime | None:
-        """Return when the next task is retried or checks its children, None if none does."""
         times: list[datetime] = []
         cursor: str | None = None
         while True:

@@ -51,7 +51,6 @@ class AttemptContext:
         monotonic: Callable[[], float],
         timeout: timedelta | None = None,
     ) -> None:
-        """`timeout` is how long the attempt may work, None for any time."""
         self.tasks = tasks.holding(task)
         self.task = self._leased = task
         self.task_id = task.task_id
@@ -72,7 +71,6 @@ class AttemptContext:
         self._update(task)
 
     def seconds(self) -> float:
-        """Return the monotonic clock by which this attempt measures times."""
         return self._monotonic()
 
     def checkpoint(self, *, moved: bool = True) -> None:
@@ -155,7 +153,6 @@ class AttemptContext:
         return {name: value for name, value in self._unwritten.items() if name != "eta_ts"}
 
     def write(self, change: Callable[[], Task]) -> Task:
-        """Make a change of the task for this attempt, and keep the task that it returns."""
         with self._lock:
             self._update(change())
             return self.task

@@ -72,11 +72,9 @@ class BehaviorWhenNeeded:
         return self.make()
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        """See TaskBehavior.prepare."""
         return self._made.prepare(task, hand_over_at=hand_over_at)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run."""
         return self._made.run(task, hand_over_at=hand_over_at)
 
 
@@ -228,7 +226,6 @@ class FunctionBehavior(Generic[P, R]):
 
     @property
     def task_types(self) -> frozenset[str]:
-        """See TaskBehavior.task_types."""
         return frozenset({self._behavior.task_type})
 
     @property
@@ -237,11 +234,9 @@ class FunctionBehavior(Generic[P, R]):
         return self._behavior.version
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:  # noqa: ARG002 - runs anywhere
-        """See TaskBehavior.prepare."""
         return INLINE
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run."""
         bound = copy(self)
         bound._tasks = self._tasks.holding(task)  # noqa: SLF001 - a copy of this object
         return bound._attempted(task, hand_over_at=hand_over_at)  # noqa: SLF001
@@ -299,7 +294,6 @@ class FunctionBehavior(Generic[P, R]):
         return run.write(lambda: self._tasks.leases.note(task.task_id, task.attempt_count, details=forgiven, **fields))
 
     def _has_unread_children(self, task: Task, run: AttemptContext) -> bool:
-        """Return whether there are children whose outcomes the work has not read."""
         has_children = bool(self._tasks.reads.get(task.task_id).family.children)
         return has_children and bool(set(self._tasks.reads.children(task.task_id)) - run.settled)
 

@@ -58,7 +58,6 @@ class LeftAlone:
 
     @property
     def ids(self) -> frozenset[str]:
-        """The remembered tasks."""
         return frozenset(self._due)
 
 
@@ -177,7 +176,6 @@ class _Search:
         return None
 
     def _leased(self, entry: DueEntry) -> Task | None:
-        """Return the task as a new attempt of the worker, None when it is not available."""
         try:
             head = self.reads.find(entry.task_id)
             if head is None:

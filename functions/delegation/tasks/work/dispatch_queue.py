@@ -35,8 +35,6 @@ class NoDispatchQueue:
 
 @dataclass(frozen=True, slots=True)
 class DispatchMessages:
-    """Sends the dispatches that writes counted."""
-
     queue: DispatchQueue
     clock: Callable[[], datetime]
     hooks: TaskHooks

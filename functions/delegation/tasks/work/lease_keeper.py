@@ -35,7 +35,6 @@ DoneWithin = Callable[["Future[Any]", float], bool]
 
 
 def done_within(work: "Future[Any]", seconds: float) -> bool:
-    """See DoneWithin."""
     return bool(wait([work], timeout=seconds).done)
 
 
@@ -88,7 +87,6 @@ class LeaseKeeper:
                 logger.warning("a lease was not renewed", extra=fields)
 
     def _renew(self) -> Task:
-        """Renew the lease for its full time after the last progress, which an attempt records at its checkpoints."""
         seen = self._tasks.reads.get(self._task.task_id)
         sign = max(filter(None, (self._task.lease.acquired_ts, seen.progress_ts)))
 

@@ -88,5 +88,4 @@ class TaskService:
 
     @property
     def is_draining(self) -> bool:
-        """Whether `drain` was called."""
         return self._draining.is_set()

@@ -60,8 +60,6 @@ def nobody_counts(_wait: timedelta, _table: TableIdentifier | None) -> None:
 
 
 class KeptTables:
-    """The healths of a catalog's tables, as one pass has read and written them."""
-
     def __init__(self, healths: HealthStore, catalog: str) -> None:
         self._healths = healths
         self._by_name = {one.identifier: one for one in healths.healths(catalog)}
@@ -98,7 +96,6 @@ class KeptTables:
             self.put(self[name].set_aside(key, SetAside(reason[:_LONGEST_REASON], now, 1, now)))
 
     def is_aside(self, name: TableIdentifier, key: str, now: datetime) -> bool:
-        """Return whether a table is set aside for now."""
         aside = self[name].asides.get(key)
         return aside is not None and now < aside.next_try
 
@@ -111,7 +108,6 @@ class TableAsides(Asides[TableIdentifier]):
     key: str
 
     def of(self, item: TableIdentifier) -> SetAside | None:
-        """See Asides."""
         return self.tables[item].asides.get(self.key)
 
     def put(self, item: TableIdentifier, aside: SetAside | None) -> None:
@@ -134,8 +130,6 @@ class _NeedAsides(Asides[UpkeepNeed]):
 
 
 class KindLook(Protocol):
-    """What one kind found in a pass."""
-
     @property
     def needs(self) -> Sequence[UpkeepNeed]: ...
 

@@ -44,7 +44,6 @@ def is_outdated(health: TableHealth, asked: AskedExpiryRule | None, now: datetim
 
 
 def without_rule(health: TableHealth) -> TableHealth:
-    """Return the health of a table for which nothing is to be done."""
     return replace(health, expirable=None, freed=FreedBytes(), rule="", since=None, again_at=None)
 
 

@@ -97,11 +97,9 @@ class UpkeepPass:
 
     @property
     def is_allowed(self) -> bool:
-        """See PolicyKind."""
         return EXPIRY in self.limits.types
 
     def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
-        """See PolicyKind."""
         longest = longest_waiting(tables)
         if choice is None and longest is not None and longest.since is not None:
             self.waited(max(self.clock() - longest.since, timedelta(0)), longest.identifier)
@@ -109,16 +107,13 @@ class UpkeepPass:
             self.waited(timedelta(0), None)
 
     def settled(self, health: TableHealth) -> TableHealth:
-        """See PolicyKind."""
         return self.submitting.settled(health, self.clock())
 
     def probe(self, catalog: str) -> bool:
-        """See PolicyKind."""
         self.pace()
         return is_answered(lambda: self.policies.applicable(PolicyTarget(catalog), EXPIRY.value))
 
     def look(self, tables: KeptTables) -> "ExpiryLook":
-        """See PolicyKind."""
         found = ExpiryLook(self, tables)
         for one in each_item(
             tables.names,
@@ -155,7 +150,6 @@ class ExpiryLook:
 
     @property
     def counts(self) -> UpkeepCounts:
-        """See KindLook."""
         return UpkeepCounts(
             ruled=len(self._asked),
             computed=self._computed,
@@ -166,7 +160,6 @@ class ExpiryLook:
 
     @property
     def needs(self) -> Sequence[UpkeepNeed]:
-        """See KindLook."""
         found = (need_of(self._tables[name], asked) for name, asked in self._asked.items())
         return [need for need in found if need is not None]
 
@@ -215,7 +208,6 @@ class ExpiryLook:
         return rule_of(health.identifier, applicable, health.properties, self._kind.limits)
 
     def _note(self, table: TableIdentifier, rule: TableRule) -> None:
-        """Note what is executed, and which policies cannot be."""
         if rule.asked is not None:
             self._asked[table] = rule.asked
         # What is wrong with a table's own properties concerns its owner, who sees it with the rule.
@@ -223,7 +215,6 @@ class ExpiryLook:
             self._invalid.update(one.subject for one in rule.shown.findings if one.code in _OF_POLICIES)
 
     def _with_need(self, health: TableHealth, asked: AskedExpiryRule, now: datetime) -> TableHealth:
-        """Return the health with its need by another rule, from what was kept of the table's metadata."""
         state = self._kind.healths.read_state(health.identifier)
         if state.history is not None:
             document = document_of(state.history)
@@ -240,7 +231,6 @@ class ExpiryLook:
         return with_need(health, document, state, asked, now)
 
     def start(self, need: UpkeepNeed) -> bool:
-        """See KindLook."""
         kind, health, now = self._kind, self._tables[need.table], self._kind.clock()
         if kind.submitting.is_under_way(kind.realm, health):
             return False

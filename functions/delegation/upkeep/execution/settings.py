@@ -58,7 +58,6 @@ class UpkeepSettings:
         return cls(_terms(properties), interval, at_once, _own_terms(properties))
 
     def terms_of(self, policies: Collection[str]) -> dict[str, PolicyTerms]:
-        """Return the terms of policies by their dotted names."""
         return {name: self.own.get(name, self.terms) for name in policies}
 
 

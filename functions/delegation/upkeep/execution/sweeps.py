@@ -94,7 +94,6 @@ class OrphanSweeps:
 
     @property
     def is_allowed(self) -> bool:
-        """See PolicyKind."""
         return REMOVAL in self.limits.types
 
     def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
@@ -112,7 +111,6 @@ class OrphanSweeps:
         deque(each_item(waiting, note, name="upkeep.waits", clock=self.clock, shown=lambda one: str(one.table)), 0)
 
     def settled(self, health: TableHealth) -> TableHealth:
-        """See PolicyKind."""
         run = health.runs.get(TASK_TYPE)
         if run is None or (run.ended is not None and not run.waiting):
             return health
@@ -125,12 +123,10 @@ class OrphanSweeps:
         return health.with_run(_ended(run, task)) if task.is_terminal else health
 
     def probe(self, catalog: str) -> bool:
-        """See PolicyKind."""
         self.pace()
         return is_answered(lambda: self.policies.applicable(PolicyTarget(catalog), REMOVAL.value))
 
     def look(self, tables: KeptTables) -> "RemovalLook":
-        """See PolicyKind."""
         found, now = RemovalLook(self, tables), self.clock()
         due = {one.identifier for one in tables if self._is_due(one)}
         aside = {one for one in due if tables.is_aside(one, RULES, now)}
@@ -176,7 +172,6 @@ class RemovalLook:
 
     @property
     def counts(self) -> UpkeepCounts:
-        """See KindLook."""
         return UpkeepCounts(
             ruled=len(self._asked),
             invalid=frozenset(self._invalid),
@@ -186,7 +181,6 @@ class RemovalLook:
 
     @property
     def needs(self) -> Sequence[UpkeepNeed]:
-        """See KindLook."""
         return [self._need(self._tables[name], asked) for name, asked in self._asked.items()]
 
     def note_unread(self, reason: str) -> None:
@@ -228,7 +222,6 @@ class RemovalLook:
         return UpkeepNeed(health.identifier, TASK_TYPE, asked.policy, score, _RUN, since, before)
 
     def start(self, need: UpkeepNeed) -> bool:
-        """See KindLook."""
         kind, name, health, now = self._kind, need.table, self._tables[need.table], self._kind.clock()
         reads = kind.tasks.reads
         under_way = reads.find(TableOrphans.id_of(kind.realm, name.catalog, health.table_uuid))
@@ -283,7 +276,6 @@ class RemovalLook:
 
 
 def _waiting(task: Task) -> OrphanDetails | None:
-    """Return the details of a task that ended with a plan which waits for a person, None for any other."""
     try:
         details = OrphanDetails.of(task)
     except MalformedRecord:

@@ -58,21 +58,16 @@ _MOST_INFLATED: Final = 8 * 1024 * 1024
 
 
 class HealthTable(DynamoDbCalls):
-    """DynamoDbCalls with the errors of the health of tables."""
-
     unavailable = HealthUnavailable
     unknown = HealthOutcomeUnknown
 
 
 class DynamoDbHealthStore:
-    """See HealthStore."""
-
     def __init__(self, dynamodb: HealthTable, table: str) -> None:
         self._dynamodb = dynamodb
         self._table = table
 
     def healths(self, catalog: str) -> Iterator[TableHealth]:
-        """See HealthStore."""
         start: dict[str, Any] = {}
         while True:
             answer = self._dynamodb.repeatable(
@@ -95,17 +90,14 @@ class DynamoDbHealthStore:
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def health(self, identifier: TableIdentifier) -> TableHealth | None:
-        """See HealthStore."""
         item = self._get(_key("health", identifier))
         return None if item is None else _health_of(identifier.catalog, item)
 
     def read_state(self, identifier: TableIdentifier) -> ReadState:
-        """See HealthStore."""
         item = self._get(_key("health-read", identifier))
         return ReadState() if item is None or item["format"] != FORMAT else _state_of(item)
 
     def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
-        """See HealthStore."""
         if state is not None:
             item = {**_key("health-read", health.identifier), **_state_item(state.bounded())}
             self._dynamodb.repeatable("put_item", TableName=self._table, Item=to_item(item))
@@ -124,7 +116,6 @@ class DynamoDbHealthStore:
         return written
 
     def remove(self, health: TableHealth) -> None:
-        """See HealthStore."""
         refused = self._dynamodb.conditional(
             "delete_item",
             TableName=self._table,

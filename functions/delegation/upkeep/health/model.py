@@ -162,7 +162,6 @@ class TableHealth:
 
 
 def _fitting(past: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
-    """Return as many of the newest runs as there is room for."""
     kept = newest_of_each_type(past)
     while len(packed_past(kept)) > LONGEST_PAST:
         kept = kept[:-1]
@@ -170,7 +169,6 @@ def _fitting(past: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
 
 
 def packed_past(past: tuple[PastRun, ...]) -> bytes:
-    """Return ended runs as they are stored."""
     return packed({"runs": rows_of_past(past)})
 
 
@@ -193,7 +191,6 @@ class ManifestSizes:
     oversized_bytes: int = 0
 
     def __add__(self, other: "ManifestSizes") -> "ManifestSizes":
-        """Return both together."""
         return ManifestSizes(
             self.files + other.files,
             self.bytes + other.bytes,
@@ -220,7 +217,6 @@ class SnapshotChange:
     removed_least: int = 0
 
     def __add__(self, other: "SnapshotChange") -> "SnapshotChange":
-        """Return both together."""
         return SnapshotChange(
             self.added + other.added,
             self.removed + other.removed,
@@ -263,5 +259,4 @@ class ReadState:
 
 
 def packed(document: Mapping[str, Any]) -> bytes:
-    """Return a document as it is stored."""
     return zlib.compress(json.dumps(document, separators=(",", ":")).encode())

@@ -37,7 +37,6 @@ class PastRun:
     snapshots: int | None = None
 
     def bounded(self) -> "PastRun":
-        """As it is stored."""
         return PastRun(
             self.task_type[:_LONGEST_WORD],
             self.task_id[:_LONGEST_WORD],
@@ -63,7 +62,6 @@ def newest_of_each_type(past: Iterable[PastRun]) -> tuple[PastRun, ...]:
 
 
 def rows_of_past(past: Sequence[PastRun]) -> list[list[Any]]:
-    """Return the runs as JSON has them."""
     return [
         [
             one.task_type,

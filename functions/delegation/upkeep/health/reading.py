@@ -151,8 +151,6 @@ def health_of(
 
 
 class _TableReader:
-    """Reads what is new of one table."""
-
     def __init__(
         self, table: LoadedTable, metadata: ParsedMetadata, fetcher: Fetcher, state: ReadState, max_file_bytes: int
     ) -> None:
@@ -210,7 +208,6 @@ class _TableReader:
         return self._snapshots[snapshot_id].manifest_list is not None
 
     def _lists(self, unknown: Collection[int]) -> Iterator[tuple[int, list[ManifestFile]]]:
-        """Yield the manifests of the current snapshot and of unknown ones."""
         asked = [*unknown, *([] if self._current is None or self._current in unknown else [self._current])]
         by_path: dict[str, list[int]] = {}
         for one in asked:

@@ -120,7 +120,6 @@ class HealthRefresher:
         return replace(counts, tables=len(found.seen), removed=removed)
 
     def _stale(self, catalog: str, found: "_Compared") -> Iterator[TableEntry]:
-        """Yield the entries of the tables to look at, and note these and all that the index has."""
         now = self.clock()
         for entry in self.index.entries(catalog):
             # An absent one is kept until the index has removed it: a renamed table may have been missed.
@@ -134,7 +133,6 @@ class HealthRefresher:
                 found.other = entry.identifier
 
     def _probe(self, found: "_Compared") -> bool:
-        """Return whether a table loads that did not change, or was read."""
         if found.other is None:
             return False
         self.pace()
@@ -218,8 +216,6 @@ class _Compared:
 
 @dataclass(frozen=True, slots=True)
 class _EntryAsides(Asides[TableEntry]):
-    """Asides in the healths of tables."""
-
     healths: HealthStore
     known: Mapping[TableIdentifier, _Known]
     clock: Callable[[], datetime]
@@ -235,7 +231,6 @@ class _EntryAsides(Asides[TableEntry]):
 
 
 def _is_stale(entry: TableEntry, known: _Known | None, now: datetime) -> bool:
-    """Return whether a table has to be looked at."""
     if known is None or (known.review_at is not None and known.review_at <= now):
         return True
     location = _location_of(entry)

@@ -16,9 +16,7 @@ class HealthStore(Protocol):
     Every method raises HealthUnavailable, those that write HealthOutcomeUnknown too; they may be repeated.
     """
 
-    def healths(self, catalog: str) -> Iterator[TableHealth]:
-        """All of a catalog that can be read, in any order."""
-        ...
+    def healths(self, catalog: str) -> Iterator[TableHealth]: ...
 
     def health(self, identifier: TableIdentifier) -> TableHealth | None:
         """One table's health, read consistently."""
@@ -50,22 +48,18 @@ class MemoryHealthStore:
         self._lock = Lock()
 
     def healths(self, catalog: str) -> Iterator[TableHealth]:
-        """See HealthStore."""
         with self._lock:
             return iter([one for identifier, one in self._healths.items() if identifier.catalog == catalog])
 
     def health(self, identifier: TableIdentifier) -> TableHealth | None:
-        """See HealthStore."""
         with self._lock:
             return self._healths.get(identifier)
 
     def read_state(self, identifier: TableIdentifier) -> ReadState:
-        """See HealthStore."""
         with self._lock:
             return self._states.get(identifier, ReadState())
 
     def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
-        """See HealthStore."""
         with self._lock:
             if state is not None:
                 self._states[health.identifier] = state.bounded()
@@ -77,7 +71,6 @@ class MemoryHealthStore:
             return written
 
     def remove(self, health: TableHealth) -> None:
-        """See HealthStore."""
         with self._lock:
             stored = self._healths.get(health.identifier)
             if stored is not None and stored.revision == health.revision:

@@ -31,8 +31,6 @@ class PolicyInvalid(DelegationError):
 
 
 class PolicyContent(BaseModel):
-    """What the four types have in common."""
-
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     version: Literal["2025-02-03", ""] | None = None
@@ -60,7 +58,6 @@ class OrphanFilesContent(PolicyContent):
 
 
 def content_of(type_: PolicyType, text: str) -> PolicyContent:
-    """Return the content of a policy of a type; raises PolicyInvalid."""
     if len(text) > LONGEST_CONTENT:
         raise PolicyInvalid(f"the content has {len(text):,} characters, more than {LONGEST_CONTENT:,}")
     model = OrphanFilesContent if type_ is PolicyType.ORPHAN_FILE_REMOVAL else PolicyContent

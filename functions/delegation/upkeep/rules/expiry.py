@@ -114,7 +114,6 @@ def _least(value: RuleValue, limit: int) -> int:
 
 
 def _own(value: object, otherwise: int, most: int) -> int:
-    """Return a ref's own number, `otherwise` without one, `most` for what is none."""
     if value is None:
         return otherwise
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most else most

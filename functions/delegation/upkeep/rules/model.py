@@ -9,8 +9,6 @@ from delegation.upkeep.rules.types import PolicyType
 
 
 class OriginKind(Enum):
-    """From where a value of a rule comes."""
-
     POLICY = "policy"
     TABLE_PROPERTY = "table property"
     ICEBERG_PROPERTY = "Iceberg property"
@@ -26,7 +24,6 @@ class ValueOrigin:
     name: str = ""
 
     def __str__(self) -> str:
-        """Return the origin for people."""
         return f"{self.kind.value} {self.name}".rstrip()
 
 
@@ -45,8 +42,6 @@ class RuleValue:
 
 
 class RuleStatus(Enum):
-    """Whether a rule is executed."""
-
     ACTIVE = "ACTIVE"
     DRY_RUN = "DRY_RUN"
     """The operator allows plans alone."""
@@ -107,7 +102,6 @@ class UpkeepRule:
         return self.status is not RuleStatus.OFF
 
     def document(self) -> dict[str, Any]:
-        """Return the rule as JSON has it."""
         return {
             "type": self.type.value,
             "status": self.status.value,

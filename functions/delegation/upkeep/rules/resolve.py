@@ -109,7 +109,6 @@ class _Making:
         return tuple(self._findings)
 
     def off(self, reason: str) -> UpkeepRule:
-        """Return a rule that does nothing and has no values."""
         return UpkeepRule(self._type, RuleStatus.OFF, reason, self._policy, {}, tuple(self._findings))
 
     def read(self, content: PolicyContent) -> None:
@@ -134,7 +133,6 @@ class _Making:
                 self._values[setting.key] = self._limited(setting, self._tightened(setting, value, own))
 
     def rule(self, table: TableIdentifier) -> UpkeepRule:
-        """Return the rule with what was found."""
         prevented = self._limits.prevented(self._type, table)
         if self._stop is None and prevented is not None:
             self._stop = f"the operator's {prevented} does not allow it"
@@ -203,7 +201,6 @@ class _Making:
         return RuleValue(setting.default, setting.text(setting.default), ValueOrigin(OriginKind.DEFAULT))
 
     def _tightened(self, setting: RuleSetting, asked: RuleValue, own: Mapping[str, str]) -> RuleValue:
-        """Return the value of the table property if it is stricter, and report it if it is looser."""
         text = own.get(setting.key)
         if text is None or setting.stricter is None:
             return asked
@@ -222,7 +219,6 @@ class _Making:
         return RuleValue(value, setting.text(value), ValueOrigin(OriginKind.TABLE_PROPERTY, name))
 
     def _limited(self, setting: RuleSetting, asked: RuleValue) -> RuleValue:
-        """Return the operator's limit if the value is looser."""
         if setting.limit is None or setting.limit_of is None or setting.stricter is None:
             return asked
         limit: Any = setting.limit_of(self._limits)

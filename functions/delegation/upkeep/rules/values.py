@@ -74,8 +74,6 @@ def whole(least: int, most: int = MOST) -> Callable[[object], int]:
 
 
 def word(*words: str) -> Callable[[object], str]:
-    """Return a function that returns one of some words."""
-
     def read(value: object) -> str:
         if not isinstance(value, str) or value not in words:
             raise ValueError(f"is not one of {', '.join(words)}")

@@ -23,11 +23,9 @@ class Amount:
             raise ValueError(f"an amount of work is negative: {self}")
 
     def __add__(self, other: "Amount") -> "Amount":
-        """Return both together."""
         return Amount(self.files + other.files, self.bytes + other.bytes, self.micros + other.micros)
 
     def at_least(self, other: "Amount") -> "Amount":
-        """Return the larger number of each kind."""
         return Amount(max(self.files, other.files), max(self.bytes, other.bytes), max(self.micros, other.micros))
 
 
@@ -50,7 +48,6 @@ class Budget:
                 raise ScheduleInvalid(f"the daily budget of {one.name} is {value}; it must be at least 1, or left out")
 
     def allows(self, amount: Amount) -> bool:
-        """Whether so much is within the budget of a day."""
         return all(
             most is None or used <= most
             for most, used in ((self.files, amount.files), (self.bytes, amount.bytes), (self.micros, amount.micros))

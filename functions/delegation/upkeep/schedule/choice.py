@@ -165,7 +165,6 @@ def _not_now(need: UpkeepNeed, now: datetime) -> Waits | None:
 def _of_today(
     terms: Mapping[str, PolicyTerms], runs: Iterable[UpkeepRun], now: datetime
 ) -> tuple[dict[str, Amount], dict[str, set[tuple[TableIdentifier, str]]]]:
-    """Return what each policy has used on its day of now, and which tables ran because of it."""
     today = {name: day_of(now, one.zone) for name, one in terms.items()}
     used: dict[str, Amount] = {}
     ran: dict[str, set[tuple[TableIdentifier, str]]] = {}

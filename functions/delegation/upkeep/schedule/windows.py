@@ -43,7 +43,6 @@ class Window:
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        """Check the expression, the zone and the length."""
         shown = printable(self.cron[:_LONGEST_CRON])
         if len(self.cron) > _LONGEST_CRON:
             raise ScheduleInvalid(f"the window {shown!r} has more than {_LONGEST_CRON} characters")
@@ -52,7 +51,6 @@ class Window:
         next(self.openings(datetime(2000, 1, 1, tzinfo=UTC)))
 
     def is_open(self, now: datetime) -> bool:
-        """Whether a run may begin now."""
         return self.opened_at(now) is not None
 
     def opened_at(self, now: datetime) -> datetime | None:

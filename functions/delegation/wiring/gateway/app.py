@@ -50,7 +50,6 @@ class DropsWhenNeeded(PurgingDrops):
     make: Callable[[], PurgingDrops]
 
     def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
-        """See PurgingDrops.drop."""
         return self.make().drop(request, caller, identifier)
 
 
@@ -61,11 +60,9 @@ class TombstonesWhenNeeded(TombstonesOfCallers):
     make: Callable[[], TombstonesOfCallers]
 
     def list(self, request: CatalogRequest, caller: GatewayCaller) -> CatalogAnswer:
-        """See TombstonesOfCallers."""
         return self.make().list(request, caller)
 
     def restore(self, request: CatalogRequest, caller: GatewayCaller, tombstone_id: str) -> CatalogAnswer:
-        """See TombstonesOfCallers."""
         return self.make().restore(request, caller, tombstone_id)
 
 

@@ -15,7 +15,6 @@ from delegation.wiring.tasks import StoredTasks, notification_store, task_store
 
 
 def notifier() -> Notifier:
-    """Return what delivers notifications."""
     settings, policy = NotifierSettings.read(), TaskSettings.read().policies().notifications
     return Notifier(
         notification_store(task_store()),

@@ -19,7 +19,6 @@ def announcer() -> Callable[[Sequence[Notification]], None]:
 
 
 def notification_queue() -> "NotificationQueue | None":
-    """Return the queue of notifications, None without one."""
     settings = NotificationQueueSettings.read()
     return None if settings.queue_url is None else _queue(settings.queue_url, settings.events_url, settings.apart_url)
 

@@ -92,7 +92,6 @@ class FrontProbe:
         return Probed(self.now() - began, problem)
 
     def _ask(self, context: ssl.SSLContext) -> str | None:
-        """Return what is wrong, None if the service is up."""
         base = urlsplit(self.settings.url)
         host, port = base.hostname or "", base.port or _HTTPS
         try:

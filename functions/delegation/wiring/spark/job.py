@@ -66,11 +66,9 @@ class JobResources:
         return vended_store(service_polaris(), identifier, clock=utc_now)
 
     def plans(self) -> PlanStore:
-        """See ExecutorResources.plans."""
         return service_plans()
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
-        """See ExecutorResources.checkpoint."""
         policies = Policies(RetryPolicy(), {}, lease=self.lease)
         store = task_table(self.tasks_table)
         pauses = ReadPauses(DynamoDbPauseStore(store.dynamodb, store.table).read, TYPES, monotonic=elapsed)
@@ -79,7 +77,6 @@ class JobResources:
 
 
 def job_resources() -> JobResources:
-    """Return the resources that the driver sends to its executors."""
     settings = TaskSettings.read()
     return JobResources(settings.tasks_table, settings.policies().lease)
 
@@ -112,7 +109,6 @@ class JobBehaviors:
 
 
 def job_behavior() -> JobBehaviors:
-    """Return the behaviors that the driver runs."""
     tasks = task_service(counts=False)  # Complete reports a half deleted table of a job, from the outcome that it reads
     purges = purge_behavior(tasks, polaris())
 
@@ -135,14 +131,12 @@ def job_behavior() -> JobBehaviors:
 
 
 def expire(ctx: "ExpiryContext") -> "ExpiryResult":
-    """Expire snapshots with the executors of this job."""
     from delegation.removal.expiry.spark import expire_in_session  # noqa: PLC0415 - it needs pyspark
 
     return expire_in_session(ctx, job_resources())
 
 
 def remove(ctx: "OrphanContext") -> "OrphanResult":
-    """Remove orphan files with the executors of this job."""
     from delegation.operations.orphans.engines.spark import remove_in_session  # noqa: PLC0415 - it needs pyspark
 
     return remove_in_session(ctx, job_resources())

@@ -26,7 +26,6 @@ READ_AT_ONCE: Final = 4
 
 
 def health_store() -> DynamoDbHealthStore:
-    """Return the health of tables, in the table of the reference index."""
     calls = HealthTable(aws("dynamodb", client_config()))
     return DynamoDbHealthStore(calls, ReferenceEnvironment.read().references_table)
 

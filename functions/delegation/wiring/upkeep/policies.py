@@ -31,7 +31,6 @@ _REALM: Final = "POLARIS"
 
 
 def upkeep_task(deployed: DeployedTasks) -> TaskBehavior:
-    """Return the behavior that executes a catalog's policies."""
     return FunctionBehavior(deployed.tasks, _declared(deployed))
 
 
@@ -70,8 +69,6 @@ def _declared(deployed: DeployedTasks) -> Behavior[RecurringCatalog, UpkeepPassR
 
 @dataclass(frozen=True, slots=True)
 class _AllPolicies:
-    """One pass for expiry and for orphan files."""
-
     expiry: UpkeepPass
     sweeps: OrphanSweeps
 

@@ -29,7 +29,6 @@ def deployed_policies(requests: CatalogRequests) -> DeployedPolicies:
 
 
 def shown_settings(properties: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the members of MaintenanceSettings."""
     file = _policy_file()
     shown = {"properties": {name: value for name, value in properties.items() if name.startswith(_SHOWN)}}
     try:

@@ -69,7 +69,6 @@ class CallerCatalog:
             return None
 
     def is_view(self, identifier: TableIdentifier) -> bool:
-        """Return whether the name is a view's."""
         return self._has("HEAD", f"{self._namespace(self._base, identifier)}/views/{encoded(identifier.name)}")
 
     def is_generic_table(self, identifier: TableIdentifier) -> bool:
@@ -124,10 +123,8 @@ def table_of(identifier: TableIdentifier, answer: CatalogAnswer) -> LoadedTable:
 
 
 def refusal_of(answer: CatalogAnswer) -> PolarisError:
-    """Return the error for an answer that is no success."""
     return error_of(_response(answer), write=True)
 
 
 def _response(answer: CatalogAnswer) -> httpx.Response:
-    """Return the answer as the catalog's client reads it, decompressed."""
     return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)

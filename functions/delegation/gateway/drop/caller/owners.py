@@ -72,7 +72,6 @@ class OwnersTombstones:
             return json_answer(200, tombstones.restore(tombstone_id, wanted).public())
 
     def _is_foreign(self, request: CatalogRequest) -> bool:
-        """Return whether the request is for another realm, of which there are no tombstones here."""
         realms = {value for name, value in request.headers if name.lower() == REALM_HEADER.lower()}
         return not realms <= {self.realm}
 

@@ -42,7 +42,6 @@ Updates = Sequence[JsonObject]
 
 
 def commit(path: str, request: JsonObject) -> VerificationRule:
-    """Return the rule of a commit to one table."""
     updates: Updates = request.get("updates") or ()
     requirements: Updates = request.get("requirements") or ()
     creates = any(one["type"] == "assert-create" for one in requirements)
@@ -65,7 +64,6 @@ def commit(path: str, request: JsonObject) -> VerificationRule:
 
 
 def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> VerificationRule:
-    """Return the rule of a commit to several tables, which is applied to all of them or to none."""
     changes = request["table-changes"]
     rules = [
         commit(paths.table(target.prefix, change["identifier"]["namespace"], change["identifier"]["name"]), change)
@@ -93,8 +91,6 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
 
 
 def _of_whole(verify: Verify) -> Verify:
-    """Return the rule of a transaction by one of its tables."""
-
     def verified(evidence: Evidence) -> Verification:
         found = verify(evidence)
         return replace(found, answer=DONE) if isinstance(found, Applied) else found
@@ -103,7 +99,6 @@ def _of_whole(verify: Verify) -> Verify:
 
 
 def verify_creation(updates: Updates, state: State) -> Verification:
-    """Verify the commit of a staged table."""
     uuid = assigned_uuid(updates)
     if state is None or uuid is None or not same_uuid(state.metadata[UUID], uuid):
         return Undecided("the name does not have the table; it may have been created, and dropped or renamed since")
@@ -111,7 +106,6 @@ def verify_creation(updates: Updates, state: State) -> Verification:
 
 
 def verify_commit(updates: Updates, requirements: Updates, state: State) -> Verification:
-    """Verify a commit to a table that exists, by the UUID that the commit asserts."""
     if state is None:
         return Undecided("the table does not exist under its name; it may have been dropped or renamed since")
     ids = snapshot_ids(updates)
@@ -169,7 +163,6 @@ def _lacks_sequence(snapshot: JsonObject, requirements: Updates, metadata: JsonO
 
 
 def _is_first(requirements: Updates) -> bool:
-    """Whether a commit asserts that the table has no current snapshot."""
     return any(
         each.get("type") == "assert-ref-snapshot-id" and each.get("ref") == "main" and each.get("snapshot-id") is None
         for each in requirements
@@ -183,14 +176,12 @@ def committed(found: Found) -> CatalogAnswer:
 
 
 def snapshot_ids(updates: Updates) -> frozenset[int]:
-    """Return the ids of the snapshots that a commit adds."""
     return frozenset(
         int(update["snapshot"]["snapshot-id"]) for update in updates if update.get("action") == "add-snapshot"
     )
 
 
 def assigned_uuid(updates: Updates) -> str | None:
-    """Return the UUID that a commit gives a new table."""
     return next((str(update["uuid"]) for update in updates if update.get("action") == "assign-uuid"), None)
 
 

@@ -28,8 +28,6 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a lookup found."""
-
     answer: CatalogAnswer = field(default_factory=lambda: CatalogAnswer(204))
     document: JsonObject = field(default_factory=dict, repr=False)
 
@@ -91,7 +89,6 @@ Verify = Callable[[Evidence], Verification]
 
 
 def undecided(reason: str) -> Verify:
-    """Return the rule of what leaves no trace."""
     return lambda _evidence: Undecided(reason)
 
 
@@ -133,8 +130,6 @@ MALFORMED_REQUEST: Final = VerificationRule(undecided("the request does not conf
 
 
 def uuid_noted(name: str) -> Callable[[Sequence[State]], Any]:
-    """Return a note of the UUID, which is in the metadata under `name`, of the one thing."""
-
     def note(states: Sequence[State]) -> Any:
         found = states[0]
         return {"uuid": None if found is None else found.metadata[name]}
@@ -148,7 +143,6 @@ def location_noted(states: Sequence[State]) -> Any:
 
 
 def asserted(requirements: Sequence[JsonObject], kind: str, member: str) -> Any:
-    """Return what the requirement of a kind asserts, None without one."""
     return next((each.get(member) for each in requirements if each.get("type") == kind), None)
 
 
@@ -164,7 +158,6 @@ def same_uuid(one: object, other: object) -> bool:
 
 
 def contains(known: JsonObject, wanted: JsonObject) -> bool:
-    """Whether an object has all of another one's members."""
     return all(name in known and known[name] == value for name, value in wanted.items())
 
 

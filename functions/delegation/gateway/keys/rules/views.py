@@ -84,7 +84,6 @@ def replacement(path: str, request: JsonObject) -> VerificationRule:
 
 
 def _is_below(added: Sequence[JsonObject], metadata: JsonObject) -> bool:
-    """Whether no version of the view can be one of those that were to be added."""
     known = metadata.get("versions") or ()
     highest = max((int(each["version-id"]) for each in known), default=0)
     lowest = min(int(each["version-id"]) for each in added)
@@ -92,7 +91,6 @@ def _is_below(added: Sequence[JsonObject], metadata: JsonObject) -> bool:
 
 
 def _added(wanted: JsonObject, metadata: JsonObject, evidence: Evidence) -> bool:
-    """Whether a version is as requested, and was made by the client or since the request."""
     return any(
         _same_version(each, wanted)
         and (each.get("timestamp-ms") == wanted.get("timestamp-ms") or evidence.is_newer(each.get("timestamp-ms")))

@@ -23,8 +23,6 @@ BACKGROUND_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A task that waits for its admission since a time."""
-
     task_id: str
     lane: Lane
     since: datetime
@@ -88,7 +86,6 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps
 
 
 def _taken(lanes: Mapping[Lane, deque[Queued]], counts: "_Counts", free: int) -> tuple[Queued, ...]:
-    """Take tasks of lanes while there is room."""
     chosen: list[Queued] = []
     for _ in range(free):
         open_lanes = [lane for lane, queue in lanes.items() if queue and counts.has_room(lane)]
@@ -180,7 +177,6 @@ class _Counts:
 
 
 def _name(key: tuple[str, ...]) -> str:
-    """Return the property of a cap, and of what it is one."""
     counted, *of = key
     name = f"delegation.limits.{counted}"
     return f"{name}.{of[0]}" if counted == "task-type" else " ".join((name, *map(unquote, of)))

@@ -74,7 +74,6 @@ class Recurrence:
         return now + (self.every or timedelta(0))
 
     def fields(self) -> dict[str, Any]:
-        """Return the recurrence as fields of a task."""
         seconds = None if self.every is None else int(self.every.total_seconds())
         return {"recurrence_seconds": seconds, "recurrence_cron": self.cron}
 
@@ -133,7 +132,6 @@ def _brought_forward(task: Task, changed: Task, now: datetime) -> datetime | Non
 
 
 def _recurs_otherwise(task: Task, other: Task) -> bool:
-    """Return whether two tasks recur in different ways, also where that of a stored one is none that can be."""
     fields = attrgetter("recurrence_seconds", "recurrence_cron")
     return fields(task) != fields(other)
 

@@ -39,7 +39,6 @@ class Retry:
                 raise ValueError(f"{name}: {wait} is not between nothing and {LONGEST_DURATION.days} days")
 
     def fields(self) -> Mapping[str, Any]:
-        """Return what was declared, as fields of a RetryPolicy."""
         declared = {
             "max_attempts": self.attempts,
             "initial_backoff": self.backoff,

@@ -26,17 +26,14 @@ Refuse = Callable[[str, str], Exception]
 
 
 def callback_channel(name: str) -> str:
-    """Return the channel of a callback."""
     return _CALLBACK + name
 
 
 def is_callback(channel: str) -> bool:
-    """Return whether a channel is a callback, not the event."""
     return channel.startswith(_CALLBACK)
 
 
 def callback_name(channel: str) -> str:
-    """Return the name of the callback of a channel."""
     return channel.removeprefix(_CALLBACK)
 
 
@@ -63,7 +60,6 @@ class NotificationPolicy:
 
     @property
     def every_channel(self) -> tuple[str, ...]:
-        """Return all channels that a task may have."""
         return (*((EVENT,) if self.events else ()), *map(callback_channel, sorted(self.callbacks)))
 
     def wait_after(self, attempt: int) -> timedelta:

@@ -73,7 +73,6 @@ def write_task(entities: EntityChanges, head: Task | None, after: Task, rows: Se
 
 
 def write_children(entities: EntityChanges, parent_id: str, children: Sequence[Child]) -> None:
-    """Put children under their parent, and the parent under each."""
     for child in children:
         _write_child(entities, parent_id, child)
 
@@ -117,7 +116,6 @@ def _parent_key(parent_id: str, child_id: str) -> IndexKey:
 
 
 def entry_of(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unreadable:
-    """Return a head as `heads` shows it."""
     if found is None:
         return Unreadable(task_id, "its object is missing")
     return codec.entry_of(task_id, of_model(found, StoredTask).value.item)
@@ -142,7 +140,6 @@ def stored_task(entities: EntityChanges, key: IndexKey) -> Task | None:
 
 
 def row_key(task_id: str, version: int) -> IndexKey:
-    """Return the key of a version, which sorts by its number."""
     return IndexKey.of(ROWS, task_id, f"{version:010d}")
 
 

@@ -17,7 +17,6 @@ _FAR: Final = 10**18
 
 
 def keys_of(task: Task) -> list[IndexKey]:
-    """Return a task's keys in all lists."""
     place = (_newest_first(task.received_timestamp), task.task_id)
     labels = ((_TARGET, task.target_key), (_CORRELATION, task.correlation_key))
     return [IndexKey.of(_RECEIVED, *place), *(IndexKey.of(name, key, *place) for name, key in labels if key)]
@@ -37,7 +36,6 @@ def range_of(which: Received, before: str | None) -> tuple[IndexKey, IndexKey | 
 
 
 def place_of(key: IndexKey) -> str:
-    """Return the position of a key in a list, as `codec.received_key` does."""
     *_, listed, task_id = key.elements()
     return f"{isoformat(_EPOCH + timedelta(microseconds=_FAR - int(listed)))}/{task_id}"
 

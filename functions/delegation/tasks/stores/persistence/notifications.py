@@ -32,8 +32,6 @@ _RECEIVER: Final = "notification-receiver"
 
 
 class StoredNotification(PersistedModel):
-    """A notification in its stored format."""
-
     item: dict[str, Any]
 
 
@@ -41,63 +39,52 @@ STORED_NOTIFICATION: Final = ObjectType("delegation-task-notification", StoredNo
 
 
 def write_notifications(entities: EntityChanges, owed: Iterable[Notification]) -> None:
-    """Put notifications, each found by its task and by its time."""
     for one in owed:
         ref = entities.put(_key(one.task_id, one.notification_id), StoredNotification(item=notification_item(one)))
         entities.link(_place(one), ref)
 
 
 class PersistenceNotificationStore:
-    """NotificationStore of the tasks of a PersistenceTaskStore."""
-
     def __init__(self, tasks: "PersistenceTaskStore") -> None:
         self._store = tasks.catalog_store
         self._committer = tasks.committer
         self._index = tasks.index
 
     def notification(self, task_id: str, notification_id: str) -> Notification | None:
-        """See NotificationStore.notification."""
         with translated():
             ref = self._index().get(_key(task_id, notification_id))
             found = self._store.fetch(ref, StoredNotification) if ref else None
         return notification_of(found.value.item) if found else None
 
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
-        """See NotificationStore.notifications_of."""
         return self._found(IndexKey.of(_NAME, task_id))
 
     def notifications(
         self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
     ) -> Sequence[Notification]:
-        """See NotificationStore.notifications."""
         place = (state.value,) if parked is None else _parking(state, parked)
         # After every key of that moment: `~` sorts after a separator.
         return self._found(IndexKey.of(*place), IndexKey.of(*place, isoformat(until) + "~"), limit)
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
-        """See NotificationStore.revise_notification."""
         return self._replace(before, after, any_revision=False)
 
     def remove_notification(self, delivered: Notification) -> None:
-        """See NotificationStore.remove_notification."""
         self._replace(delivered, None, any_revision=True)
 
     def receivers(self) -> Sequence[Receiver]:
-        """See NotificationStore.receivers."""
         with translated():
             refs = [ref for _, ref in self._index().items(prefix=IndexKey.of(_RECEIVER))]
             found = self._store.fetch_many(refs)
         return readable_receivers(of_model(one, StoredNotification).value.item for one in found if one is not None)
 
     def receiver(self, channel: str) -> Receiver | None:
-        """See NotificationStore.receiver."""
         with translated():
             ref = self._index().get(IndexKey.of(_RECEIVER, channel))
             found = self._store.fetch(ref, StoredNotification) if ref else None
         return receiver_of(found.value.item) if found else None
 
     def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
-        """See NotificationStore.revise_receiver."""
         key = IndexKey.of(_RECEIVER, after.channel)
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:

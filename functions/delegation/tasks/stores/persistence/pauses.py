@@ -17,8 +17,6 @@ _KEY: Final = IndexKey.of("pauses")
 
 
 class StoredPauses(PersistedModel):
-    """The record of pauses in its stored format."""
-
     item: dict[str, Any]
 
 
@@ -26,23 +24,18 @@ STORED_PAUSES: Final = ObjectType("delegation-pauses", StoredPauses)
 
 
 class PersistencePauseStore:
-    """PauseStore beside the tasks of a PersistenceTaskStore."""
-
     def __init__(self, tasks: "PersistenceTaskStore") -> None:
         self._store = tasks.catalog_store
         self._committer = tasks.committer
         self._index = tasks.index
 
     def read(self) -> PauseRecord:
-        """See PauseStore.read."""
         with translated():
             ref = self._index().get(_KEY)
             found = self._store.fetch(ref, StoredPauses) if ref else None
         return pauses_of(found.value.item if found else None)
 
     def write(self, record: PauseRecord) -> bool:
-        """See PauseStore.write."""
-
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
             found = entities.fetch(_KEY, StoredPauses)

@@ -101,7 +101,6 @@ def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
 
 
 def catalog_of_tasks(process: PersistenceProcess) -> CatalogStore:
-    """Return the store of the catalog that has the tasks of a deployment."""
     return process.store(REALM, CATALOG)
 
 
@@ -135,7 +134,6 @@ class PersistenceTaskStore:
         self.committer = entity_committer(store, REFERENCE, policy=policy, **settings)
 
     def apply(self, change: TaskChange) -> Task:
-        """See TaskStore.apply."""
         after = change.after
         try:
             with translated():
@@ -144,16 +142,12 @@ class PersistenceTaskStore:
             return self._read_back(change, after)
 
     def get(self, task_id: str) -> Task | None:
-        """See TaskStore.get."""
         return self._task(IndexKey.of(HEADS, task_id))
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        """See TaskStore.get_many."""
         return {task.task_id: task for task in self._tasks([IndexKey.of(HEADS, one) for one in set(task_ids)])}
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
-        """See TaskStore.create_all: one commit."""
-
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
             if any(head_of(entities, task.task_id) is not None for task in tasks):
@@ -169,11 +163,9 @@ class PersistenceTaskStore:
             return False
 
     def get_version(self, task_id: str, version: int) -> Task | None:
-        """See TaskStore.get_version."""
         return self._task(row_key(task_id, version))
 
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        """See TaskStore.history."""
         first = row_key(task_id, max(after, 0) + 1)
         with translated():
             index = self.index()
@@ -181,7 +173,6 @@ class PersistenceTaskStore:
         return tuple(self._tasks(keys, index))
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """See TaskStore.due."""
         end = IndexKey.of(DUE, isoformat(now) + "~")  # after every key of that moment: `~` sorts after a separator
         with translated():
             items = self.index().items(end=end, prefix=IndexKey.of(DUE))
@@ -191,12 +182,10 @@ class PersistenceTaskStore:
         return [DueEntry(task_id, stored_time_or(now, due_at)) for _, due_at, task_id in places]
 
     def children(self, task_id: str) -> Sequence[Child]:
-        """See TaskStore.children."""
         found = self._stored_children(IndexKey.of(CHILDREN, task_id))
         return [Child(one.child_id, one.attempt, one.task_type, one.task_payload) for one in found]
 
     def parents(self, task_id: str) -> Mapping[str, int]:
-        """See TaskStore.parents."""
         return {one.parent_id: one.attempt for one in self._stored_children(IndexKey.of(PARENTS, task_id))}
 
     def _stored_children(self, prefix: IndexKey) -> list[StoredChild]:
@@ -206,8 +195,6 @@ class PersistenceTaskStore:
             return [child_of(key, ref, one) for (key, ref), one in zip(named, found, strict=True)]
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
-        """See TaskStore.disown: here in one commit."""
-
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
             entities = EntityChanges(attempt)
             disowned = disown_children(entities, task_id, up_to_attempt)
@@ -217,19 +204,16 @@ class PersistenceTaskStore:
             return self.committer.commit(change, operation=task_id).result
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """See AdmissionStore.queued."""
         found = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
         return tuple(first_of_each((one for one in found if one.since <= now), each))
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
-        """See AdmissionStore.queued_in."""
         of_lane: dict[str, list[Entry]] = {}
         for entry in sorted(self._places(QUEUED)):
             of_lane.setdefault(lane_of(entry[0]), []).append(entry)
         return page_of(of_lane, now, each=each, most=lanes, span=span)
 
     def running(self) -> Sequence[Running]:
-        """See AdmissionStore.running."""
         return tuple(running_entry(task_id, place) for place, task_id in self._places(RUNNING))
 
     def _places(self, name: str) -> list[tuple[str, str]]:
@@ -238,15 +222,12 @@ class PersistenceTaskStore:
         return [(place, task_id) for _, place, task_id in keys]
 
     def register(self) -> Register:
-        """See AdmissionStore.register."""
         with translated():
             ref = self.index().get(REGISTER)
             found = self.catalog_store.fetch(ref, StoredTask) if ref else None
         return register_of(found.value.item if found else None)
 
     def write_register(self, register: Register) -> bool:
-        """See AdmissionStore.write_register."""
-
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
             found = entities.fetch(REGISTER, StoredTask)
@@ -259,7 +240,6 @@ class PersistenceTaskStore:
             return self.committer.commit(change, operation="admissions").result
 
     def remove(self, task: Task) -> bool:
-        """See TaskStore.remove: here in one commit."""
         require_terminal(task)
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
@@ -279,8 +259,6 @@ class PersistenceTaskStore:
             return self.committer.commit(change, operation=task.task_id).result
 
     def forget(self, task_id: str, below: int) -> int:
-        """See TaskStore.forget: here in one commit."""
-
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
             entities = EntityChanges(attempt)
             head = head_of(entities, task_id)

@@ -32,7 +32,6 @@ URGENT = Lane.of("EXAMPLE", Traits("sales", "lake", priority=9))
 
 
 def waits(lane: Lane = LANE, after: Any = 0 * SECOND) -> Task:
-    """Return a task that waits for its admission since NOW + `after`."""
     first = submitted(next_scheduled_run_ts=NOW + after)
     return t.queued(first, lane.text, NOW)
 

@@ -32,7 +32,6 @@ def received(age: timedelta, labels: Labels = Labels(), **fields: Any) -> Task: 
 
 
 def pages(store: TaskStore, which: Received = ALL, *, limit: int = 100) -> Iterator[list[str]]:
-    """The ids of every page of a list."""
     before = None
     for _ in range(100):
         page = store.received(which, before=before, limit=limit)

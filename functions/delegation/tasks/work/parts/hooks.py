@@ -33,7 +33,6 @@ class NoExternalJobs:
     """ExternalJobs where no process starts jobs; an attempt that did is left to a process that can end them."""
 
     def end(self, task: Task) -> bool:
-        """See ExternalJobs.end."""
         return task.engine in {None, INLINE} and task.job_run_id is None
 
 

@@ -45,7 +45,6 @@ class TaskReads:
         return task
 
     def find(self, task_id: str) -> Task | None:
-        """Return the task as it is now, None when there is none."""
         return self.store.get(task_id)
 
     def find_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
@@ -81,7 +80,6 @@ class TaskReads:
         return tuple(self.store.children(task_id))
 
     def adopters_of(self, task_id: str) -> Mapping[str, int]:
-        """Return the tasks that adopted this one, and the attempt of each that did so last."""
         return self.store.parents(task_id)
 
     def children_of(self, parent: Task) -> tuple[Child, ...]:
@@ -152,7 +150,6 @@ def refuse_circles(tasks: TaskReads, parent: Task, child_ids: Sequence[str]) -> 
 
 
 def awaiting(tasks: TaskReads, child: Task) -> Iterator[Task]:
-    """Yield the tasks that have not ended and await a child."""
     adopters = tasks.adopters_of(child.task_id)
     for parent_id in sorted({*adopters, *([child.parent_id] if child.parent_id else [])}):
         parent = tasks.find(parent_id)
