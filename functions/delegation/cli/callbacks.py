@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
@@ -22,16 +22,13 @@ from delegation.wiring.tasks import notification_store
 from polaris_common.errors import counted
 
 app = typer.Typer(
-    cls=WordGroup,
-    no_args_is_help=True,
-    help="List events and callbacks that were not delivered, and send them again.",
+    cls=WordGroup, no_args_is_help=True, help="List events and callbacks that were not delivered, and send them again."
 )
 _EVER: Final = timedelta(days=3650)
 _MOST: Final = 10_000
 
 
 def nothing_to_resend(whose: str) -> CommandError:
-    """Return the error: there is no dead letter to send again."""
     return CommandError(
         f"{whose} has no dead letter",
         "`delegation callbacks list --all` also lists what is still tried.",
@@ -61,10 +58,7 @@ def list_command(
 @command(app, "resend", "yes stack tasks_table")
 def resend_command(
     call: Call,
-    task_id: Annotated[
-        str | None,
-        typer.Argument(metavar="[TASK_ID]", help="The task whose dead letters to send again.", show_default=False),
-    ] = None,
+    task_id: Annotated[str | None, argument("[TASK_ID]", "The task whose dead letters to send again.")] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Send the dead letters of all tasks again.")] = False,
 ) -> None:

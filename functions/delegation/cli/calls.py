@@ -19,45 +19,48 @@ if TYPE_CHECKING:
     from delegation.cli.tasks.opening import PauseSource, TaskSource
     from delegation.tasks.submission.options import Option, OptionTable
 
+
+def option(flag: str, text: str, metavar: str | None = None, **settings: Any) -> Any:
+    """Return an option whose help states its default, if it has one."""
+    return typer.Option(flag, metavar=metavar, show_default=False, help=text, **settings)
+
+
+def argument(metavar: str, text: str) -> Any:
+    """Return an argument, optional ones too, without its default in the help."""
+    return typer.Argument(metavar=metavar, show_default=False, help=text)
+
+
 StackOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--stack",
+        f"The stack.json of a local stack. Default: the settings (`config show`), else {DEFAULT_STACK}.",
         envvar="DELEGATION_STACK",
-        show_default=False,
-        help=f"The stack.json of a local stack. Default: the settings (`config show`), else {DEFAULT_STACK}.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 TasksTableOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--tasks-table",
-        show_default=False,
-        help="The name of the task table, for --direct. Default: DELEGATION_TASKS_TABLE, else that of the local stack.",
+        "The name of the task table, for --direct. Default: DELEGATION_TASKS_TABLE, else that of the local stack.",
     ),
 ]
 DirectOption = Annotated[
-    bool,
-    typer.Option("--direct", help="Use the task table with your own AWS credentials instead of the service."),
+    bool, typer.Option("--direct", help="Use the task table with your own AWS credentials instead of the service.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-TaskId = Annotated[str, typer.Argument(metavar="TASK_ID", help="The task's id.", show_default=False)]
+TaskId = Annotated[str, argument("TASK_ID", "The task's id.")]
 IndexTableOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--index-table",
-        show_default=False,
-        help="The table of the reference index. Default: DELEGATION_REFERENCES_TABLE, else that of the local stack.",
+        "The table of the reference index. Default: DELEGATION_REFERENCES_TABLE, else that of the local stack.",
     ),
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option(
-        "--key",
-        show_default=False,
-        help="The idempotency key: repeating the command with it starts no second purge. Default: a new UUID.",
-    ),
+    option("--key", "The idempotency key: repeating the command with it starts no second purge. Default: a new UUID."),
 ]
 WaitOption = Annotated[bool, typer.Option("--wait", help="With --async: follow the task until it has an outcome.")]
 _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {
@@ -184,7 +187,6 @@ def flag_of(option: "Option") -> str:
 
 
 def _parameter(option: "Option") -> inspect.Parameter:
-    """Return the parameter of a command for an option with an argument."""
     argument, flag = option.argument, flag_of(option)
     assert argument is not None  # noqa: S101 - the caller asks for no other
     is_flag = argument.type is bool

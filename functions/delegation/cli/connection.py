@@ -47,14 +47,8 @@ def settings_of(ctx: typer.Context) -> CallerSettings:
     return found
 
 
-_INDEX_KEY: Final = [
-    {"AttributeName": "pk", "KeyType": "HASH"},
-    {"AttributeName": "sk", "KeyType": "RANGE"},
-]
-_TASK_KEY: Final = [
-    {"AttributeName": "task_id", "KeyType": "HASH"},
-    {"AttributeName": "version", "KeyType": "RANGE"},
-]
+_INDEX_KEY: Final = [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}]
+_TASK_KEY: Final = [{"AttributeName": "task_id", "KeyType": "HASH"}, {"AttributeName": "version", "KeyType": "RANGE"}]
 
 
 def find_task_table(client: Any) -> str:
@@ -167,9 +161,7 @@ class Stack(BaseModel):
         """Return the same with the operator's identity; a stack of an older release has none, so Polaris' is used."""
         if self.operator_client_secret is None:
             return self.client_settings()
-        return self.client_settings().model_copy(
-            update={name: getattr(self, own) for name, own in _OPERATOR.items()},
-        )
+        return self.client_settings().model_copy(update={name: getattr(self, own) for name, own in _OPERATOR.items()})
 
 
 class Connection:
@@ -199,7 +191,6 @@ class Connection:
         self._opened.close()
 
     def http(self) -> httpx.Client:
-        """Return the HTTP client for Polaris."""
         if self._http is None:
             self._http = self._opened.enter_context(httpx.Client(timeout=20.0))
         return self._http
@@ -232,11 +223,7 @@ class Connection:
             )
         stack = self.stack()
         return polaris_as(
-            stack.polaris_url,
-            stack.polaris_credential,
-            scope=stack.polaris_scope,
-            realm=stack.realm,
-            http=self.http(),
+            stack.polaris_url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm, http=self.http()
         )
 
     def catalog_through_gateway(self, timeout_seconds: float) -> PolarisClient:
@@ -333,7 +320,6 @@ class Connection:
         return DynamoDbHealthStore(HealthTable(client), name)
 
     def _index_table(self, table: str | None) -> tuple[Any, str]:
-        """Return a client of DynamoDB and the name of the table of the reference index."""
         table = table or self.settings.get("references_table")
         client = self._dynamodb(table)
         return client, table or find_index_table(client)

@@ -53,7 +53,6 @@ def partly_done(failed: Mapping[str, str], of: str, done: str) -> CommandError:
 
 
 def command_interrupted(task_id: str | None = None) -> CommandError:
-    """Return the error: ctrl-C ended the command; what the service accepted continues."""
     if task_id is None:
         lasting, following = "what the service accepted continues", "`delegation tasks list` shows it."
     else:
@@ -64,7 +63,6 @@ def command_interrupted(task_id: str | None = None) -> CommandError:
 
 
 def gateway_unknown(reason: str) -> CommandError:
-    """Return the error: there is no address that leads through the gateway."""
     return CommandError(
         reason,
         "Set gateway_url to the catalog's address behind the rule (page The rule in front); a local stack has one "
@@ -84,7 +82,6 @@ class TaskTableUnknown(CommandError):
 
 
 def bad_table_metadata(path: str, reason: str) -> CommandError:
-    """Return the error: the file given with --metadata is not a LoadTableResult."""
     return CommandError(
         f"{path}: {reason}",
         "Give the JSON that an Iceberg REST catalog returns for loadTable, or omit --metadata.",
@@ -93,7 +90,6 @@ def bad_table_metadata(path: str, reason: str) -> CommandError:
 
 
 def task_did_not_succeed(task_id: str, error_code: str | None, summary: str | None) -> CommandError:
-    """Return the error: the task that the command waited for ended as FAILURE."""
     reason = ": ".join(part for part in (error_code, summary) if part) or "no reason recorded"
     from delegation.edge.codes import by_code  # noqa: PLC0415 - only failures need it
 
@@ -108,7 +104,6 @@ def task_did_not_succeed(task_id: str, error_code: str | None, summary: str | No
 
 
 def task_unknown(task_id: str) -> CommandError:
-    """Return the error: there is no task with this id."""
     return CommandError(
         f"there is no task {task_id}",
         "Check the id. `delegation tasks list` shows all tasks.",
@@ -118,12 +113,10 @@ def task_unknown(task_id: str) -> CommandError:
 
 
 def task_stays(task_id: str, reason: str, next_step: str) -> CommandError:
-    """Return the error: the task's status or type does not allow the change; nothing was written."""
     return CommandError(f"task {task_id} {reason}; nothing was changed", next_step, code="TASK_STAYS")
 
 
 def task_not_done(task_id: str, status: str) -> CommandError:
-    """Return the error: the task had no outcome when the time-out ended the wait."""
     return CommandError(
         f"task {task_id} is still {status} after the time-out",
         f"It continues to run: `delegation tasks watch {task_id}` follows it again.",
@@ -132,7 +125,6 @@ def task_not_done(task_id: str, status: str) -> CommandError:
 
 
 def command_unavailable(name: str, reason: str, extra: str | None = None) -> CommandError:
-    """Return the error: a module that the command needs is not installed; `extra` brings it."""
     return CommandError(
         f"`delegation {name}` cannot run: {reason}",
         f"Install what it needs: pip install 'polaris-delegation-service[{extra or name}]'.",

@@ -16,14 +16,7 @@ from delegation.iceberg.metadata import parse_metadata
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.errors import check_table
 from delegation.removal.expiry.history import MAIN, KnownSnapshot, TableHistory, history
-from delegation.removal.expiry.requests import (
-    MAX_REF_AGE,
-    MAX_SNAPSHOT_AGE,
-    NOW,
-    OLDER_THAN,
-    OPTIONS,
-    choices_of,
-)
+from delegation.removal.expiry.requests import MAX_REF_AGE, MAX_SNAPSHOT_AGE, NOW, OLDER_THAN, OPTIONS, choices_of
 from delegation.removal.expiry.retention import Decision, KeptSnapshot, decide, unknown_ids
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat, parse_duration, utc_now
@@ -182,7 +175,6 @@ class Preview:
 
 
 def _committed(snapshot: KnownSnapshot) -> str:
-    """Return when a snapshot was committed, or the number that its writer chose if that is no time."""
     try:
         return isoformat(datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC))
     except (ValueError, OverflowError, OSError):

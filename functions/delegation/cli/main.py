@@ -56,8 +56,7 @@ class LazyCommand:
 
 BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "callbacks": LazyCommand(
-        "delegation.cli.callbacks:app",
-        "List events and callbacks that were not delivered, and send them again.",
+        "delegation.cli.callbacks:app", "List events and callbacks that were not delivered, and send them again."
     ),
     "certs": LazyCommand(
         "delegation.cli.deployment.certs:app",
@@ -106,8 +105,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.",
     ),
     "pauses": LazyCommand(
-        "delegation.cli.pausing:pauses_command",
-        "Show everything that is paused: who did it, when and why.",
+        "delegation.cli.pausing:pauses_command", "Show everything that is paused: who did it, when and why."
     ),
     "recover": LazyCommand(
         "delegation.cli.deployment.recover:recover_command",
@@ -122,8 +120,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
     ),
     "policy": LazyCommand(
-        "delegation.cli.catalog.policies:app",
-        "Create and attach Polaris' policies, and show what they ask for.",
+        "delegation.cli.catalog.policies:app", "Create and attach Polaris' policies, and show what they ask for."
     ),
     "polaris": LazyCommand("delegation.cli.catalog.polaris:app", "Prepare Polaris for the service."),
     "purge": LazyCommand(
@@ -276,7 +273,6 @@ def _failing(name: str, error: CommandError) -> Any:
 
 
 def print_version(ctx: typer.Context, wanted: bool) -> None:
-    """Print the release and end the command."""
     if wanted and not ctx.resilient_parsing:
         from delegation.edge.api.release import VERSION  # noqa: PLC0415
 

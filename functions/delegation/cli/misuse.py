@@ -65,7 +65,6 @@ class WordGroup(TyperGroup):
 
 
 def _unless_absent(process: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return what processes the value of an option, and nothing if it has none."""
     return lambda ctx, value: None if value is None else process(ctx, value)
 
 
@@ -110,7 +109,6 @@ def remove_consent(error: typer.TyperException) -> None:
 
 
 def print_misuse(error: typer.TyperException, program: str) -> int:
-    """Write a misuse as one JSON document to stderr; return the exit status."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else program
     message = " ".join(error.format_message().split())
@@ -121,7 +119,6 @@ def print_misuse(error: typer.TyperException, program: str) -> int:
 
 
 def print_aborted() -> int:
-    """Write that a question was not answered with yes as one JSON document to stderr; return the exit status."""
     _print("ABORTED", "not confirmed; nothing was changed", "Answer with yes, or give --yes.")
     return FAILED
 

@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.misuse import WordGroup
@@ -44,10 +44,8 @@ _PLAN: Final = re.compile(
 )
 KnownPlanArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="PLAN",
-        show_default=False,
-        help="The id of the plan of a scan or a removal, or the key or s3:// address of the removal's receipt.",
+    argument(
+        "PLAN", "The id of the plan of a scan or a removal, or the key or s3:// address of the removal's receipt."
     ),
 ]
 
@@ -63,7 +61,6 @@ def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> t
 
 
 def _plan_unknown(plan: str, reason: str) -> CommandError:
-    """Return the error: there is no such plan any more, or it is only a listing."""
     return CommandError(
         f"{printable(plan)}: {printable(reason)}",
         "Have the table scanned again (`delegation orphans scan`) and name the plan that it shows.",
@@ -100,11 +97,7 @@ LimitOption = Annotated[
 
 @command()
 def show_command(
-    call: Call,
-    plan: KnownPlanArgument,
-    *,
-    limit: LimitOption = 20,
-    plan_bucket: PlanBucketOption = None,
+    call: Call, plan: KnownPlanArgument, *, limit: LimitOption = 20, plan_bucket: PlanBucketOption = None
 ) -> None:
     """List the files of a plan, with your own AWS credentials: what `delegation orphans approve` would delete.
 
@@ -177,12 +170,7 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
 )
-PlanArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="PLAN", show_default=False, help="The plan's id, which the summary of the task that made it has."
-    ),
-]
+PlanArgument = Annotated[str, argument("PLAN", "The plan's id, which the summary of the task that made it has.")]
 
 
 @command(app, "scan", "key wait stack", table=OPTIONS)
@@ -199,22 +187,16 @@ def scan_command(call: Call, table: TableArgument) -> None:
 
 IncludingOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--including",
-        metavar="UUID",
-        show_default=False,
-        help="Delete the files of this foreign table too, which the plan reports (FOREIGN_TABLE); may be repeated.",
+        "Delete the files of this foreign table too, which the plan reports (FOREIGN_TABLE); may be repeated.",
+        "UUID",
     ),
 ]
 
 
 @command(app, "approve", "key wait yes stack")
-def approve_command(
-    call: Call,
-    plan: PlanArgument,
-    *,
-    including: IncludingOption = None,
-) -> None:
+def approve_command(call: Call, plan: PlanArgument, *, including: IncludingOption = None) -> None:
     """Approve a plan with the operator's identity, and have its files deleted that are still as they were listed.
 
     The plan is of `delegation orphans scan`, or of a removal that waits for
@@ -270,7 +252,6 @@ def _approval(plan: str, including: Sequence[str]) -> PlanApproval:
 
 
 def _approved(output: Output, task: TaskRecord, then: str) -> None:
-    """Print an approval whose plan this command does not execute."""
     if isinstance(output, JsonOutput):
         output.task(task)
         return
@@ -299,7 +280,6 @@ def _send(call: Call, identifier: TableIdentifier, properties: Mapping[str, str]
 
 
 def _advise(call: Call, ended: TaskRecord) -> None:
-    """Say what comes next, to people and outside of the frame of the task: each line is copied."""
     if call.as_json:
         return
     say = call.output.say

@@ -287,7 +287,6 @@ class TextOutput:
         self._out.print(Text(text, "dim" if dim else ""), soft_wrap=True)
 
     def show(self, screen: RenderableType) -> None:
-        """Print a screen."""
         self._out.print(screen, crop=False)
 
     @property
@@ -309,7 +308,6 @@ Output = JsonOutput | TextOutput
 
 
 def print_json(document: Mapping[str, Any], stream: TextIO | None = None) -> None:
-    """Write a document on one line, by default to stdout."""
     stream = stream or sys.stdout
     stream.write(json.dumps(document, ensure_ascii=False) + "\n")
     stream.flush()

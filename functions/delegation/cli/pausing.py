@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 from rich.console import Console
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, command, option
 from delegation.cli.errors import CommandError
 from delegation.cli.output import print_json
 from delegation.cli.screens import Rows, plain
@@ -24,13 +24,8 @@ _MOST_SHOWN: Final = 1_000
 RealmOption = Annotated[
     bool, typer.Option("--realm", help="Only the tasks that work for the deployment's realm, not its own maintenance.")
 ]
-TableOption = Annotated[
-    str | None,
-    typer.Option("--table", metavar="CATALOG.NS.TABLE", show_default=False, help="Only the tasks of this table."),
-]
-ReasonOption = Annotated[
-    str, typer.Option("--reason", show_default=False, help="Why, for those who find the tasks paused.")
-]
+TableOption = Annotated[str | None, option("--table", "Only the tasks of this table.", "CATALOG.NS.TABLE")]
+ReasonOption = Annotated[str, option("--reason", "Why, for those who find the tasks paused.")]
 
 
 @command(takes="direct tasks_table stack")
@@ -56,12 +51,7 @@ def pause_command(
 
 
 @command(takes="direct tasks_table stack")
-def resume_command(
-    call: Call,
-    *,
-    realm: RealmOption = False,
-    table: TableOption = None,
-) -> None:
+def resume_command(call: Call, *, realm: RealmOption = False, table: TableOption = None) -> None:
     """End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays."""
     wanted = ResumeRequest(scope=_scope(realm=realm, table=table), table=table)
     show(call.pauses().resume(wanted), as_json=call.as_json)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.deployment.limits import CdkOption, StageFileOption, given_foreign
 from delegation.cli.errors import INTERRUPTED, command_unavailable
 from delegation.cli.interruption import Interrupted, Interruption
@@ -31,25 +31,18 @@ REFUSED: Final = 3
 KEYS_FAILED: Final = 4
 CORRUPT: Final = 5
 _CORRUPT = (CorruptMetadata, CorruptManifestError, ManifestMismatchError, ManifestMissing, PlanTampered)
-MetadataArgument = Annotated[
-    str,
-    typer.Argument(metavar="METADATA_LOCATION", show_default=False, help="The table's current metadata.json."),
-]
+MetadataArgument = Annotated[str, argument("METADATA_LOCATION", "The table's current metadata.json.")]
 EngineOption = Annotated[EngineChoice, typer.Option("--engine", help="Purge in this process, or with a Spark session.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Write the plan and an estimate; delete nothing.")]
 PlanOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--plan",
-        metavar="DIR_OR_URI",
-        show_default=False,
-        help="Where to write plan and receipt; an existing plan there is executed. Default: ./delegation-plans/ID.",
+        "Where to write plan and receipt; an existing plan there is executed. Default: ./delegation-plans/ID.",
+        "DIR_OR_URI",
     ),
 ]
-S3EndpointOption = Annotated[
-    str | None,
-    typer.Option("--s3-endpoint", metavar="URL", show_default=False, help="The URL of an S3-compatible store."),
-]
+S3EndpointOption = Annotated[str | None, option("--s3-endpoint", "The URL of an S3-compatible store.", "URL")]
 OutsideOption = Annotated[
     Literal["keep", "refuse", "delete"],
     typer.Option("--outside", help="What to do with files outside the table's own locations."),
@@ -187,7 +180,6 @@ def _run(
 
 
 def _resume_text(purge: DirectPurge, plan: str | None) -> str:
-    """Return how to resume after Ctrl-C: the same command, which continues with the plan's marks."""
     place = f" --plan {plan}" if plan else ""
     return (
         "interrupted; what is marked as done stays done. To resume, repeat the command with its other options, from "

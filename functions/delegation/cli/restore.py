@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import INTERRUPTED, PARTLY_DONE, CommandError
 from delegation.cli.output import JsonOutput, Output, print_json
@@ -48,31 +48,25 @@ _OF_TAGS: Final[Mapping[FileState, str]] = {
 }
 ReceiptArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="RECEIPT",
-        show_default=False,
-        help="The id of the removal's plan or of its task, or the receipt's key or s3:// address; or a location, as "
+    argument(
+        "RECEIPT",
+        "The id of the removal's plan or of its task, or the receipt's key or s3:// address; or a location, as "
         "s3://lake/orders/, of whose files every quarantine's tag is taken.",
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")]
 PlanBucketOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--plan-bucket",
-        metavar="BUCKET",
-        show_default=False,
-        help="The bucket of plans and receipts. Default: DELEGATION_PLAN_BUCKET, else that of the local stack.",
+        "The bucket of plans and receipts. Default: DELEGATION_PLAN_BUCKET, else that of the local stack.",
+        "BUCKET",
     ),
 ]
-S3EndpointOption = Annotated[
-    str | None,
-    typer.Option("--s3-endpoint", metavar="URL", show_default=False, help="The URL of the table's S3 store."),
-]
+S3EndpointOption = Annotated[str | None, option("--s3-endpoint", "The URL of the table's S3 store.", "URL")]
 
 
 def receipt_unknown(what: str, reason: str) -> CommandError:
-    """Return the error: there is no such receipt, or it is of another operation."""
     return CommandError(
         f"{printable(what)}: {reason}",
         "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --kind "
@@ -82,14 +76,12 @@ def receipt_unknown(what: str, reason: str) -> CommandError:
 
 
 def plan_bucket_unknown(reason: str) -> CommandError:
-    """Return the error: the bucket of plans is not known."""
     return CommandError(
         reason, "Name the bucket with --plan-bucket or DELEGATION_PLAN_BUCKET.", code="PLAN_BUCKET_UNKNOWN"
     )
 
 
 def nothing_to_restore(reason: str) -> CommandError:
-    """Return the error: the removal wrote no delete markers that it knows, so nothing can be brought back."""
     return CommandError(
         f"nothing can be restored: {reason}",
         "Restore the bucket from a backup, if there is one; the page Orphan files states what a removal records.",
@@ -197,7 +189,6 @@ def _bucket_of(receipt: str, plan_bucket: str | None, connection: Connection) ->
 
 
 def _location_of(text: str) -> str | None:
-    """Return the location that a text names in place of a receipt, as a URI that ends in a slash."""
     try:
         return Root.of(text).uri if "://" in text and not _PLAN.fullmatch(text) else None
     except GuardRefused:

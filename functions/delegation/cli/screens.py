@@ -23,7 +23,6 @@ Cell = str | Text
 
 
 def text_of(cell: Cell) -> Text:
-    """Return a cell as text without markup."""
     return cell if isinstance(cell, Text) else Text(cell)
 
 
@@ -35,12 +34,10 @@ def unbroken(text: Text) -> Text:
 
 
 def longest_word(text: Text) -> int:
-    """Return the columns that the longest word of a text takes."""
     return max((cell_len(word) for word in text.plain.split()), default=0)
 
 
 def longest_line(text: Text) -> int:
-    """Return the columns that the longest line of a text takes."""
     return max((cell_len(line) for line in text.plain.splitlines()), default=0)
 
 
@@ -239,7 +236,6 @@ class TaskWatch:
         return Group(Text(view.task_id, style="dim"), self._status_line(view), *about, *self._next(view))
 
     def _next(self, view: TaskRecord) -> list[Text]:
-        """Return when a waiting task runs again."""
         at = view.next_scheduled_run_ts
         if at is None or at <= self._clock():
             return []
@@ -253,7 +249,6 @@ class TaskWatch:
         return Text(" · ").join(parts)
 
     def _progress(self, view: TaskRecord) -> list[RenderableType]:
-        """Return a bar and the counts, nothing before the first attempt."""
         total = view.files_planned
         if not view.attempt_count and total is None:
             return []

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from delegation.cli.calls import Call, KeyOption, WaitOption, command, flag_of
+from delegation.cli.calls import Call, KeyOption, WaitOption, argument, command, flag_of, option
 from delegation.cli.errors import bad_table_metadata
 from delegation.cli.output import Output, watch
 from delegation.cli.screens import Whole
@@ -34,10 +34,9 @@ T = TypeVar("T")
 
 TableArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="CATALOG.NAMESPACE.TABLE",
-        show_default=False,
-        help="The table. Dots separate namespace levels; put `backquotes` around a name that contains a dot.",
+    argument(
+        "CATALOG.NAMESPACE.TABLE",
+        "The table. Dots separate namespace levels; put `backquotes` around a name that contains a dot.",
     ),
 ]
 SyncOption = Annotated[
@@ -46,12 +45,11 @@ SyncOption = Annotated[
 ]
 TypeOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--type",
-        metavar="TASK_TYPE",
-        show_default=False,
-        help=f"What to have done with the table: {', '.join(name for name, one in TYPES.items() if one.requests)}. "
+        f"What to have done with the table: {', '.join(name for name, one in TYPES.items() if one.requests)}. "
         "Default: the first of these.",
+        "TASK_TYPE",
     ),
 ]
 PropertyOption = Annotated[
@@ -63,11 +61,10 @@ PropertyOption = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Have the work planned; delete nothing.")]
 MetadataOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--metadata",
-        metavar="FILE",
-        show_default=False,
-        help="Send the table of this LoadTableResult (JSON file, - for stdin) instead of loading it from the catalog.",
+        "Send the table of this LoadTableResult (JSON file, - for stdin) instead of loading it from the catalog.",
+        "FILE",
     ),
 ]
 

@@ -20,7 +20,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, command, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.output import next_step, print_json
@@ -124,12 +124,10 @@ def _page(client: DelegationClient, query: Mapping[str, list[str]]) -> Mapping[s
 
 
 def _named(task: TaskRecord) -> dict[str, Any]:
-    """Return a record with the names of its table: the catalog's, and that which people know."""
     return {**task.model_dump(mode="json"), "table": task.table, "shown": task.shown_table}
 
 
 def _catalogs(client: DelegationClient) -> list[str]:
-    """Return the catalogs for which the service has a reference index, by its recurring tasks."""
     found = set()
     for task in client.list_page(type=REFERENCE_INDEX, page_size=50).tasks:
         try:
@@ -140,7 +138,6 @@ def _catalogs(client: DelegationClient) -> list[str]:
 
 
 def _tombstones(client: DelegationClient) -> Mapping[str, Any]:
-    """Return the newest tombstones, and whether there are more."""
     page = client.tombstone_page(page_size=100)
     shown = [{**one.model_dump(mode="json"), "table": one.table, "is_ended": one.is_ended} for one in page.tombstones]
     return {"tombstones": shown, "more": page.next_page_token is not None}
@@ -157,7 +154,6 @@ def _given(query: Mapping[str, list[str]], name: str) -> str:
 
 
 def _first(document: Mapping[str, Any], member: str) -> Mapping[str, Any]:
-    """Return a document with the first elements of a list in it, and how many more there are."""
     if member not in document:
         return document
     found = document[member]
@@ -165,7 +161,6 @@ def _first(document: Mapping[str, Any], member: str) -> Mapping[str, Any]:
 
 
 def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str, Any]:
-    """Return a task with its versions, why it is where it is, and its receipt if there is one."""
     task = client.get(task_id)
     try:
         receipt: Receipt | None = client.receipt(task_id)
@@ -237,7 +232,6 @@ class StatusRequest(BaseHTTPRequestHandler):
         self.wfile.write(found.body)
 
     def _is_own(self) -> bool:
-        """Whether the browser asked for the loopback address, and no other site asked it to."""
         port = self.server.server_port
         hosts = {f"{LOOPBACK}:{port}", f"localhost:{port}"}
         origin = self.headers.get("Origin")
@@ -256,9 +250,7 @@ class StatusRequest(BaseHTTPRequestHandler):
 def ui_command(
     call: Call,
     *,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65_535, show_default=False, help="The port. Default: any free one.")
-    ] = 0,
+    port: Annotated[int, option("--port", "The port. Default: any free one.", min=0, max=65_535)] = 0,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.

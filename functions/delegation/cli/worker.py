@@ -57,8 +57,7 @@ class BadSettings(CommandError):
 def worker_command(
     call: Call,
     properties: Annotated[
-        Path | None,
-        typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False),
+        Path | None, typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False)
     ] = None,
     poll: Annotated[str, typer.Option(help="How long to wait when no task is due.")] = "5s",
     added_only: Annotated[
@@ -118,7 +117,6 @@ class _Stop:
 
 
 def _log_to_stderr() -> None:
-    """Log JSON objects, one a line, as the service's Lambda functions do."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LambdaPowertoolsFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from delegation.cli.calls import Call, IndexTableOption, command
+from delegation.cli.calls import Call, IndexTableOption, argument, command, option
 from delegation.cli.catalog.findings import Audit, OrphanLook, audited
 from delegation.cli.catalog.health import StoragePrices
 from delegation.cli.connection import Connection
@@ -38,7 +38,6 @@ _AT_ONCE: Final = 16
 
 
 def state_unusable(path: Path, reason: str) -> CommandError:
-    """Return the error: the file from which an audit resumes cannot be read or written."""
     return CommandError(
         f"{path}: {reason}", "Name another file with --state, or move this one away.", code="STATE_UNUSABLE"
     )
@@ -157,20 +156,14 @@ def looks_of(
 
 MOST_SHOWN: Final = 20
 StateOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--state",
-        metavar="FILE",
-        show_default=False,
-        help="Keep what was read of plans in this file, from which a repetition resumes.",
-    ),
+    Path | None, option("--state", "Keep what was read of plans in this file, from which a repetition resumes.", "FILE")
 ]
 
 
 @command()
 def audit_command(
     call: Call,
-    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
+    catalog: Annotated[str, argument("CATALOG", "The catalog's name.")],
     *,
     most: Annotated[
         int, typer.Option("--limit", min=1, help="Print so many tables; --json and --csv print all.")

@@ -26,7 +26,6 @@ class BlockingRow:
     exemption: Exemption | None
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
         found, exemption = self.blocking, self.exemption
         code, _, text = found.problem.partition(": ")
         return {
@@ -45,7 +44,6 @@ class BlockingRow:
 
 
 def exemption_document(exemption: Exemption) -> dict[str, Any]:
-    """Return an exemption as JSON has it."""
     return {
         "what": name_of(exemption.subject),
         "kind": kind_of(exemption.subject),
@@ -81,7 +79,6 @@ def exempt_words(subject: Subject) -> str:
 
 
 def print_blocking(catalog: str, found: Sequence[BlockingRow], waiting: int, now: datetime, state: CatalogPass) -> None:
-    """Print why passes over a catalog do not complete, what cannot be read, and how many purges wait for it."""
     console = Console(highlight=False)
     if state.problem is not None and state.problem_since is not None:
         since = f"{_time(state.problem_since)} ({_age(now - state.problem_since)})"
@@ -138,7 +135,6 @@ def _age(age: Any) -> str:
 
 
 def print_exempted(exemption: Exemption, released: int | None) -> None:
-    """Print a new exemption and how many purges run again; None if the task table is not known."""
     console = Console(highlight=False)
     name = plain(name_of(exemption.subject))
     files = exemption.unread

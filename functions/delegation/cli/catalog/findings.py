@@ -228,7 +228,6 @@ class Audit:
         return sum(one.look is None for one in self.tables)
 
     def document(self) -> dict[str, Any]:
-        """Return the audit as JSON has it."""
         place = {"region": self.prices.region, "as_of": self.prices.as_of, "currency": self.prices.currency}
         return {
             "catalog": self.catalog,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command
 from delegation.cli.catalog.references import document_of as lost_document
 from delegation.cli.catalog.references import kept_now, summary_of
 from delegation.cli.connection import Connection
@@ -49,7 +49,6 @@ class HealthRow:
 
     @classmethod
     def of(cls, health: TableHealth, prices: StoragePrices) -> "HealthRow":
-        """Return the row of a health."""
         price, freed = prices.s3_gb_month / GIB, health.freed
         most = None if freed.upper is None else freed.upper * price
         return cls(health, health.bytes * price, freed.lower * price, most)
@@ -62,7 +61,6 @@ class HealthRow:
         return saves, health.small_files, health.delete_files + health.deletion_vectors, health.expirable or 0
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
         health = self.health
         return {
             "table": str(health.identifier),
@@ -225,7 +223,6 @@ def _minute(moment: datetime) -> str:
 
 
 def print_health(health: TableHealth, costs: str) -> None:
-    """Print one table's health, what its files cost, and the runs of maintenance, the newest first."""
     console = Console(highlight=False)
     expirable = "no rule" if health.expirable is None else f"{health.expirable:,} expirable"
     lines = [
@@ -281,10 +278,7 @@ MOST_SHOWN: Final = 20
 @command(takes="index_table stack")
 def health_command(
     call: Call,
-    name: Annotated[
-        str,
-        typer.Argument(metavar="CATALOG|TABLE", show_default=False, help="A catalog, or CATALOG.NAMESPACE.TABLE."),
-    ],
+    name: Annotated[str, argument("CATALOG|TABLE", "A catalog, or CATALOG.NAMESPACE.TABLE.")],
     *,
     most: Annotated[int, typer.Option("--limit", min=1, help="Print so many tables; --json prints all.")] = MOST_SHOWN,
 ) -> None:
@@ -314,7 +308,6 @@ def _one_table(health: TableHealth, prices: StoragePrices, *, as_json: bool) -> 
 
 
 def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices, most: int) -> None:
-    """Print the worst tables, and what could not be read."""
     console = Console(highlight=False)
     if not rows:
         text = (
@@ -355,7 +348,6 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
 
 
 def _ages(found: Sequence[TableHealth]) -> str:
-    """Return when the tables were read, from the oldest to the newest."""
     oldest, newest = (f"{pick(one.as_of for one in found).astimezone():%Y-%m-%d %H:%M:%S %Z}" for pick in (min, max))
     return newest if oldest == newest else f"{newest}, of the table read longest ago {oldest}"
 

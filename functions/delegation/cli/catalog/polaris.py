@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.catalog.polaris_setup import (
     SetupKind,
     SetupStep,
@@ -39,39 +39,32 @@ app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Prepare Polaris for
 
 NamespaceOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--namespace",
-        metavar="LEVEL.LEVEL",
-        show_default=False,
-        help="A namespace whose tables are purged; may be repeated. Default: those of the whole catalog.",
+        "A namespace whose tables are purged; may be repeated. Default: those of the whole catalog.",
+        "LEVEL.LEVEL",
     ),
 ]
 PrincipalOption = Annotated[str, typer.Option("--principal", help="The name of the service's principal.")]
 TombstonesOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--tombstones",
-        metavar="LEVEL.LEVEL",
-        show_default=False,
-        help="Also prepare drops through the gateway: the namespace into which it renames tables, and its grants.",
+        "Also prepare drops through the gateway: the namespace into which it renames tables, and its grants.",
+        "LEVEL.LEVEL",
     ),
 ]
 CallersOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--callers",
-        metavar="PRINCIPAL_ROLE",
-        show_default=False,
-        help="With --tombstones: a principal role whose members may drop tables; may be repeated.",
+        "With --tombstones: a principal role whose members may drop tables; may be repeated.",
+        "PRINCIPAL_ROLE",
     ),
 ]
 ManagementOption = Annotated[
     str | None,
-    typer.Option(
-        "--management-url",
-        show_default=False,
-        help="The management API of Polaris. Default: /api/management/v1 beside the polaris_url.",
-    ),
+    option("--management-url", "The management API of Polaris. Default: /api/management/v1 beside the polaris_url."),
 ]
 
 
@@ -83,7 +76,7 @@ def polaris() -> None:
 @command(app, "setup")
 def setup_command(
     call: Call,
-    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog of the tables.")],
+    catalog: Annotated[str, argument("CATALOG", "The catalog of the tables.")],
     *,
     namespace: NamespaceOption = None,
     only_namespaces: Annotated[
@@ -102,15 +95,13 @@ def setup_command(
         str, typer.Option("--callers-role", help="The catalog's role for those who may drop tables.")
     ] = "delegation_callers",
     drop_views: Annotated[
-        bool,
-        typer.Option("--drop-views", help="Also let views be dropped: Polaris then keeps their metadata files."),
+        bool, typer.Option("--drop-views", help="Also let views be dropped: Polaris then keeps their metadata files.")
     ] = False,
     secret_file: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--secret-file",
-            show_default=False,
-            help="Write client id and secret to this new file, readable by you alone, instead of printing them.",
+            "Write client id and secret to this new file, readable by you alone, instead of printing them.",
         ),
     ] = None,
     new_secret: Annotated[
@@ -171,7 +162,6 @@ def setup_command(
 def _check_options(
     namespace: list[str] | None, only_namespaces: bool, tombstones: str | None, callers: list[str] | None
 ) -> None:
-    """Raise BadParameter for options that do not go together."""
     if only_namespaces and not namespace:
         raise typer.BadParameter("needs at least one --namespace", param_hint="--only-namespaces")
     if tombstones is None and callers:

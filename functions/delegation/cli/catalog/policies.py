@@ -10,7 +10,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from delegation.cli.calls import IndexTableOption, JsonOption, StackOption
+from delegation.cli.calls import IndexTableOption, JsonOption, StackOption, argument, option
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.limits import InsteadOption, StageFileOption, known_limits
 from delegation.cli.errors import CommandError, partly_done
@@ -30,25 +30,13 @@ from delegation.upkeep.rules.types import PolicyType
 from polaris_common.errors import ErrorScope, counted, printable
 
 PolicyArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="CATALOG.NAMESPACE.POLICY",
-        show_default=False,
-        help="The policy; a part with a dot is between backquotes.",
-    ),
+    str, argument("CATALOG.NAMESPACE.POLICY", "The policy; a part with a dot is between backquotes.")
 ]
-TableOption = Annotated[
-    str | None, typer.Option("--table", metavar="CATALOG.NAMESPACE.TABLE", show_default=False, help="The table.")
-]
+TableOption = Annotated[str | None, option("--table", "The table.", "CATALOG.NAMESPACE.TABLE")]
 NamespaceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--namespace", metavar="CATALOG.NAMESPACE", show_default=False, help="The namespace, with all that is below it."
-    ),
+    str | None, option("--namespace", "The namespace, with all that is below it.", "CATALOG.NAMESPACE")
 ]
-CatalogOption = Annotated[
-    str | None, typer.Option("--catalog", metavar="CATALOG", show_default=False, help="The catalog of the policy.")
-]
+CatalogOption = Annotated[str | None, option("--catalog", "The catalog of the policy.", "CATALOG")]
 
 
 def parse_policy(text: str) -> PolicyIdentifier:
@@ -63,11 +51,7 @@ def parse_target(
     table: str | None, namespace: str | None, catalog: str | None, policy: PolicyIdentifier
 ) -> PolicyTarget:
     """Return what exactly one of three options names, in the policy's own catalog; raises BadParameter."""
-    given = {
-        "--table": table,
-        "--namespace": namespace,
-        "--catalog": catalog,
-    }
+    given = {"--table": table, "--namespace": namespace, "--catalog": catalog}
     named = [option for option, text in given.items() if text is not None]
     if len(named) != 1:
         raise typer.BadParameter("name one of them", param_hint="--table, --namespace or --catalog")
@@ -111,15 +95,10 @@ def parse_type(text: str) -> PolicyType:
 
 
 _LONGEST_REASON: Final = 800
-_STYLES: Mapping[RuleStatus, str] = {
-    RuleStatus.ACTIVE: "green",
-    RuleStatus.DRY_RUN: "yellow",
-    RuleStatus.OFF: "dim",
-}
+_STYLES: Mapping[RuleStatus, str] = {RuleStatus.ACTIVE: "green", RuleStatus.DRY_RUN: "yellow", RuleStatus.OFF: "dim"}
 
 
 def print_policies(policies: Sequence[tuple[PolicyIdentifier, StoredPolicy]]) -> None:
-    """Print the policies of a namespace."""
     console = Console(highlight=False)
     if not policies:
         console.print("No policies.")
@@ -144,7 +123,6 @@ def state_of(policy: StoredPolicy) -> str:
 
 
 def print_rules(name: str, rules: Sequence[UpkeepRule], note: str, unreadable: str | None = None) -> None:
-    """Print the rules of a table, namespace or catalog with the origin of each value."""
     console = Console(highlight=False)
     for rule in rules:
         for part in _rule(rule):
@@ -181,14 +159,11 @@ _MOST_SHOWN: Final = 50
 
 def simulate_command(
     ctx: typer.Context,
-    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
+    catalog: Annotated[str, argument("CATALOG", "The catalog's name.")],
     *,
     days: Annotated[int, typer.Option("--days", min=1, max=60, help="How many days are simulated.")] = 7,
     most: Annotated[int, typer.Option("--limit", min=1, help="Print so many; --json prints all.")] = _MOST_SHOWN,
-    policy_file: Annotated[
-        Path | None,
-        typer.Option("--policy-file", metavar="FILE", show_default=False, help="The deployment's policy file."),
-    ] = None,
+    policy_file: Annotated[Path | None, option("--policy-file", "The deployment's policy file.", "FILE")] = None,
     index_table: IndexTableOption = None,
     cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
@@ -219,13 +194,10 @@ def simulate_command(
 app = typer.Typer(
     cls=WordGroup, no_args_is_help=True, help="Create and attach Polaris' policies, and show what they ask for."
 )
-TypeOption = Annotated[
-    str, typer.Option("--type", metavar="TYPE", show_default=False, help="snapshot-expiry, for example.")
-]
+TypeOption = Annotated[str, option("--type", "snapshot-expiry, for example.", "TYPE")]
 
 
 def policy_file_unreadable(path: Path, reason: str) -> CommandError:
-    """Return the error: a file that is named on the command line cannot be read."""
     return CommandError(
         f"{path} cannot be read: {reason}", "Name a file that exists and is text.", code="FILE_UNREADABLE"
     )
@@ -244,26 +216,15 @@ def create_command(
     type_: TypeOption,
     values: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            show_default=False,
-            help="A value of its config, max_snapshot_age_days=7 for example; may be repeated.",
-        ),
+        option("--set", "A value of its config, max_snapshot_age_days=7 for example; may be repeated.", "NAME=VALUE"),
     ] = None,
     content: Annotated[
-        Path | None,
-        typer.Option(
-            "--content",
-            metavar="FILE",
-            show_default=False,
-            help="A file with the whole content, instead of --set.",
-        ),
+        Path | None, option("--content", "A file with the whole content, instead of --set.", "FILE")
     ] = None,
     disabled: Annotated[
         bool, typer.Option("--disabled", help="Create it disabled: what it is attached to is left alone.")
     ] = False,
-    description: Annotated[str, typer.Option("--description", show_default=False, help="What it is for.")] = "",
+    description: Annotated[str, option("--description", "What it is for.")] = "",
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -359,13 +320,9 @@ def detach_command(
 @app.command("list")
 def list_command(
     ctx: typer.Context,
-    namespace: Annotated[
-        str, typer.Argument(metavar="CATALOG.NAMESPACE", show_default=False, help="The namespace of the policies.")
-    ],
+    namespace: Annotated[str, argument("CATALOG.NAMESPACE", "The namespace of the policies.")],
     *,
-    type_: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", show_default=False, help="Only policies of this type.")
-    ] = None,
+    type_: Annotated[str | None, option("--type", "Only policies of this type.", "TYPE")] = None,
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -407,20 +364,17 @@ def show_command(
     ctx: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="CATALOG[.NAMESPACE[.TABLE]]",
-            show_default=False,
-            help="A table, a namespace or a catalog; a part with a dot is between backquotes.",
+        argument(
+            "CATALOG[.NAMESPACE[.TABLE]]", "A table, a namespace or a catalog; a part with a dot is between backquotes."
         ),
     ],
     *,
     policy_file: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--policy-file",
-            metavar="FILE",
-            show_default=False,
-            help="The deployment's policy file; for a catalog that it names, Polaris' policies are not asked for.",
+            "The deployment's policy file; for a catalog that it names, Polaris' policies are not asked for.",
+            "FILE",
         ),
     ] = None,
     cdk: InsteadOption = None,
@@ -494,7 +448,6 @@ def _policies(ctx: typer.Context, stack: Path | None) -> PolicyClient:
 
 
 def _scalar(text: str) -> str | int | float | bool:
-    """Return a value as JSON has it: a number, true or false; any other text is itself."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

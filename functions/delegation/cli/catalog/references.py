@@ -12,10 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from delegation.cli.calls import (
-    Call,
-    command,
-)
+from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.catalog.blocking import (
     BlockingRow,
     exemption_document,
@@ -40,7 +37,7 @@ from delegation.timestamps import isoformat, utc_now
 from delegation.wiring.types import TYPES
 from polaris_common.errors import counted
 
-CatalogArgument = Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")]
+CatalogArgument = Annotated[str, argument("CATALOG", "The catalog's name.")]
 
 
 @command(takes="index_table stack")
@@ -53,11 +50,7 @@ def lost_command(call: Call, catalog: CatalogArgument) -> None:
 
 @command(takes="yes index_table stack")
 def dismiss_command(
-    call: Call,
-    catalog: CatalogArgument,
-    key: Annotated[
-        str, typer.Argument(metavar="ID", show_default=False, help="As `delegation references lost` has it.")
-    ],
+    call: Call, catalog: CatalogArgument, key: Annotated[str, argument("ID", "As `delegation references lost` has it.")]
 ) -> None:
     """Keep files no longer for lost branches and tags, because they are restored or nobody needs them."""
     store = call.connection.reference_store(call.index_table)
@@ -81,7 +74,6 @@ def kept_now(found: Sequence[LostRefs], now: datetime) -> list[LostRefs]:
 
 
 def document_of(lost: LostRefs) -> dict[str, Any]:
-    """Return lost refs as JSON has them."""
     return {
         "id": lost.key,
         "table": _table(lost),
@@ -98,7 +90,6 @@ def document_of(lost: LostRefs) -> dict[str, Any]:
 
 
 def print_lost(catalog: str, found: Sequence[LostRefs]) -> None:
-    """Print what is kept, each with the statement that restores it and the command that dismisses it."""
     console = Console(highlight=False)
     if not found:
         console.print(f"No expiry lost a branch or tag in {plain(catalog)} whose files are kept.")
@@ -153,7 +144,6 @@ app.command("dismiss")(dismiss_command)
 
 
 def nothing_blocks(subject: Subject) -> CommandError:
-    """Return the error: what is to be exempted can be read, as far as the index knows."""
     name = name_of(subject)
     return CommandError(
         f"the index does not know {name} as something that cannot be read",
@@ -164,7 +154,6 @@ def nothing_blocks(subject: Subject) -> CommandError:
 
 
 def never_read(subject: Subject) -> CommandError:
-    """Return the error: nothing is known of a table, so nothing would protect its files."""
     return CommandError(
         f"{name_of(subject)} was never read, so nothing is known of the files that it needs",
         "Repair its metadata, grant the service's principal the right to load it, or drop it from the catalog without "
@@ -174,10 +163,7 @@ def never_read(subject: Subject) -> CommandError:
 
 
 @command(app, "blocking", "index_table stack")
-def blocking_command(
-    call: Call,
-    catalog: Annotated[str, typer.Argument(metavar="CATALOG", show_default=False, help="The catalog's name.")],
-) -> None:
+def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "The catalog's name.")]) -> None:
     """List what cannot be read in a catalog, since when and why, which purges that holds back, and who exempted it.
 
     It states also why passes over the catalog are not completed.
@@ -207,19 +193,9 @@ def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
 @command(app, "exempt", "yes index_table tasks_table stack")
 def exempt_command(
     call: Call,
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="CATALOG.NS.TABLE", show_default=False, help="The table; a part with a dot is between backquotes."
-        ),
-    ],
+    name: Annotated[str, argument("CATALOG.NS.TABLE", "The table; a part with a dot is between backquotes.")],
     *,
-    why: Annotated[
-        str,
-        typer.Option(
-            "--why", show_default=False, help="Why purges and expiries may run beside it; it is in their receipts."
-        ),
-    ],
+    why: Annotated[str, option("--why", "Why purges and expiries may run beside it; it is in their receipts.")],
     of_list: Annotated[
         bool, typer.Option("--list", help="The name is that of a namespace, or of a catalog, that cannot be listed.")
     ] = False,

@@ -46,7 +46,6 @@ class Simulated:
     unreadable: tuple[str, ...] = ()
 
     def document(self, need: UpkeepNeed) -> dict[str, Any]:
-        """Return what a run does as JSON has it."""
         health = self.healths[str(need.table)]
         return {
             "table": str(need.table),
@@ -204,9 +203,4 @@ def _amounts(found: Simulated, need: UpkeepNeed) -> Sequence[str]:
     most = "?" if freed.upper is None else f"{freed.upper / _MIB:,.0f}"
     least = f"{freed.lower / _MIB:,.0f}"
     between = most if least == most else f"{least}–{most}"
-    return (
-        f"{health.expirable or 0:,}",
-        f"{need.cost.files:,}",
-        f"{between} MiB",
-        f"{need.cost.micros / MICROS:,.4f}",
-    )
+    return (f"{health.expirable or 0:,}", f"{need.cost.files:,}", f"{between} MiB", f"{need.cost.micros / MICROS:,.4f}")

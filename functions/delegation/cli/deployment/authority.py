@@ -18,7 +18,6 @@ from delegation.cli.errors import CommandError
 
 
 def certificate_unreadable(path: Path, reason: str) -> CommandError:
-    """Return the error: a file cannot be used."""
     return CommandError(
         f"{path} cannot be used: {reason}",
         "Restore the file, or make a new authority elsewhere.",

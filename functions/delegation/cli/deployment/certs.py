@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.deployment.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
@@ -28,13 +28,10 @@ _SOON: Final = timedelta(days=30)
 
 DirOption = Annotated[Path, typer.Option("--dir", file_okay=False, help="The folder of the authority and its files.")]
 DaysOption = Annotated[int, typer.Option("--days", min=1, max=3650, help="For how many days a certificate is valid.")]
-NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", show_default=False, help="The certificate's name, or its serial number.")
-]
+NameArgument = Annotated[str, argument("NAME", "The certificate's name, or its serial number.")]
 
 
 def authority_stays() -> CommandError:
-    """Return the error: an authority is not replaced in its folder, because every certificate would end with it."""
     return CommandError(
         "the CA is not replaced in its folder: every certificate that it issued would end",
         "Make another with `delegation certs init --dir NEW`, put both into the trust store, replace the "
@@ -51,23 +48,16 @@ def init_command(
     organization: Annotated[str, typer.Option("--organization", help="The organization in every name.")] = "Delegation",
     server: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--server",
-            metavar="HOST",
-            show_default=False,
-            help="A DNS name or IP address of the service; may be repeated. Without it no server certificate is made.",
+            "A DNS name or IP address of the service; may be repeated. Without it no server certificate is made.",
+            "HOST",
         ),
     ] = None,
     client: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--client", metavar="NAME", help="A caller; may be repeated. Default: polaris.", show_default=False
-        ),
+        list[str] | None, option("--client", "A caller; may be repeated. Default: polaris.", "NAME")
     ] = None,
-    operator: Annotated[
-        list[str] | None,
-        typer.Option("--operator", metavar="NAME", help="An operator; may be repeated.", show_default=False),
-    ] = None,
+    operator: Annotated[list[str] | None, option("--operator", "An operator; may be repeated.", "NAME")] = None,
     days: DaysOption = 365,
     ca_days: Annotated[
         int, typer.Option("--ca-days", min=1, max=7300, help="For how many days the CA is valid.")
@@ -112,13 +102,7 @@ def show_command(call: Call, *, folder: DirOption = _FOLDER) -> None:
 
 
 @command(app, "rotate", "")
-def rotate_command(
-    call: Call,
-    name: NameArgument,
-    *,
-    folder: DirOption = _FOLDER,
-    days: DaysOption = 365,
-) -> None:
+def rotate_command(call: Call, name: NameArgument, *, folder: DirOption = _FOLDER, days: DaysOption = 365) -> None:
     """Issue a successor with a new key; the former pair stays as NAME.former until you revoke it.
 
     Both are admitted while the deployment pins the name and no serial number.
@@ -139,14 +123,7 @@ def rotate_command(
 @command(app, "revoke", "")
 def revoke_command(
     call: Call,
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            show_default=False,
-            help="Its name or serial number; none with --renew.",
-        ),
-    ] = None,
+    name: Annotated[str | None, argument("[NAME]", "Its name or serial number; none with --renew.")] = None,
     *,
     folder: DirOption = _FOLDER,
     list_days: Annotated[
@@ -213,7 +190,6 @@ def _document(one: Issued, now: datetime) -> dict[str, Any]:
 
 
 def _state(one: Issued, now: datetime) -> str:
-    """Return what is wrong with a certificate, empty if nothing is."""
     if one.revoked:
         return "revoked"
     left = one.certificate.not_valid_after_utc - now

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, command, option
 from delegation.cli.connection import Connection, settings_of
 from delegation.cli.misuse import WordGroup
 from delegation.cli.output import print_json
@@ -167,10 +167,7 @@ def show_command(
     cdk: Annotated[
         Path, typer.Option("--cdk", metavar="FILE", help="The cdk.json whose deployment is shown, if it exists.")
     ] = Path("cdk.json"),
-    stage_file: Annotated[
-        Path | None,
-        typer.Option("--stage-file", metavar="FILE", show_default=False, help="The file of the stage, as for cdk."),
-    ] = None,
+    stage_file: Annotated[Path | None, option("--stage-file", "The file of the stage, as for cdk.", "FILE")] = None,
 ) -> None:
     """Show every setting with its value, where it comes from and its default: the command's own, those of a
     deployment, the service's properties, and the variables of its processes. Secrets are not shown.
@@ -196,7 +193,6 @@ def show_command(
 
 
 def _print_own(console: Console, settings: CallerSettings) -> None:
-    """Print the command's own settings."""
     console.print(Whole(_place_text(settings)), crop=False)
     if console.width < _WIDE:
         console.print(LabelledLines(_own_rows(settings)), crop=False)
@@ -213,7 +209,6 @@ def _print_own(console: Console, settings: CallerSettings) -> None:
 
 
 def _own_rows(settings: CallerSettings) -> Iterator[tuple[str, Text]]:
-    """Yield each setting with its value and where that comes from, for a narrow terminal."""
     for setting in SETTINGS:
         found = settings.values.get(setting.name)
         if found is None:

@@ -16,7 +16,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import Console
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.output import print_json
 from delegation.cli.screens import LabelledLines, Rows, duration_text, size_text
@@ -162,7 +162,6 @@ def total(lines: list[Cost]) -> float:
 
 
 def _standing(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
-    """Yield what a deployment costs that purges nothing."""
     yield _line("CloudWatch", "custom metrics", METRICS, prices.cloudwatch_metric_month)
     alarms = ALARMS + (FRONT_ALARMS if work.network is NetworkChoice.PRIVATE else 0)
     yield _line("CloudWatch", "alarms", alarms, prices.cloudwatch_alarm_month)
@@ -186,7 +185,6 @@ def _standing(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
 
 
 def _purges(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
-    """Yield what the purges of a month cost."""
     tables, spark = work.tables, work.engine is EngineName.SPARK
     seconds = work.files / KEYS_PER_SECOND + (prices.emr_start_seconds if spark else 1)
     heartbeats = math.ceil(seconds / HEARTBEAT_SECONDS) if spark else 0
@@ -259,7 +257,6 @@ def quantity_text(quantity: float) -> str:
 
 
 def print_monthly(work: Workload, prices: MonthlyPrices, *, as_json: bool) -> None:
-    """Print a month's cost, a line for each kind of use."""
     lines = monthly(work, prices)
     place = {"prices_region": prices.region, "prices_as_of": prices.as_of, "currency": prices.currency}
     if as_json:
@@ -286,7 +283,7 @@ _NO_TASK = "TASK_NOT_FOUND"
 @command()
 def estimate_command(
     call: Call,
-    task_id: Annotated[str | None, typer.Argument(metavar="TASK_ID", show_default=False, help="The task's id.")] = None,
+    task_id: Annotated[str | None, argument("TASK_ID", "The task's id.")] = None,
     *,
     of_a_month: Annotated[bool, typer.Option("--monthly", help="Show what the service costs in a month.")] = False,
     tables: Annotated[int, typer.Option("--tables", min=0, help="With --monthly: the tables of a month.")] = 100,
@@ -301,9 +298,7 @@ def estimate_command(
     nat_gateways: Annotated[
         int, typer.Option("--nat-gateways", min=0, help="With --monthly: the NAT gateways of the private network.")
     ] = 0,
-    prices: Annotated[
-        Path | None, typer.Option("--prices", metavar="FILE", show_default=False, help="With --monthly: a price file.")
-    ] = None,
+    prices: Annotated[Path | None, option("--prices", "With --monthly: a price file.", "FILE")] = None,
 ) -> None:
     """Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.
 
@@ -326,7 +321,6 @@ def estimate_command(
 
 
 def estimate_screen(found: Estimate) -> LabelledLines:
-    """Return an estimate, a line for each question."""
     kinds = ", ".join(f"{total.files:,} {kind}" for kind, total in found.by_type.items())
     kept = f"; {found.files_kept:,} are kept" if found.files_kept else ""
     rows = {

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.text import Text
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, command, option
 from delegation.cli.errors import CommandError
 from polaris_common.errors import counted
 
@@ -134,7 +134,6 @@ def _of_resources(stack: str, before: Template, after: Template) -> Iterator[Dan
 
 
 def _of_applications(stack: str, before: Template, after: Template, identities: Identities) -> Iterator[Danger]:
-    """Yield the applications that the new functions would not know, though their jobs may run."""
     others, known = after.get("Resources", {}), _former_applications(after)
     for name, resource in before.get("Resources", {}).items():
         if resource["Type"] == _APPLICATION and name not in others:
@@ -145,7 +144,6 @@ def _of_applications(stack: str, before: Template, after: Template, identities: 
 
 
 def _former_applications(template: Template) -> frozenset[str]:
-    """Return the former applications that every function with an application knows."""
     found: list[frozenset[str]] = []
     for resource in template.get("Resources", {}).values():
         if resource["Type"] == "AWS::Lambda::Function":
@@ -235,7 +233,6 @@ class DeployedStacks:
         return None if found is None else found["StackResourceDetail"].get("PhysicalResourceId")
 
     def imports(self, export: str) -> Sequence[str]:
-        """Return the stacks that import an export."""
         names: list[str] = []
         token: dict[str, str] = {}
         while True:
@@ -248,7 +245,6 @@ class DeployedStacks:
             token = {"NextToken": found["NextToken"]}
 
     def changes(self, stack: str, change_set: str) -> Sequence[Mapping[str, Any]]:
-        """Return the changes of a change set, none if the stack has none of that name."""
         found: list[Mapping[str, Any]] = []
         token: dict[str, str] = {}
         while True:
@@ -281,7 +277,6 @@ _STACK: Final = "aws:cloudformation:stack"
 
 
 def deploy_refused(count: int) -> CommandError:
-    """Return the error: the deployment would do harm."""
     text = counted(count, "change")
     return CommandError(
         f"{text} must not be deployed", "Do what is said beside each; nothing was deployed.", code="DEPLOY_REFUSED"
@@ -297,11 +292,10 @@ def deploy_check_command(
     ] = Path("cdk.out"),
     change_set: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--change-set",
-            metavar="NAME",
-            show_default=False,
-            help="Read the change sets of this name too, which `cdk deploy --method prepare-change-set` makes.",
+            "Read the change sets of this name too, which `cdk deploy --method prepare-change-set` makes.",
+            "NAME",
         ),
     ] = None,
 ) -> None:

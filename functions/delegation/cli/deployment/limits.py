@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from delegation.cli.calls import option
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.config import PROPERTIES, as_text, context_of
 from delegation.cli.errors import CommandError
@@ -21,17 +22,9 @@ CdkOption = Annotated[
 ]
 InsteadOption = Annotated[
     Path | None,
-    typer.Option(
-        "--cdk",
-        metavar="FILE",
-        show_default=False,
-        help="A cdk.json with the operator's limits, instead of those of the running deployment.",
-    ),
+    option("--cdk", "A cdk.json with the operator's limits, instead of those of the running deployment.", "FILE"),
 ]
-StageFileOption = Annotated[
-    Path | None,
-    typer.Option("--stage-file", metavar="FILE", show_default=False, help="The file of the stage, as for cdk."),
-]
+StageFileOption = Annotated[Path | None, option("--stage-file", "The file of the stage, as for cdk.", "FILE")]
 DEFAULT_CDK = Path("cdk.json")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, command, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.output import print_json
@@ -17,7 +17,6 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 
 
 def records_unread(ids: list[str]) -> CommandError:
-    """Return the error: some tasks of the copy cannot be read by this release."""
     were = "task was" if len(ids) == 1 else "tasks were"
     return CommandError(
         f"{len(ids):,} {were} not recovered, because this release cannot read them: {', '.join(ids[:5])}",
@@ -36,15 +35,9 @@ def recover_command(
     ],
     *,
     records_copy: Annotated[
-        str | None,
-        typer.Option(
-            "--records-from", metavar="TABLE", show_default=False, help="The idempotency table that was restored."
-        ),
+        str | None, option("--records-from", "The idempotency table that was restored.", "TABLE")
     ] = None,
-    records_live: Annotated[
-        str | None,
-        typer.Option("--records-to", metavar="TABLE", show_default=False, help="The live idempotency table."),
-    ] = None,
+    records_live: Annotated[str | None, option("--records-to", "The live idempotency table.", "TABLE")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be copied, and copy nothing.")] = False,
 ) -> None:
     """Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.
@@ -76,7 +69,6 @@ def recover(
 
 
 def print_report(report: RecoveryReport, *, dry_run: bool, as_json: bool) -> None:
-    """Print what was copied, and the recovered tasks that will run."""
     if as_json:
         print_json({**asdict(report), "dry_run": dry_run})
         return
@@ -100,10 +92,7 @@ def _rows(report: RecoveryReport) -> list[tuple[int, str]]:
         (report.links, "link or notification" if report.links == 1 else "links and notifications"),
         (report.records, _noun(report.records, "idempotency record")),
         (report.kept, "task is live and stays as it is" if report.kept == 1 else "tasks are live and stay as they are"),
-        (
-            len(report.unreadable),
-            f"{_noun(len(report.unreadable), 'task')} of the copy that this release cannot read",
-        ),
+        (len(report.unreadable), f"{_noun(len(report.unreadable), 'task')} of the copy that this release cannot read"),
     ]
     return [row for place, row in enumerate(rows) if place == 0 or row[0]]
 

@@ -79,7 +79,6 @@ class ViewCheck:
     catalog: str
 
     def findings(self) -> Iterator[CheckResult]:
-        """Yield the findings."""
         try:
             properties = self.management.properties_of(self.catalog)
             why = self.management.why_unsupported(self.catalog)
@@ -169,7 +168,6 @@ def what_lacks(findings: Sequence[CheckResult]) -> str | None:
 
 
 def polaris_failure(name: str, url: str, credential: str, error: PolarisError, *, place: str = "") -> CheckResult:
-    """Return what an error of Polaris means."""
     match error:
         case PolarisUnauthorized():
             return failed(name, f"{url} refuses the credential", f"Correct {credential}; it is id:secret.")

@@ -89,7 +89,6 @@ class CheckResult:
         return found["subject"] if found else ""
 
     def document(self) -> dict[str, Any]:
-        """Return the members of the JSON document, every one whatever was found."""
         return {
             "id": self.id,
             "subject": self.subject,

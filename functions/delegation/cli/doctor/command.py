@@ -9,7 +9,7 @@ import typer
 from pydantic import SecretStr
 from rich.console import Console
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, command, option
 from delegation.cli.catalog.polaris import as_administrator, connect_management, parse_namespace, polaris_url, realm_of
 from delegation.cli.catalog.polaris_setup import service_grants, wanted_grants
 from delegation.cli.connection import Connection, emulated_identity, find_task_table, polaris_as
@@ -43,11 +43,10 @@ def doctor_command(
     *,
     namespace: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--namespace",
-            metavar="CATALOG.LEVEL",
-            show_default=False,
-            help="Also check what a purge in this namespace needs; a catalog alone means all of its namespaces.",
+            "Also check what a purge in this namespace needs; a catalog alone means all of its namespaces.",
+            "CATALOG.LEVEL",
         ),
     ] = None,
     principal: Annotated[str, typer.Option("--principal", help="The service's principal in Polaris.")] = "delegation",
@@ -59,20 +58,18 @@ def doctor_command(
     ] = False,
     tombstones: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--tombstones",
-            metavar="CATALOG.LEVEL",
-            show_default=False,
-            help="Also check what drops through the gateway need: the namespace into which it renames tables.",
+            "Also check what drops through the gateway need: the namespace into which it renames tables.",
+            "CATALOG.LEVEL",
         ),
     ] = None,
     callers: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--callers",
-            metavar="PRINCIPAL_ROLE",
-            show_default=False,
-            help="With --tombstones: a role whose members are to drop tables; may be repeated.",
+            "With --tombstones: a role whose members are to drop tables; may be repeated.",
+            "PRINCIPAL_ROLE",
         ),
     ] = None,
     deployed: Annotated[
@@ -160,7 +157,6 @@ def _endpoints(connection: Connection) -> Mapping[str, str]:
 
 
 def _clients(make: Callable[..., Any], endpoints: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return what opens a client of a service once."""
 
     @cache
     def client(service: str) -> Any:
@@ -249,7 +245,6 @@ def _granted(connection: Connection, url: str, catalog: str, wanted: CatalogOpti
 def _reached(
     connection: Connection, url: str, realm: str | None, catalog: str | None, levels: tuple[str, ...]
 ) -> Iterable[CheckResult]:
-    """Check Polaris as the service's principal, or else with the caller's credential."""
     credentials = ("polaris_service_credential", "polaris_credential")
     name = None
     if connection.named_polaris():

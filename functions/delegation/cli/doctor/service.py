@@ -53,7 +53,6 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def open_http(tls: ssl.SSLContext) -> httpx.Client:
-    """Return an HTTP client for checks."""
     return httpx.Client(verify=tls, timeout=_TIMEOUT)
 
 

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from delegation.cli.calls import (
-    Call,
-    TaskId,
-    command,
-)
+from delegation.cli.calls import Call, TaskId, argument, command, option
 from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.tasks.filters import (
@@ -38,15 +34,11 @@ if TYPE_CHECKING:
     from delegation.wire.tasks import TaskRecord
 
 app = typer.Typer(
-    cls=WordGroup,
-    no_args_is_help=True,
-    help="List, show, follow, explain, cancel and retry the service's tasks.",
+    cls=WordGroup, no_args_is_help=True, help="List, show, follow, explain, cancel and retry the service's tasks."
 )
 _MOST_CHANGED: Final = 1_000
 _CANCELLED: Final = "cancelled"
-TaskIds = Annotated[
-    list[str] | None, typer.Argument(metavar="[TASK_ID]...", help="The tasks' ids.", show_default=False)
-]
+TaskIds = Annotated[list[str] | None, argument("[TASK_ID]...", "The tasks' ids.")]
 
 
 @command(app, "list", "direct tasks_table stack")
@@ -63,16 +55,8 @@ def list_command(
         Order, typer.Option("--sort", help="What the list is sorted by; times are newest first.")
     ] = Order.RECEIVED,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number of tasks to list.")] = 50,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns", metavar="NAME,…", show_default=False, help=f"Which columns: {', '.join(COLUMN_NAMES)}."
-        ),
-    ] = None,
-    cursor: Annotated[
-        str | None,
-        typer.Option("--cursor", help="Continue an earlier list; it printed the cursor.", show_default=False),
-    ] = None,
+    columns: Annotated[str | None, option("--columns", f"Which columns: {', '.join(COLUMN_NAMES)}.", "NAME,…")] = None,
+    cursor: Annotated[str | None, option("--cursor", "Continue an earlier list; it printed the cursor.")] = None,
 ) -> None:
     """List tasks with their status, the newest first; piped, a line for each with its id first."""
     from delegation.cli.tasks.source import chosen  # noqa: PLC0415
@@ -98,10 +82,7 @@ def types_command(call: Call) -> None:
 def create_table_command(
     call: Call,
     name: Annotated[
-        str | None,
-        typer.Option(
-            "--tasks-table", envvar="DELEGATION_TASKS_TABLE", show_default=False, help="The name of the table."
-        ),
+        str | None, option("--tasks-table", "The name of the table.", envvar="DELEGATION_TASKS_TABLE")
     ] = None,
 ) -> None:
     """Create a task table in your AWS environment, for workers without a deployment.
@@ -148,10 +129,7 @@ def watch_command(
         float, typer.Option("--interval", min=0.1, max=3600.0, help="Seconds between two polls.")
     ] = 1.0,
     timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout", min=0.0, show_default=False, help="Stop watching after this many seconds, with exit status 1."
-        ),
+        float | None, option("--timeout", "Stop watching after this many seconds, with exit status 1.", min=0.0)
     ] = None,
 ) -> None:
     """Follow a task until it has an outcome; the exit status is 1 if the outcome is FAILURE."""

@@ -117,12 +117,7 @@ def count_types(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
 
 
 def collect(
-    store: TaskStore,
-    wanted: TaskFilter,
-    *,
-    limit: int,
-    cursor: str | None = None,
-    known: frozenset[str] | None = None,
+    store: TaskStore, wanted: TaskFilter, *, limit: int, cursor: str | None = None, known: frozenset[str] | None = None
 ) -> TaskPage:
     """Return up to `limit` of the wanted tasks; the cursor is the last one's id.
 
@@ -160,7 +155,6 @@ _WORKER: Final = re.compile(r"worker:(?P<host>.+):(?P<pid>\d+):\d+")
 
 
 def holder_may_live(task: Task) -> CommandError:
-    """Return the error: nothing proves that the holder of a task is dead."""
     end = f"{task.lease.lost_not_before:%Y-%m-%d %H:%M:%S} UTC"
     job = f", with job run {task.job_run_id}" if task.job_run_id else ""
     return CommandError(

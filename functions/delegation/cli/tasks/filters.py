@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from delegation.cli.calls import option
+
 if TYPE_CHECKING:
     from delegation.wire.tasks import TaskRecord
 
@@ -63,25 +65,16 @@ _BY_COMMAND: Final = {
     "scan": "ORPHAN_FILES",
 }
 """The type of the task that a command of the same name submits."""
-TableFilter = Annotated[
-    str | None,
-    typer.Option(
-        "--table", metavar="CATALOG.NAMESPACE.TABLE", show_default=False, help="Only tasks of this Iceberg table."
-    ),
-]
+TableFilter = Annotated[str | None, option("--table", "Only tasks of this Iceberg table.", "CATALOG.NAMESPACE.TABLE")]
 SinceOption = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--since",
-        metavar="TIME|DURATION",
-        show_default=False,
-        help="Only tasks received since then: 2026-11-20, 2026-11-20T12:00:00Z, or how long ago: 2h, 7d.",
+        "Only tasks received since then: 2026-11-20, 2026-11-20T12:00:00Z, or how long ago: 2h, 7d.",
+        "TIME|DURATION",
     ),
 ]
-CorrelationOption = Annotated[
-    str | None,
-    typer.Option("--correlation-id", show_default=False, help="Only tasks with the caller's correlation id."),
-]
+CorrelationOption = Annotated[str | None, option("--correlation-id", "Only tasks with the caller's correlation id.")]
 
 
 @dataclass(frozen=True, slots=True)

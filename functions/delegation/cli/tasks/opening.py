@@ -88,7 +88,6 @@ def open_pauses(connection: Connection, *, direct: bool, table: str | None) -> P
 
 
 def _realm_of(connection: Connection) -> str | None:
-    """Return the realm of the settings, else that of the local stack."""
     found = connection.settings.get("realm")
     return found or (connection.stack().realm if connection.uses_stack() else None)
 

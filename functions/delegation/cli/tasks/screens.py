@@ -147,7 +147,6 @@ def _narrow_lines(page: TaskPage, width: int, time_format: str) -> Iterator[Rend
 
 
 def _subject(view: TaskRecord, *, known: bool) -> Text:
-    """Return the table and the type, which is left out where it is the usual one."""
     if not known:
         return Text(f"{view.task_type} (unknown behavior)", style="yellow")
     shown_type = None if view.task_type == USUAL and view.table else view.task_type
@@ -167,7 +166,6 @@ def _note(view: TaskRecord) -> Text:
 
 
 def task_screen(view: TaskRecord) -> RenderableType:
-    """Return every field of a task that is set, in groups, with its status and progress first."""
     fields = view.model_dump(mode="json")
     rest = [name for name in fields if name not in _DRAWN and not any(name in names for names in _GROUPS.values())]
     parts: list[RenderableType] = [Whole(_headline(view)), *_counts_line(view)]
@@ -220,12 +218,10 @@ def _segments(value: object, _as_json: object) -> Text:
 
 
 def _dotted(names: Iterable[str]) -> str:
-    """Return a name as commands take it: a part with a dot is between backquotes."""
     return ".".join(f"`{name}`" if "." in name else name for name in names)
 
 
 def _identifier(value: object, as_json: object) -> Text:
-    """Return the dotted name of a JSON array of names."""
     try:
         names = json.loads(str(value))
     except ValueError:
@@ -273,7 +269,6 @@ def _value(value: object, as_json: object) -> Text:
 
 
 def why_screen(why: Why) -> RenderableType:
-    """Return the explanation of a task, a line for each question."""
     rows = {
         "status": why.status,
         "attempt": why.attempt,
@@ -356,7 +351,6 @@ _EXPLAINED: Final = {
 
 
 def receipt_screen(document: Mapping[str, Any]) -> RenderableType:
-    """Return the members of a receipt that have a value."""
     return LabelledLines(_receipt_rows(document))
 
 

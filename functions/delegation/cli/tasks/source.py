@@ -57,7 +57,6 @@ class TaskPage:
         return self.known is None or task.task_type in self.known
 
     def sorted_by(self, order: Callable[[Sequence[TaskRecord]], Sequence[TaskRecord]]) -> "TaskPage":
-        """Return the page with its tasks in another order."""
         return replace(self, tasks=order(self.tasks))
 
 
@@ -151,7 +150,6 @@ class Change:
     error: DelegationError | None = None
 
     def document(self) -> Mapping[str, Any]:
-        """Return the members of the JSON document."""
         if self.error is None:
             return {"task_id": self.task_id, "status": self.status}
         code = getattr(self.error, "error_code", None) or self.error.code

@@ -39,7 +39,6 @@ class Why:
     advice: str = ""
 
     def document(self) -> Mapping[str, Any]:
-        """Return the members of the JSON document."""
         return {**asdict(self), "when": None if self.when is None else isoformat(self.when)}
 
 

@@ -137,11 +137,7 @@ def _other(catalog: CascadeCatalog, kind: str, identifier: TableIdentifier) -> C
     except (NoSuchTable, NoSuchNamespace):
         return None
     return CascadeTable(
-        table=str(identifier),
-        namespace=identifier.namespace,
-        name=identifier.name,
-        table_uuid=identity,
-        kind=kind,
+        table=str(identifier), namespace=identifier.namespace, name=identifier.name, table_uuid=identity, kind=kind
     )
 
 
@@ -154,7 +150,6 @@ def identity_of(document: Mapping[str, Any]) -> str:
 
 
 def _refusal(properties: Mapping[str, str]) -> str | None:
-    """Return why metadata alone forbids the purge, as its guards do."""
     protection = protection_of(properties)
     if protection is not None:
         return f"TABLE_PROTECTED: {protection}"

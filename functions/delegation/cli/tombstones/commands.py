@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
 from delegation.cli.output import watch
@@ -26,7 +26,6 @@ TIMEOUT_SECONDS = 35.0
 
 
 def not_yours(tombstone_id: str) -> CommandError:
-    """Return the error: the caller dropped no table with this tombstone."""
     return CommandError(
         f"you dropped no table with the tombstone {tombstone_id}",
         "Check the id. `delegation tombstones list --mine` shows yours; an operator restores those of others.",
@@ -35,7 +34,6 @@ def not_yours(tombstone_id: str) -> CommandError:
 
 
 def restore_not_made(record: TombstoneRecord, error: PolarisError) -> CommandError:
-    """Return the error: the gateway, or the catalog behind it, refused the restore."""
     if error.status == 409:
         other = f"delegation tombstones restore {record.tombstone_id} --mine --to {record.name}_restored"
         step = f"Do what the message states; if the name is taken: `{other}`."
@@ -129,7 +127,6 @@ def tombstone_list(found: Sequence[TombstoneRecord], width: int) -> RenderableTy
 
 
 def tombstone_screen(one: TombstoneRecord) -> RenderableType:
-    """Return one tombstone, and what can be done with it."""
     lines = {
         "dropped by": f"{plain(one.caller.removeprefix('principal:'))}, {_time(one.created_at)}",
         "is now": plain(one.present) if not one.is_ended else None,
@@ -153,7 +150,6 @@ def tombstone_screen(one: TombstoneRecord) -> RenderableType:
 
 
 def _steps(one: TombstoneRecord) -> list[str]:
-    """Return the commands that make sense in the tombstone's state."""
     restore = f"delegation tombstones restore {one.tombstone_id}"
     purge = f"delegation tombstones purge {one.tombstone_id}"
     follow = [f"delegation tasks why {one.task_id}"] if one.task_id else []
@@ -206,19 +202,15 @@ app = typer.Typer(
 )
 _LARGEST_PAGE: Final = 100
 _NOBODY: Final = "NO_TOMBSTONES"
-TombstoneArgument = Annotated[
-    str, typer.Argument(metavar="TOMBSTONE_ID", show_default=False, help="The tombstone's id, which the list has.")
-]
+TombstoneArgument = Annotated[str, argument("TOMBSTONE_ID", "The tombstone's id, which the list has.")]
 
 
 MineOption = Annotated[
-    bool,
-    typer.Option("--mine", help="Only tables that you dropped yourself: with your credential in the catalog."),
+    bool, typer.Option("--mine", help="Only tables that you dropped yourself: with your credential in the catalog.")
 ]
 
 
 def no_gateway() -> CommandError:
-    """Return the error: the deployment has no gateway."""
     return CommandError(
         "this deployment has no gateway, so no table was dropped through it",
         "Switch the gateway on and deploy; a local stack has one after `delegation local up --gateway`.",
@@ -227,7 +219,6 @@ def no_gateway() -> CommandError:
 
 
 def tombstone_stays(error: Conflict, next_step: str) -> CommandError:
-    """Return the error: the tombstone's state, or another table of the name, does not allow the change."""
     return CommandError(error.message, next_step, code=error.error_code)
 
 
@@ -238,10 +229,7 @@ def list_command(
     only_open: Annotated[
         bool, typer.Option("--open", help="Only those that have not ended: DROPPED, RESTORED and CLEARED are left out.")
     ] = False,
-    table: Annotated[
-        str | None,
-        typer.Option("--table", metavar="TEXT", show_default=False, help="Only tables whose name contains the text."),
-    ] = None,
+    table: Annotated[str | None, option("--table", "Only tables whose name contains the text.", "TEXT")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number to list.")] = 50,
     mine: MineOption = False,
 ) -> None:
@@ -273,11 +261,10 @@ def restore_command(
     *,
     to: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--to",
-            metavar="[NAMESPACE.]TABLE",
-            show_default=False,
-            help="Another name, if the former one is taken; alone it is in the former namespace.",
+            "Another name, if the former one is taken; alone it is in the former namespace.",
+            "[NAMESPACE.]TABLE",
         ),
     ] = None,
     mine: MineOption = False,

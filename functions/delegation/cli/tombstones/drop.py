@@ -8,7 +8,7 @@ from typing import Annotated, Final, Self
 
 import typer
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, command, option
 from delegation.cli.errors import CommandError
 from delegation.cli.output import Output, print_json
 from delegation.cli.screens import Whole
@@ -140,15 +140,12 @@ def drop_command(
     table: TableArgument,
     *,
     wait: Annotated[
-        bool,
-        typer.Option("--wait/--no-wait", help="Wait until the files are deleted, or only until the name is free."),
+        bool, typer.Option("--wait/--no-wait", help="Wait until the files are deleted, or only until the name is free.")
     ] = True,
     key: Annotated[
         str | None,
-        typer.Option(
-            "--key",
-            show_default=False,
-            help="The idempotency key: repeating the command with it continues the same drop. Default: a new UUID.",
+        option(
+            "--key", "The idempotency key: repeating the command with it continues the same drop. Default: a new UUID."
         ),
     ] = None,
     timeout: Annotated[
@@ -176,7 +173,6 @@ def drop_command(
 
 
 def _local(moment: str) -> str:
-    """Return a time of a header as the other screens have it, and any other text as it is."""
     try:
         return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}"
     except ValueError:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.output import Output, print_json
@@ -36,7 +36,6 @@ _OPTIONS: Final = {VIEW: "--drop-views", GENERIC_TABLE: "--drop-generic-tables"}
 
 
 def tables_refused(refused: Sequence[str]) -> CommandError:
-    """Return the error: some tables of the namespace must not be purged, so nothing of it was dropped."""
     tables = counted(len(refused), "table")
     return CommandError(
         f"{tables} must not be purged or cannot be read, so nothing was dropped: "
@@ -48,7 +47,6 @@ def tables_refused(refused: Sequence[str]) -> CommandError:
 
 
 def others_refused(others: Mapping[str, Sequence[str]]) -> CommandError:
-    """Return the error: the namespace has views or generic tables, which are dropped only if that is said."""
     found = "; ".join(
         f"{len(names):,} {kind if len(names) == 1 else kind + 's'}: {', '.join(shortened(names, _NAMED))}"
         for kind, names in others.items()
@@ -67,10 +65,9 @@ def drop_namespace_command(
     call: Call,
     namespace: Annotated[
         str,
-        typer.Argument(
-            metavar="CATALOG.NAMESPACE",
-            show_default=False,
-            help="The namespace. Dots separate its levels; put `backquotes` around a name that contains a dot.",
+        argument(
+            "CATALOG.NAMESPACE",
+            "The namespace. Dots separate its levels; put `backquotes` around a name that contains a dot.",
         ),
     ],
     *,
@@ -79,20 +76,14 @@ def drop_namespace_command(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be dropped; change nothing.")] = False,
     key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            show_default=False,
-            help="The idempotency key, from which each table's is made. Default: a new UUID.",
-        ),
+        str | None, option("--key", "The idempotency key, from which each table's is made. Default: a new UUID.")
     ] = None,
     receipt: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--receipt",
-            metavar="FILE",
-            show_default=False,
-            help="The receipt's file; one that is not complete is resumed. Default: delegation-drop-KEY.json here.",
+            "The receipt's file; one that is not complete is resumed. Default: delegation-drop-KEY.json here.",
+            "FILE",
         ),
     ] = None,
     drop_views: Annotated[bool, typer.Option("--drop-views", help="Drop the views in it too.")] = False,
@@ -100,8 +91,7 @@ def drop_namespace_command(
         bool, typer.Option("--drop-generic-tables", help="Drop the generic tables in it too; their files stay.")
     ] = False,
     wait: Annotated[
-        bool,
-        typer.Option("--wait/--no-wait", help="Wait for each purge, or only until the name of its table is free."),
+        bool, typer.Option("--wait/--no-wait", help="Wait for each purge, or only until the name of its table is free.")
     ] = True,
     parallel: Annotated[
         int, typer.Option("--parallel", min=1, max=64, help="Tables that are dropped at a time.")
@@ -200,7 +190,6 @@ def parse_place(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def cascade_screen(order: CascadeReceipt) -> Any:
-    """Return the tables with the files of their current snapshots, and the namespaces."""
     table = Rows("table", "files", "bytes", "note", right={"files", "bytes"})
     for one in order.tables[:_SHOWN]:
         files = "?" if one.files is None else f"{one.files:,}"

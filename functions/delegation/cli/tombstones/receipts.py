@@ -73,7 +73,6 @@ class CascadeTable(BaseModel):
         return self.outcome in _DONE
 
     def identifier(self, catalog: str) -> TableIdentifier:
-        """Return the table's identifier."""
         return TableIdentifier(catalog, self.namespace, self.name)
 
     def dropped(self, by: Dropped) -> Self:
@@ -224,7 +223,6 @@ class ReceiptFile:
         return self.receipt
 
     def _write_all(self) -> None:
-        """Replace the file with one that has the receipt as it is now."""
         found = self.receipt
         about = found.model_dump(mode="json", include={"catalog", "namespace", "idempotency_key", "namespaces"})
         lines = [{"receipt": _VERSION, **about, "tables": len(found.tables)}]
