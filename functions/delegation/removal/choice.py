@@ -11,17 +11,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from delegation.errors import RunHandedOver
-from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.removal.chunks import Phase, Total, add_totals
 from delegation.removal.index import Finding, PlanIndex
 from delegation.removal.sorting import RUN_RECORDS
 from delegation.storage.deleter import DeletePolicy
 from polaris_common.errors import counted
+
+if TYPE_CHECKING:
+    from delegation.iceberg.avro.manifests import ManifestFile
 
 EngineChoice = Literal["inline", "spark"]
 
@@ -98,7 +100,7 @@ class Size:
     held: int = 0
 
     @classmethod
-    def of(cls, manifests: Iterable[ManifestFile], lists: int, *, threads: int) -> "Size":
+    def of(cls, manifests: "Iterable[ManifestFile]", lists: int, *, threads: int) -> "Size":
         """Return the size of a table with these manifests and so many lists, if `threads` manifests are read ahead."""
         found = list(manifests)
         lengths = [max(0, one.manifest_length or 0) for one in found]
