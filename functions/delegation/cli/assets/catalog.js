@@ -34,7 +34,7 @@ async function audit(turn, catalog) {
   const totals = MATTERS.filter((matter) => found.totals[matter]);
   $("total-rows").replaceChildren(...totals.map((matter) => {
     const one = found.totals[matter];
-    return cells([matter], [number(one.tables), "number", "tables"], [number(one.count), "number", "count"], [between(one.bytes, size), "number"], [between(one.month, money), "number", "a month"]);
+    return cells([matter], [number(one.tables), "number", "tables"], [number(one.count), "number", "count"], [between(one.bytes, size), "number"], [between(one.month, money), "number", "a month, " + found.prices.currency]);
   }));
   $("finding-rows").replaceChildren(...found.findings.flatMap((one) => MATTERS.filter((matter) => one[matter]).map((matter, at) =>
     cells([at ? "" : breakable([...one.namespace, one.name].join(".")), "long"], [matter], [number(one[matter].count), "number", "count"], [between(one[matter].bytes, size), "number"], [whyFound(one, matter), "what"]))));
@@ -129,7 +129,7 @@ async function pauses(turn) {
   $("pause-table").hidden = found.length === 0;
   $("no-pauses").hidden = found.length > 0;
   $("no-pauses").replaceChildren(sentence("Nothing is paused. `delegation pause` stops all work, one realm or one table; `delegation resume` ends that."));
-  $("pause-rows").replaceChildren(...found.map((one) => cells([breakable(one.table ?? one.realm ?? "all tasks"), "long"], [one.mode === "drain" ? "drained: what runs ends, nothing begins" : "stopped"], [askerText(one.by) ?? ""], [clock(one.since)], [one.reason ?? "", "what"])));
+  $("pause-rows").replaceChildren(...found.map((one) => cells([breakable(one.table ?? one.realm ?? "all tasks"), "long"], [one.mode === "drain" ? "drained: what runs ends, nothing begins" : "stopped"], [askerText(one.by) ?? "", null, "by"], [clock(one.since), null, "since"], [one.reason ?? "", "what"])));
 }
 async function tombstones(turn) {
   const { tombstones: found, more } = await read("api/tombstones");

@@ -469,6 +469,25 @@ def test_pauses_are_a_view_and_none_is_said(tmp_path):
     assert "all tasksstoppedops" in shown(tmp_path, {"api/health": (200, paused)}, "#pauses").text("pause-rows")
 
 
+TOPS = b"""
+setTimeout(() => {
+  const found = [...$("pause-rows").querySelectorAll("td")];
+  document.body.dataset.tops = found.map((one) => one.getBoundingClientRect().top);
+}, 1000);
+"""
+
+
+def test_a_narrow_page_has_what_is_paused_before_the_reason(tmp_path):
+    """The reason was the first line of each pause, and its table the second, beside the mode."""
+    by = {"client_id": "ops", "subject": "ops"}
+    pause = {"scope": "all", "table": None, "realm": None, "mode": "stop", "by": by, "reason": "fire " * 20}
+    answers = {"api/health": (200, {**HEALTH, "paused": [{**pause, "since": "2026-11-20T12:00:00Z"}]})}
+    document = serve(tmp_path, answers, "#pauses", "--window-size=390,1200", "--dump-dom", script=TOPS)
+    tops = [float(one) for one in re.findall(r'data-tops="([^"]+)"', document)[0].split(",")]
+    assert len(tops) == 5
+    assert tops == sorted(set(tops))
+
+
 def test_no_finding_of_an_audit_is_without_its_reason(tmp_path):
     extent = {"count": 1, "bytes": {"at_least": 1, "at_most": 1}, "month": {"at_least": 0, "at_most": 0}}
     matters = ("unreachable", "expirable", "small", "oversized", "unreadable", "overlapping")
