@@ -35,6 +35,14 @@ def stored_time_or(otherwise: datetime, text: Any) -> datetime:
         return otherwise
 
 
+def stored_epoch(seconds: Any) -> datetime:
+    """Return a stored time in epoch seconds; raise TypeError or ValueError for what is none."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    except (OverflowError, OSError) as error:
+        raise ValueError(str(error)) from None
+
+
 def isoformat(moment: datetime) -> str:
     """Return RFC 3339 text in UTC of fixed width, with microseconds, so that text order is time order."""
     # Not strftime: on Linux its %Y does not pad years before 1000.

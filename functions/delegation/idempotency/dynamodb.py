@@ -1,7 +1,7 @@
 """IdempotencyStore on a DynamoDB table; one TransactWriteItems accepts a request together with its task."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from delegation.tasks.errors import MalformedRecord, OutcomeUnknown
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.dynamodb import Action, CompanionRefused, DynamoDbTaskStore
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_epoch
 from polaris_common.dynamodb import from_item, to_item
 
 _EXPIRED: Final = "expires_at <= :now"
@@ -144,8 +144,8 @@ def _record_of(item: Mapping[str, Any]) -> Record:
     values = dict(item)
     if "expires_at" in values:
         try:
-            values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
-        except (TypeError, ValueError, OverflowError, OSError) as error:
+            values["expires_at"] = stored_epoch(values["expires_at"])
+        except (TypeError, ValueError) as error:
             raise MalformedRecord(f"idempotency record: expires_at: {error}") from None
     try:
         return Record(**values)

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from functools import partialmethod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -17,9 +18,11 @@ from delegation.cli.connection import Connection
 from delegation.cli.tombstones.cascade import Cascade, found_in
 from delegation.cli.tombstones.receipts import ReceiptFile
 from delegation.notifications.dead_letters import resent
+from delegation.operations.orphans.quarantine.released import tagged_at
 from delegation.operations.orphans.quarantine.tagging import UntagRun
 from delegation.polaris.model import GenericTable
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, StoredPolicy
+from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
 from delegation.upkeep.execution.settings import UpkeepSettings
@@ -168,6 +171,37 @@ def deleted_files_whose_versions_cannot_be_read(failing: Failing) -> Served:
     served = files & here.lake.uris()
     assert here.restore(result).is_complete
     return files - bad, served
+
+
+@world("orphans.superseded")
+def files_of_earlier_quarantines_of_which_the_store_states_nothing(failing: Failing) -> Served:
+    """The record that names one stays, for it may have the tag; those of which all files are gone are left out."""
+    here, table, files = tagged()
+    table.set(**{"delegation.orphan-files.older-than": "900d"})
+    bad = {path.removeprefix("s3://lake/") for path in sorted(files)[:2]}
+    [first] = tagged_at(here.plans, "s3://lake/wh/t")
+    here.context(table)
+    asked: list[str] = []
+    untag = partialmethod(unanswered, MemoryObjectStore.untag, bad, failing, asked)
+    with patch.object(MemoryObjectStore, "untag", untag):
+        for at in range(23):
+            path = here.orphan(f"s3://lake/wh/t/data/old-{at}.parquet")
+            here.lake.modified["lake", path.removeprefix("s3://lake/")] = 1
+            here.sweep(table)
+            for gone in here.tagged() - files:
+                del here.lake.objects["lake", gone.removeprefix("s3://lake/")]
+    assert asked
+    left = tagged_at(here.plans, "s3://lake/wh/t")
+    return {"named", "gone"}, ({"named"} if first in left else set()) | ({"gone"} if len(left) <= 22 else set())
+
+
+def unanswered(
+    store: Any, real: Any, bad: set[str], failing: Failing, asked: list[str], *given: Any, **more: Any
+) -> Any:
+    if given[1].key in bad:
+        asked.append(given[1].key)
+        raise failing()
+    return real(store, *given, **more)
 
 
 @world("orphans.untagged")

@@ -11,6 +11,9 @@ import pytest
 from delegation.gateway.drop import dynamodb as tombstones
 from delegation.gateway.drop.tombstones import pending
 from delegation.idempotency import dynamodb as keys
+from delegation.idempotency.canonical import Scope
+from delegation.idempotency.mutations import dynamodb as reservations
+from delegation.idempotency.mutations.reservation import KeyPolicy, reserved
 from delegation.idempotency.record import Record, State
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
@@ -40,12 +43,15 @@ def items() -> dict[str, tuple[dict[str, Any], Callable[[Mapping[str, Any]], obj
         payload_hash="0", state=State.IN_PROGRESS, task_id="t", bound_version=1, created_at=NOW, updated_at=NOW,
         expires_at=NOW, **texts,
     )  # fmt: skip
+    scope = Scope("bob", REALM, "POST", "/v1/t", "k")
+    held = reserved(scope, str, None, now=NOW, policy=KeyPolicy(), nonce="n")
     tombstone = pending(REALM, TABLE, HIDDEN, NOW, expected_uuid="u", caller="bob", waits=False)
     owed = Notification("n", str(uuid4()), 1, "events", "{}", NOW, NOW, NotificationState.OWED)
     health = TableHealth(TABLE, "u", "m", NOW, since=NOW, runs={})
     return {
         "task": (codec.head_item(submitted(str(uuid4()))), codec.task_of),
         "key": (keys._item_of(record), keys._record_of),
+        "reservation": (reservations._item_of(held), reservations._record_of),
         "tombstone": (tombstones._item_of(tombstone), tombstones._record_of),
         "notification": (notifications.notification_item(owed), notifications.notification_of),
         "receiver": (notifications.receiver_item(Receiver("c", NOW, NOW)), notifications.receiver_of),
@@ -53,7 +59,7 @@ def items() -> dict[str, tuple[dict[str, Any], Callable[[Mapping[str, Any]], obj
     }
 
 
-@pytest.mark.parametrize("kind", ["task", "key", "tombstone", "notification", "receiver", "health"])
+@pytest.mark.parametrize("kind", ["task", "key", "reservation", "tombstone", "notification", "receiver", "health"])
 def test_a_damaged_attribute_is_an_error_of_the_service_or_none(kind: str) -> None:
     item, read = items()[kind]
     read(from_item(to_item(item)))

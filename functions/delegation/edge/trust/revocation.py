@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -45,7 +45,7 @@ class OutdatedList(StrEnum):
 class RevocationList:
     """A list with a verified signature; `places` are the distribution points to which it is limited, if any.
 
-    `of` is the kind of certificate to which it is limited.
+    `of` is the kind of certificate to which it is limited, `signer` a certificate of the key that signed it.
     """
 
     listed: x509.CertificateRevocationList
@@ -53,6 +53,7 @@ class RevocationList:
     next_update: datetime
     places: frozenset[x509.GeneralName] = frozenset()
     of: Listed = Listed.ALL
+    signer: x509.Certificate | None = None
 
     def covers(self, certificate: x509.Certificate) -> bool:
         """Return whether the list decides on a certificate (RFC 5280, Section 6.3.3, step b)."""
@@ -77,16 +78,42 @@ class RevocationList:
             raise CertificateRefused("the revocation list is out of date (delegation:revocation-outdated)")
 
 
+@dataclass(frozen=True, slots=True)
+class UnavailableList:
+    """A list that cannot be fetched or used: it refuses what it may cover.
+
+    That is what its `issuer` issued, or everything where no process knows whose list it is; but nothing that a key
+    signed whose list is there and names all that the key issued (`decided` are certificates of these keys).
+    """
+
+    error: RevocationListUnavailable
+    issuer: x509.Name | None
+    decided: tuple[x509.Certificate, ...] = ()
+
+    def covers(self, certificate: x509.Certificate) -> bool:
+        """Return whether the list may decide on a certificate."""
+        if self.issuer is not None and certificate.issuer != self.issuer:
+            return False
+        return not any(_issued(one, certificate) for one in self.decided)
+
+    def check(self, *_: object, **__: object) -> NoReturn:
+        """Raise RevocationListUnavailable."""
+        raise self.error
+
+
+AnyList = RevocationList | UnavailableList
+
+
 class RevocationLists(Protocol):
-    def current(self) -> Sequence[RevocationList]:
-        """Return all lists; raises RevocationListUnavailable."""
+    def current(self) -> Sequence[AnyList]:
+        """Return all lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticLists:
     configured: tuple[RevocationList, ...]
 
-    def current(self) -> Sequence[RevocationList]:
+    def current(self) -> Sequence[AnyList]:
         return self.configured
 
 
@@ -113,7 +140,7 @@ class RevocationCheck:
         self._check_issuers(certificate, now, lists, _LONGEST_CHAIN)
 
     def _check_issuers(
-        self, certificate: x509.Certificate, now: datetime, lists: Sequence[RevocationList], longest: int
+        self, certificate: x509.Certificate, now: datetime, lists: Sequence[AnyList], longest: int
     ) -> None:
         """Raise CertificateRefused if each authority that may have signed a certificate is revoked, or one above it.
 
@@ -174,8 +201,9 @@ class PublishedLists:
         self._fetch = fetch
         self._authorities = tuple(authorities)
         self._clock = clock
-        self._sources = [
-            CachedSource(
+        self._issuers: dict[str, x509.Name] = {}
+        self._sources = {
+            url: CachedSource(
                 partial(self._refresh, url),
                 what=f"the revocation list {url}",
                 unavailable=RevocationListUnavailable,
@@ -183,11 +211,18 @@ class PublishedLists:
                 policy=policy,
             )
             for url in urls
-        ]
+        }
 
-    def current(self) -> Sequence[RevocationList]:
-        now = self._clock()
-        return [one.get(lambda found: found.parsed.next_update >= now).parsed for one in self._sources]
+    def current(self) -> Sequence[AnyList]:
+        now, found, missing = self._clock(), list[RevocationList](), dict[str, RevocationListUnavailable]()
+        for url, source in self._sources.items():
+            try:
+                found.append(source.get(lambda known: known.parsed.next_update >= now).parsed)
+            except RevocationListUnavailable as error:
+                missing[url] = error
+        complete = [one for one in found if one.of is Listed.ALL and not one.places]
+        decided = tuple(one.signer for one in complete if one.signer is not None)
+        return [*found, *(UnavailableList(error, self._issuers.get(url), decided) for url, error in missing.items())]
 
     def _refresh(self, url: str, former: _Published | None) -> _Published:
         fetched = self._fetch(url, None if former is None else former.version)
@@ -204,6 +239,7 @@ class PublishedLists:
         if former is not None and parsed.this_update < former.parsed.this_update:
             # A former list put back would admit what was revoked since.
             raise RevocationListUnavailable(f"the revocation list {url} is older than the one that it replaced")
+        self._issuers[url] = parsed.listed.issuer
         return _Published(parsed, fetched.version)
 
 
@@ -227,9 +263,10 @@ def verified_list(data: bytes, authorities: Sequence[x509.Certificate]) -> Revoc
         raise ValueError(str(error) if isinstance(error, _Limited) else "cannot be read") from None
     if next_update is None:
         raise ValueError("has no nextUpdate, which RFC 5280 requires")
-    if not any(is_signed_by(listed, authority) for authority in authorities):
+    signer = next((one for one in authorities if is_signed_by(listed, one)), None)
+    if signer is None:
         raise ValueError("is not signed by its issuer's certificate in delegation:client-ca")
-    return RevocationList(listed, listed.last_update_utc, next_update, places, of)
+    return RevocationList(listed, listed.last_update_utc, next_update, places, of, signer)
 
 
 def is_signed_by(listed: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:

@@ -12,7 +12,7 @@ All indexes project all attributes. `expires_at` is in epoch seconds, as DynamoD
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -25,7 +25,7 @@ from delegation.gateway.drop.errors import (
 from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, listed_key
 from delegation.gateway.drop.tombstones import FORMAT, Tombstone, key_of, table_key
 from delegation.identifiers import TableIdentifier
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_epoch
 from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 logger = logging.getLogger(__name__)
@@ -143,8 +143,8 @@ def _record_of(item: Mapping[str, Any]) -> Tombstone:
             if name in values:
                 values[name] = int(values[name])
         if "expires_at" in values:
-            values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
-    except (TypeError, ValueError, OverflowError, OSError) as error:
+            values["expires_at"] = stored_epoch(values["expires_at"])
+    except (TypeError, ValueError, OverflowError) as error:
         raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: {error}") from None
     try:
         return Tombstone.model_validate(values)

@@ -1,7 +1,7 @@
 """ReservationStore on a DynamoDB table; each operation is one conditional PutItem, whose refusal returns the record."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from delegation.idempotency.mutations.errors import (
     malformed_reservation,
 )
 from delegation.idempotency.mutations.reservation import FORMAT, KIND, Reservation
-from delegation.timestamps import isoformat
+from delegation.timestamps import isoformat, stored_epoch
 from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 _FREE: Final = "attribute_not_exists(#scope) OR expires_at <= :now"
@@ -66,9 +66,12 @@ def _record_of(item: Mapping[str, Any]) -> Reservation:
     if (item.get("kind"), item.get("format")) != (KIND, FORMAT):
         raise malformed_reservation(f"kind and format: {item.get('kind')!r}, {item.get('format')!r} are unknown here")
     values = dict(item)
-    if "packed_body" in values:
-        values["packed_body"] = bytes(values["packed_body"])  # boto3 wraps it in its class Binary
-    values["expires_at"] = datetime.fromtimestamp(int(values["expires_at"]), UTC)
+    try:
+        if "packed_body" in values:
+            values["packed_body"] = bytes(values["packed_body"])  # boto3 wraps it in its class Binary
+        values["expires_at"] = stored_epoch(values.get("expires_at"))
+    except (TypeError, ValueError) as error:
+        raise malformed_reservation(f"idempotency record: {error}") from None
     try:
         return Reservation(**values)
     except ValidationError as error:

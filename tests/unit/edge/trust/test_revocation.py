@@ -29,7 +29,6 @@ from tests.unit.edge.trust.pki import (
     certificate,
     ec_key,
     ed_key,
-    pem,
     revocation_list,
 )
 
@@ -262,7 +261,7 @@ def test_without_any_list_no_certificate_is_admitted() -> None:
 )
 def test_an_unusable_object_does_not_replace_the_former_list(data: bytes, message: str) -> None:
     with pytest.raises(RevocationListUnavailable, match=message):
-        Store(data).lists().current()
+        revoked(Store(data).lists())
     store = Store(der(SERIAL))
     lists = store.lists()
     assert revoked(lists)
@@ -295,23 +294,68 @@ def test_after_its_next_update_a_list_is_fetched_again_at_once_but_not_at_each_r
     assert not revoked(lists, now)
 
 
-def test_one_list_that_cannot_be_fetched_refuses_the_certificates_of_all_issuers() -> None:
-    """It may be the one that revokes: two lists of one issuer are published while its key is replaced."""
+class TwoLists:
+    """The lists of the authority, at a.crl, and of another key, in another name or the same while a key is replaced."""
 
-    def fetch(url: str, version: str | None) -> Fetched | None:
-        if url == "s3://lists/b.crl":
-            raise RevocationListUnavailable("S3 is silent")
-        return Fetched(pem(revocation_list()).encode())
+    def __init__(self, name: str) -> None:
+        self.name, self.key, self.now = name, ec_key(), NOW
+        self.data: dict[str, bytes | Exception] = {"a": der(), "b": der(issuer=name, signer=self.key)}
+        self.lists = PublishedLists(
+            ["s3://lists/a.crl", "s3://lists/b.crl"],
+            fetch=self.fetch,
+            authorities=[authority(), authority(name, key=self.key)],
+            clock=lambda: self.now,
+            policy=policy_of(timedelta(minutes=5), timedelta(hours=1)),
+        )
 
-    lists = PublishedLists(
-        ["s3://lists/a.crl", "s3://lists/b.crl"],
-        fetch=fetch,
-        authorities=[authority()],
-        clock=lambda: NOW,
-        policy=policy_of(timedelta(minutes=5), timedelta(hours=1)),
-    )
+    def fetch(self, url: str, _version: str | None) -> Fetched:
+        found = self.data[url.removeprefix("s3://lists/").removesuffix(".crl")]
+        if isinstance(found, Exception):
+            raise found
+        return Fetched(found)
+
+    def lose(self, name: str) -> None:
+        self.data[name] = RevocationListUnavailable("S3 is silent")
+
+    def admits(self) -> list[bool]:
+        """Return whether a certificate of each of the two keys is admitted."""
+        found = []
+        for one in (certificate(), certificate(issuer=self.name, signer=self.key)):
+            try:
+                RevocationCheck(self.lists).check(one, self.now)
+            except (RevocationListUnavailable, CertificateRefused):
+                found.append(False)
+            else:
+                found.append(True)
+        return found
+
+
+@pytest.mark.parametrize("name", ["CN=Another CA", ISSUER])
+@pytest.mark.parametrize("was_fetched", [True, False])
+def test_a_list_that_cannot_be_fetched_refuses_what_it_may_revoke_and_no_other(name: str, was_fetched: bool) -> None:
+    for lost, admitted in (("b", [True, False]), ("a", [False, True])):
+        world = TwoLists(name)
+        if was_fetched:
+            assert world.admits() == [True, True]
+            world.now += timedelta(minutes=61)
+        world.lose(lost)
+        assert world.admits() == admitted
+        world.lose("a"), world.lose("b")
+        world.now += timedelta(minutes=61)
+        assert world.admits() == [False, False]
+
+
+def test_a_list_of_one_place_decides_nothing_for_one_that_cannot_be_fetched() -> None:
+    """The other list of the issuer may revoke the certificate."""
+    world = TwoLists("CN=Another CA")
+    world.data["a"] = der(extensions=[point(PLACE)])
+    world.lose("b")
     with pytest.raises(RevocationListUnavailable):
-        RevocationCheck(lists).check(certificate(issuer=ISSUER), NOW)
+        RevocationCheck(world.lists).check(certificate(listed_at=PLACE), NOW)
+    world.data["a"] = der(SERIAL)
+    world.now += timedelta(minutes=5)
+    with pytest.raises(CertificateRefused, match="is revoked"):
+        RevocationCheck(world.lists).check(certificate(), world.now)
 
 
 @pytest.mark.parametrize(("refresh", "oldest"), [(300, 3600), (300, 300), (300, 60), (1, 1)])

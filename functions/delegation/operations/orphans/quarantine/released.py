@@ -14,6 +14,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import Final
 
+from delegation.items import each_item
 from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible
 from delegation.operations.orphans.errors import OperatorRoleRequired
@@ -22,7 +23,7 @@ from delegation.operations.orphans.planning.keep import KeepSet
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.errors import PlanLost, PlanTampered
 from delegation.removal.index import SAMPLE, Finding
-from delegation.storage.base import ObjectNotFound, PlanStore
+from delegation.storage.base import ObjectNotFound, ObjectStoreError, PlanStore
 from delegation.storage.listing.tags import TagFound
 from delegation.storage.locations import Root, split
 from polaris_common.errors import DelegationError, counted
@@ -101,12 +102,12 @@ def superseded(ctx: OrphanContext, listing: OrphanIndex, index: OrphanIndex, eli
     here = index.roots[0]
     if len(tagged_at(ctx.plans, here)) <= _FEW:
         return ()
-    # A record that cannot be read stays.
+    # A record that cannot be read stays, and so does one with a file of which the store states nothing.
     found = [one for one in _tagged(ctx, index, []) if (one[1].table_uuid, one[1].roots) == (index.table_uuid, (here,))]
     files: dict[str, set[Candidate]] = {}
     for key, one in found:
         if one.files_planned + sum(map(len, files.values())) <= _MOST_FILES:
-            with suppress(PlanTampered):
+            with suppress(PlanTampered, ObjectStoreError):
                 files[key] = set(chain.from_iterable(candidates_of(ctx.plans, [(one.plan_id, one.chunks)])))
     left, listed = set[Candidate]().union(*files.values()), set[Candidate]()
     for some in candidates_of(ctx.plans, [(index.plan_id, index.chunks)]) if left else ():
@@ -119,7 +120,12 @@ def superseded(ctx: OrphanContext, listing: OrphanIndex, index: OrphanIndex, eli
         for one in left
         if one in listed or foreign.contain(one.path) or not eligible.admits(one.listed(), listing.listed_at)
     }
-    tagged = unsure if len(unsure) > _MOST_LOOKS else {one for one in unsure if _is_tagged(ctx, one, here)}
+    tagged = unsure
+    if len(unsure) <= _MOST_LOOKS:
+        looks = each_item(
+            unsure, lambda one: _is_tagged(ctx, one, here), name="orphans.superseded", shown=lambda one: one.path
+        )
+        tagged = unsure - {one.item for one in looks if one.result is False}
     return tuple(key for key, some in files.items() if tagged.isdisjoint(some))
 
 
