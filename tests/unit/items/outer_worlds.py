@@ -18,6 +18,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.tombstones.cascade import Cascade, found_in
 from delegation.cli.tombstones.receipts import ReceiptFile
 from delegation.notifications.dead_letters import resent
+from delegation.operations.orphans.quarantine import released
 from delegation.operations.orphans.quarantine.released import tagged_at
 from delegation.operations.orphans.quarantine.tagging import UntagRun
 from delegation.polaris.model import GenericTable
@@ -183,8 +184,8 @@ def files_of_earlier_quarantines_of_which_the_store_states_nothing(failing: Fail
     here.context(table)
     asked: list[str] = []
     untag = partialmethod(unanswered, MemoryObjectStore.untag, bad, failing, asked)
-    with patch.object(MemoryObjectStore, "untag", untag):
-        for at in range(23):
+    with patch.object(MemoryObjectStore, "untag", untag), patch.object(released, "_FEW", 3):
+        for at in range(6):
             path = here.orphan(f"s3://lake/wh/t/data/old-{at}.parquet")
             here.lake.modified["lake", path.removeprefix("s3://lake/")] = 1
             here.sweep(table)
@@ -192,7 +193,7 @@ def files_of_earlier_quarantines_of_which_the_store_states_nothing(failing: Fail
                 del here.lake.objects["lake", gone.removeprefix("s3://lake/")]
     assert asked
     left = tagged_at(here.plans, "s3://lake/wh/t")
-    return {"named", "gone"}, ({"named"} if first in left else set()) | ({"gone"} if len(left) <= 22 else set())
+    return {"named", "gone"}, ({"named"} if first in left else set()) | ({"gone"} if len(left) <= 5 else set())
 
 
 def unanswered(
