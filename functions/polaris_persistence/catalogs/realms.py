@@ -333,7 +333,7 @@ class Realms:
         while True:
             found = [one.key for one in self._backend.references(realm=space)]
             # A row whose key is no reference's stays: it belongs to no catalog, and no call names it.
-            some = [one for one in found if one != last and one.catalog]
+            some = [one for one in found if one != last and one.name]
             if not some:
                 break
             for key in some:

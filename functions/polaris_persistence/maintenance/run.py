@@ -369,7 +369,7 @@ class SweepRun:
 
     def _refuse(self, key: ReferenceKey, reason: str) -> None:
         """Leave a catalog as it is; a whole realm where it is not known which catalog."""
-        if not key.catalog:
+        if not key.name:
             self._set(refused={**self._state.refused, key.realm: reason})
             return
         catalogs = self._state.refused_catalogs

@@ -32,8 +32,8 @@ from polaris_persistence.objects.objects import ObjectRef
 
 _KEY: Final = ["realm", "catalog", "type", "id"]
 _SECOND: Final = 1_000_000
-Refused = dict[tuple[str, str], str]
-"""Why catalogs are left as they are, by realm and catalog; the catalog is empty for a whole realm."""
+Refused = dict[tuple[str, str | None], str]
+"""Why catalogs are left as they are, by realm and catalog; None for a whole realm."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class SparkSweep:
         chunks = [ObjectRef(*one) for scan in scans for one in scan["chunks"]]
         unneeded = self._without(self._keys(chunks), marked)
         for realm, catalog in refused:
-            mine = (F.col("realm") == realm) & (F.col("catalog") == catalog if catalog else F.lit(True))
+            mine = (F.col("realm") == realm) & (F.lit(True) if catalog is None else F.col("catalog") == catalog)
             unneeded = unneeded.where(~mine)
         unneeded = unneeded.localCheckpoint()
         before = self._keys(kept.unneeded)
@@ -100,7 +100,9 @@ class SparkSweep:
             deleted=sum(result["deleted"] for result in deleted),
             young=sum(result["written"] for result in written),
             unknown=sum(scan["unknown"] for scan in scans),
-            refused=tuple(sorted((key_text(*filter(None, place)), why) for place, why in refused.items())),
+            refused=tuple(
+                sorted((realm if one is None else key_text(realm, one), why) for (realm, one), why in refused.items())
+            ),
         )
 
     def _scan(self) -> list[dict[str, Any]]:
@@ -120,7 +122,8 @@ class SparkSweep:
                 marker = Marker(self._process.types, marks, log_since=log_since)
                 pending = marker.begin(store, fenced) if fenced else []
             except Exception as error:  # noqa: BLE001 - whatever a type raises, it is this catalog's alone
-                roots.refused[reference.key.realm, reference.key.catalog] = refusal(error)
+                key = reference.key
+                roots.refused[key.realm, key.catalog if key.name else None] = refusal(error)
                 continue
             roots.marked |= marks.keys
             roots.follow += [store.key(ref) for ref in pending]

@@ -376,6 +376,7 @@ def test_a_reference_that_cannot_be_read_does_not_keep_the_rest_of_its_realm(
     world = TwoRealms()
     realms = world.realms()
     realms.set_status("acme", RealmStatus.INACTIVE)
+    world.backend.create_reference(Reference(ReferenceKey(world.space, SYSTEM, "more"), (), 1))
     mine = sorted(one for one in world.backend._references if one.realm == world.space)
     bad = next(one for one in mine if one.name == (MAIN if damaged == "catalog" else CATALOGS))
     read, listed = world.backend.read_reference, world.backend.references

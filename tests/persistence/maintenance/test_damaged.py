@@ -7,7 +7,7 @@ from typing import Any
 import cbor2
 import pytest
 
-from polaris_persistence.backends.base import ObjectKey, ReferenceKey, StoredObject
+from polaris_persistence.backends.base import SYSTEM, ObjectKey, ReferenceKey, StoredObject
 from polaris_persistence.backends.dynamodb import DynamoDbBackend
 from polaris_persistence.backends.memory import MemoryBackend
 from polaris_persistence.errors import BackendUnavailable, CorruptObject, MaintenanceRefused, NoFreeNode
@@ -56,6 +56,16 @@ def test_a_reference_that_cannot_be_read_keeps_its_catalog_and_no_other() -> Non
     report = world.sweep()
     assert report.refused == (("r/c2", f"reference {key}: the heads are truncated"),)
     assert world.left() == {("r", "c"): 1, ("r", "c2"): 2, ("r2", "c"): 1}
+
+
+def test_a_reference_of_what_belongs_to_the_realm_keeps_no_catalog() -> None:
+    world = ThreeCatalogs()
+    store = world.store_of("r", SYSTEM)
+    store.create_reference("catalogs")
+    key = store.reference_key("catalogs")
+    world.backend._references[key] = replace(world.backend._references[key], problem="x")
+    assert [place for place, _ in world.sweep().refused] == ["r/"]
+    assert world.left() == dict.fromkeys(CATALOGS, 1)
 
 
 def test_a_reference_of_an_unknown_catalog_keeps_its_realm() -> None:
