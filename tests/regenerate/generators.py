@@ -47,6 +47,7 @@ GENERATORS: Final = (
     Generator("tests.conformance.differences", ("docs/extensions.md",)),
     Generator("infra.settings_page", ("docs/settings.md", "functions/delegation/cli/deployment/service.json")),
     Generator("infra.error_page", ("docs/errors.md",)),
+    Generator("infra.command_page", ("docs/command.md",)),
     Generator("infra.operations.metrics_page", ("docs/metrics.md",)),
     Generator("infra.costs_page", ("docs/costs.md",)),
     Generator("tests.bench.records.page", ("docs/performance.md", "docs/performance.svg")),

@@ -1,0 +1,138 @@
+"""The commands in docs/command.md, from the help of each: `python -m infra.command_page` writes them.
+
+What stands above the heading "Commands" is written by hand.
+"""
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import Enum, EnumType
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+from typer.main import get_command
+
+from delegation.cli.doctor.checks import CHECKS
+from delegation.cli.main import ENTRY_POINTS, build
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "command.md"
+EXAMPLES: Final = Path(__file__).parent / "command_examples.txt"
+HEADING: Final = "## Commands\n"
+PLACEHOLDERS: Final = {int: "N", float: "N", Path: "FILE"}
+USED_EVERYWHERE: Final = 5
+"""An option that so many commands have, with the same help, is described once."""
+
+
+def leaves(command: Any, words: tuple[str, ...] = ("delegation",)) -> Iterator[tuple[str, Any]]:
+    """Yield each command with the words that call it, in the order of the help."""
+    inner = getattr(command, "loaders", None) or getattr(command, "commands", None)
+    if not inner:
+        if not command.hidden:
+            yield " ".join(words), command
+        return
+    for name in inner:
+        yield from leaves(command.loaded(name) if hasattr(command, "loaded") else inner[name], (*words, name))
+
+
+def flat(text: str | None) -> str:
+    """Return a help text on one line."""
+    return " ".join((text or "").split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def signature(parameter: Any) -> str:
+    """Return how an option is written, for instance `--retain-last N`."""
+    names = [*parameter.opts, *parameter.secondary_opts]
+    long = [name for name in names if name.startswith("--")] or names
+    if parameter.is_flag or parameter.count:
+        return "/".join(long) if parameter.secondary_opts else "`, `".join(long)
+    taken = parameter.type_descriptor.annotation
+    choices = isinstance(taken, EnumType)
+    value = "|".join(str(each.value) for each in taken) if choices else PLACEHOLDERS.get(taken, "TEXT")
+    return f"{'`, `'.join(long)} {parameter.metavar or value}"
+
+
+def described(parameter: Any) -> str:
+    """Return the help of an option, with its default where the help has none."""
+    text, default = flat(parameter.help), parameter.default
+    default = default.value if isinstance(default, Enum) else default
+    known = isinstance(default, str | int | float) and not isinstance(default, bool) and default != ""
+    return f"{text} Default: {default}." if known and "Default" not in text else text
+
+
+def examples() -> Mapping[str, list[str]]:
+    """Return the example lines of each command, from paragraphs that begin with its words."""
+    found = {}
+    for block in EXAMPLES.read_text(encoding="utf-8").strip().split("\n\n"):
+        words, *lines = block.split("\n")
+        found[words] = lines
+    return found
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Return a paragraph or an item of a list in lines of ordinary length."""
+    return textwrap.fill(text, 118, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str, str]) -> str:
+    """Return the section of one command."""
+    parts = [f"### `{words}`"]
+    if lines:
+        parts.append("\n".join(f"    {line}" for line in lines))
+    parts.extend(wrapped(flat(paragraph)) for paragraph in (command.help or "").split("\n\n"))
+    items, common = [], []
+    for parameter in command.params:
+        if parameter.name in {"help", "install_completion", "show_completion"} or getattr(parameter, "hidden", False):
+            continue
+        if parameter.param_type_name == "argument":
+            name = (parameter.metavar or parameter.name.upper()).strip("{}[].")
+            items.append(wrapped(f"- `{name}`: {flat(parameter.help)}", "  "))
+            continue
+        written = signature(parameter)
+        if everywhere.get(written) == described(parameter):
+            common.append(f"`{written}`")
+        else:
+            items.append(wrapped(f"- `{written}`: {described(parameter)}", "  "))
+    if common:
+        items.append(wrapped(f"- Also {', '.join(common)}.", "  "))
+    if items:
+        parts.append("\n".join(items))
+    if words == "delegation doctor":
+        rows = "\n".join(f"  | `{name}` | {meaning} |" for name, meaning in CHECKS.items())
+        parts.append(
+            wrapped(
+                "`--json` prints a document of [doctor.schema.json](doctor.schema.json); all of its members are always"
+                " there. Compare `id`, `subject` and `ok` (`null`: not checked); `detail` and `fix` are for people."
+                " A check that the run cannot reach has no entry. `format` changes only if a member goes or gets"
+                " another meaning."
+            )
+        )
+        parts.append(f"  | id | checked |\n  |---|---|\n{rows}")
+    return "\n\n".join(parts)
+
+
+def commands() -> str:
+    """Return the part of the page below the heading."""
+    found = list(leaves(get_command(build(entry_points(group=ENTRY_POINTS)))))
+    options = [each for _, command in found for each in command.params if each.param_type_name == "option"]
+    counted = Counter((signature(each), described(each)) for each in options if each.name != "help")
+    everywhere = {written: text for (written, text), times in counted.items() if times >= USED_EVERYWHERE}
+    lines = examples()
+    if unknown := lines.keys() - dict(found).keys():
+        raise ValueError(f"{EXAMPLES.name} has examples of unknown commands: {', '.join(sorted(unknown))}")
+    table = ["| option of many commands | |", "|---|---|"]
+    table += [f"| `{written}` | {text} |" for written, text in everywhere.items()]
+    sections = [section(words, command, lines.get(words, []), everywhere) for words, command in found]
+    return "\n\n".join(["\n".join(table), *sections]) + "\n"
+
+
+def files() -> dict[Path, str]:
+    """Return the page as it should be."""
+    introduction = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
+    return {PAGE: re.sub(r"\n{3,}", "\n\n", f"{introduction}{HEADING}\n{commands()}")}
+
+
+if __name__ == "__main__":
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")
