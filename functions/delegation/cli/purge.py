@@ -12,7 +12,7 @@ from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.deployment.limits import CdkOption, StageFileOption, given_foreign
 from delegation.cli.errors import INTERRUPTED, command_unavailable
 from delegation.cli.interruption import Interrupted, Interruption
-from delegation.cli.output import output_of, print_json
+from delegation.cli.output import TextOutput
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.removal import paths
@@ -125,25 +125,19 @@ def purge_command(
     settings = S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None)
     if not_covered and plan:
         raise typer.BadParameter("the plan is named by METADATA_LOCATION", param_hint="--plan")
-    report = _run(call.ctx, purge, plan, settings, call.as_json, not_covered=not_covered)
-    report.show(call.ctx, as_json=call.as_json)
+    report = _run(call, purge, plan, settings, not_covered=not_covered)
+    report.show(call)
     raise typer.Exit(_status(report.problem)[1])
 
 
 def _run(
-    ctx: typer.Context,
-    purge: DirectPurge,
-    plan: str | None,
-    settings: S3Settings,
-    as_json: bool,
-    *,
-    not_covered: bool = False,
+    call: Call, purge: DirectPurge, plan: str | None, settings: S3Settings, *, not_covered: bool = False
 ) -> "_Report":
     report = _Report(purge.engine, plan)
 
     def interrupted(error: DelegationError) -> None:
         report.problem = error
-        report.show(ctx, as_json=as_json)
+        report.show(call)
 
     started = time.monotonic()
     pressed = Interruption(_resume_text(purge, plan), interrupted)
@@ -259,15 +253,14 @@ class _Report:
             document["warnings"] = self.warnings
         return document | {"message": str(problem)} if problem else document
 
-    def show(self, ctx: typer.Context, *, as_json: bool) -> None:
+    def show(self, call: Call) -> None:
         """Print the outcome, or the error with its next step."""
         document = self.document()
-        if as_json:
-            print_json(document)
+        if call.printed(document):
             if isinstance(self.problem, Interrupted):
                 typer.echo(str(self.problem), err=True)
         elif self.problem is not None:
-            output_of(ctx).problem(self.problem)
+            TextOutput().problem(self.problem)  # its advice is not of this command's options alone
         elif document["status"] == "PLANNED":
             forecast = self.result.forecast.text() if self.result and self.result.forecast else "an unknown time"
             typer.echo(f"Planned {counted(document['files_planned'], 'file')} in {self.plan}; nothing was deleted.")

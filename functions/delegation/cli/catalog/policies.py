@@ -10,12 +10,11 @@ import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from delegation.cli.calls import IndexTableOption, JsonOption, StackOption, argument, option
-from delegation.cli.connection import Connection
+from delegation.cli.calls import Call, IndexTableOption, argument, command, option
 from delegation.cli.deployment.limits import InsteadOption, StageFileOption, known_limits
 from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
-from delegation.cli.output import open_output, print_json
+from delegation.cli.output import print_json
 from delegation.cli.screens import Rows, Whole
 from delegation.cli.submit import parse_properties, parse_table
 from delegation.identifiers import TableIdentifier, split_name
@@ -157,8 +156,9 @@ def _origin(value: RuleValue) -> str:
 _MOST_SHOWN: Final = 50
 
 
+@command()
 def simulate_command(
-    ctx: typer.Context,
+    call: Call,
     catalog: Annotated[str, argument("CATALOG", "The catalog's name.")],
     *,
     days: Annotated[int, typer.Option("--days", min=1, max=60, help="How many days are simulated.")] = 7,
@@ -167,8 +167,6 @@ def simulate_command(
     index_table: IndexTableOption = None,
     cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what the policies of a catalog would run when, what that costs and frees; nothing is run.
 
@@ -178,7 +176,7 @@ def simulate_command(
     from delegation.cli.catalog.simulation import show_simulation  # noqa: PLC0415 - it needs the extra `service`
 
     show_simulation(
-        ctx,
+        call,
         catalog,
         days=days,
         most=most,
@@ -186,8 +184,6 @@ def simulate_command(
         index_table=index_table,
         cdk=cdk,
         stage_file=stage_file,
-        stack=stack,
-        as_json=as_json,
     )
 
 
@@ -208,9 +204,9 @@ def policy() -> None:
     """Create and attach Polaris' policies, and show what they ask for."""
 
 
-@app.command("create")
+@command(app, "create")
 def create_command(
-    ctx: typer.Context,
+    call: Call,
     name: PolicyArgument,
     *,
     type_: TypeOption,
@@ -225,14 +221,11 @@ def create_command(
         bool, typer.Option("--disabled", help="Create it disabled: what it is attached to is left alone.")
     ] = False,
     description: Annotated[str, option("--description", "What it is for.")] = "",
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Create a policy in a namespace of Polaris; it has an effect where it is attached.
 
     Needs POLICY_CREATE there.
     """
-    output = open_output(ctx, as_json=as_json)
     identifier, kind = parse_policy(name), parse_type(type_)
     if content is not None and (values or disabled):
         raise typer.BadParameter("is instead of --set and --disabled", param_hint="--content")
@@ -243,103 +236,89 @@ def create_command(
         text = json.dumps({"version": "2025-02-03", "enable": not disabled, "config": config})
     for finding in check_content(kind, text):
         typer.echo(f"Warning: {finding.text}", err=True)
-    made = _policies(ctx, stack).create(identifier, kind.value, text, description)
-    if as_json:
-        print_json({"policy": str(identifier), "type": made.type, "version": made.version, "content": made.content})
-    output.say(f"Created the policy {identifier}. Attach it: delegation policy attach {name} --table|--namespace NAME")
+    made = _policies(call).create(identifier, kind.value, text, description)
+    call.printed({"policy": str(identifier), "type": made.type, "version": made.version, "content": made.content})
+    call.output.say(
+        f"Created the policy {identifier}. Attach it: delegation policy attach {name} --table|--namespace NAME"
+    )
 
 
-@app.command("delete")
+@command(app, "delete")
 def delete_command(
-    ctx: typer.Context,
+    call: Call,
     name: PolicyArgument,
     *,
     detach_all: Annotated[bool, typer.Option("--detach-all", help="Also detach it from everything.")] = False,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete a policy that is attached nowhere. Needs POLICY_DROP."""
-    output = open_output(ctx, as_json=as_json)
     identifier = parse_policy(name)
-    _policies(ctx, stack).delete(identifier, detach_all=detach_all)
-    if as_json:
-        print_json({"policy": str(identifier), "deleted": True})
-    output.say(f"Deleted the policy {identifier}.")
+    _policies(call).delete(identifier, detach_all=detach_all)
+    call.printed({"policy": str(identifier), "deleted": True})
+    call.output.say(f"Deleted the policy {identifier}.")
 
 
-@app.command("attach")
+@command(app, "attach")
 def attach_command(
-    ctx: typer.Context,
+    call: Call,
     name: PolicyArgument,
     *,
     table: TableOption = None,
     namespace: NamespaceOption = None,
     catalog: CatalogOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Attach a policy to a table, a namespace or a catalog; of one type, the nearest policy applies, whole.
 
     Needs POLICY_ATTACH on the policy, and TABLE_ATTACH_POLICY, NAMESPACE_ATTACH_POLICY
     or CATALOG_ATTACH_POLICY on what it is attached to.
     """
-    output = open_output(ctx, as_json=as_json)
     identifier = parse_policy(name)
     target = parse_target(table, namespace, catalog, identifier)
-    _policies(ctx, stack).attach(identifier, target)
-    if as_json:
-        print_json({"policy": str(identifier), "target": str(target), "attached": True})
-    output.say(f"Attached the policy {identifier} to {target}.")
+    _policies(call).attach(identifier, target)
+    call.printed({"policy": str(identifier), "target": str(target), "attached": True})
+    call.output.say(f"Attached the policy {identifier} to {target}.")
 
 
-@app.command("detach")
+@command(app, "detach")
 def detach_command(
-    ctx: typer.Context,
+    call: Call,
     name: PolicyArgument,
     *,
     table: TableOption = None,
     namespace: NamespaceOption = None,
     catalog: CatalogOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Detach a policy from a table, a namespace or a catalog: what it asks for is not begun any more there.
 
     Needs POLICY_DETACH on the policy, and TABLE_DETACH_POLICY, NAMESPACE_DETACH_POLICY
     or CATALOG_DETACH_POLICY on what it is attached to.
     """
-    output = open_output(ctx, as_json=as_json)
     identifier = parse_policy(name)
     target = parse_target(table, namespace, catalog, identifier)
-    _policies(ctx, stack).detach(identifier, target)
-    if as_json:
-        print_json({"policy": str(identifier), "target": str(target), "attached": False})
-    output.say(f"Detached the policy {identifier} from {target}.")
+    _policies(call).detach(identifier, target)
+    call.printed({"policy": str(identifier), "target": str(target), "attached": False})
+    call.output.say(f"Detached the policy {identifier} from {target}.")
 
 
-@app.command("list")
+@command(app, "list")
 def list_command(
-    ctx: typer.Context,
+    call: Call,
     namespace: Annotated[str, argument("CATALOG.NAMESPACE", "The namespace of the policies.")],
     *,
     type_: Annotated[str | None, option("--type", "Only policies of this type.", "TYPE")] = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List the policies of a namespace with their versions, and whether they are enabled.
 
     Needs POLICY_LIST and POLICY_READ there.
     """
-    open_output(ctx, as_json=as_json)
     catalog, levels = parse_namespace(namespace, "CATALOG.NAMESPACE")
     wanted = None if type_ is None else parse_type(type_).value
-    client = _policies(ctx, stack)
+    client = _policies(call)
     listed = sorted(client.list_policies(catalog, levels, wanted))
     tried = list(
         each_item(listed, client.load, name="policies.listed", stops=ErrorScope.CATALOG, most_wasted=timedelta.max)
     )
     found = [(one.item, one.result) for one in tried if one.result is not None]
-    if as_json:
+    if call.as_json:
         documents: Sequence[dict[str, Any]] = [
             {
                 "policy": str(identifier),
@@ -359,9 +338,9 @@ def list_command(
         raise partly_done(failed, counted(len(listed), "policy", "policies"), "read")
 
 
-@app.command("show")
+@command(app, "show")
 def show_command(
-    ctx: typer.Context,
+    call: Call,
     name: Annotated[
         str,
         argument(
@@ -379,21 +358,17 @@ def show_command(
     ] = None,
     cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
-    stack: StackOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what the policies of a table ask for: each value with where it comes from, and what has no effect.
 
     Of a namespace or a catalog it shows what tables there inherit. Needs TABLE_READ_PROPERTIES, for a namespace
     NAMESPACE_READ_PROPERTIES, for a catalog CATALOG_READ_PROPERTIES; reads a table's properties, and none of its files.
     """
-    open_output(ctx, as_json=as_json)
     target = parse_shown(name)
     file = None if policy_file is None else PolicyFile.parse(_read(policy_file))
-    connection = Connection.of(ctx, stack)
-    known = known_limits(connection, cdk, stage_file)
+    known = known_limits(call.connection, cdk, stage_file)
     known.require_file_for(target.catalog, policy_file)
-    client = connection.catalog()
+    client = call.connection.catalog()
     properties: Mapping[str, str] = {}
     if target.table is not None:
         try:
@@ -413,17 +388,14 @@ def show_command(
     # Limits name catalogs and namespaces, so that the name of the table does not matter.
     about = TableIdentifier(target.catalog, target.namespace or ("*",), target.table or "*")
     rules = list(resolve(about, applicable, properties, known.limits).values())
-    if as_json:
-        print_json(
-            {
-                "table" if target.table is not None else str(target.document()["type"]): str(target),
-                "policies_from": source,
-                "limits_from": known.source,
-                "rules": [rule.document() for rule in rules],
-                "unreadable": unreadable,
-            }
-        )
-    else:
+    document = {
+        "table" if target.table is not None else str(target.document()["type"]): str(target),
+        "policies_from": source,
+        "limits_from": known.source,
+        "rules": [rule.document() for rule in rules],
+        "unreadable": unreadable,
+    }
+    if not call.printed(document):
         print_rules(str(target), rules, known.note, unreadable)
 
 
@@ -443,8 +415,8 @@ def _why_unreadable(policies: PolicyClient, table: PolicyTarget) -> str | None:
 app.command("simulate")(simulate_command)
 
 
-def _policies(ctx: typer.Context, stack: Path | None) -> PolicyClient:
-    return PolicyClient(Connection.of(ctx, stack).catalog().requests)
+def _policies(call: Call) -> PolicyClient:
+    return PolicyClient(call.connection.catalog().requests)
 
 
 def _scalar(text: str) -> str | int | float | bool:

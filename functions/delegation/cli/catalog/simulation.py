@@ -6,12 +6,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import typer
 from rich.console import Console
 
-from delegation.cli.connection import Connection
+from delegation.cli.calls import Call
 from delegation.cli.deployment.limits import known_limits
-from delegation.cli.output import open_output, print_json
 from delegation.cli.screens import Rows, Whole
 from delegation.items import each_item, reason_of
 from delegation.polaris.policies import PolicyClient
@@ -61,7 +59,7 @@ class Simulated:
 
 
 def show_simulation(
-    ctx: typer.Context,
+    call: Call,
     catalog: str,
     *,
     days: int,
@@ -70,12 +68,9 @@ def show_simulation(
     index_table: str | None,
     cdk: Path | None,
     stage_file: Path | None,
-    stack: Path | None,
-    as_json: bool,
 ) -> None:
     """Print what the policies of a catalog would run; see `delegation policy simulate`."""
-    open_output(ctx, as_json=as_json)
-    connection = Connection.of(ctx, stack)
+    connection = call.connection
     known = known_limits(connection, cdk, stage_file)
     known.require_file_for(catalog, policy_file)
     settings = UpkeepSettings.from_properties(known.properties)
@@ -84,22 +79,18 @@ def show_simulation(
     file = None if policy_file is None else StoredPolicyFile(policy_file)
     policies = DeployedPolicies(PolicyClient(connection.catalog().requests), file)
     found = simulated(store, policies, catalog, limits=known.limits, settings=settings, now=now, days=days)
-    if as_json:
-        print_json(
-            {
-                "catalog": catalog,
-                "days": days,
-                "limits_from": known.source,
-                "currency": "USD",
-                "runs": [
-                    {"begins": isoformat(one.begins), **found.document(one.need)} for one in found.simulation.runs
-                ],
-                "waiting": [{"why": why.value, **found.document(need)} for need, why in found.simulation.waiting],
-                "unknown": list(found.unknown),
-                "unreadable": list(found.unreadable),
-            }
-        )
-    else:
+    runs = [{"begins": isoformat(one.begins), **found.document(one.need)} for one in found.simulation.runs]
+    document = {
+        "catalog": catalog,
+        "days": days,
+        "limits_from": known.source,
+        "currency": "USD",
+        "runs": runs,
+        "waiting": [{"why": why.value, **found.document(need)} for need, why in found.simulation.waiting],
+        "unknown": list(found.unknown),
+        "unreadable": list(found.unreadable),
+    }
+    if not call.printed(document):
         _print(found, catalog, days, most, known.note)
 
 
