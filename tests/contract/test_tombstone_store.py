@@ -127,3 +127,20 @@ def test_a_record_of_a_newer_release_is_not_read(moto_client):
         assert (page.tombstones, page.unreadable) == ((other,), 1)
     first = store.newest(1)
     assert (first.tombstones, store.newest(1, first.cursor).tombstones) == ((), (other,))
+
+
+def test_records_that_cannot_be_read_take_no_place_of_one_that_is_due(moto_client):
+    table = create_tombstone_table(moto_client)
+    store = DynamoDbTombstoneStore(TombstoneTable(moto_client, tries=2, sleep=no_wait), table)
+    for number in range(3):
+        damaged = pending(now=NOW - timedelta(seconds=9 - number))
+        store.put(damaged)
+        moto_client.update_item(
+            TableName=table,
+            Key=to_item({"table_key": damaged.tombstone_id[:16], "tombstone_id": damaged.tombstone_id}),
+            UpdateExpression="REMOVE realm",
+        )
+    due = pending()
+    store.put(due)
+    page = store.due(NOW + timedelta(hours=1), 1)
+    assert (page.tombstones, page.unreadable) == ((due,), 3)

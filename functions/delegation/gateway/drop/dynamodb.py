@@ -80,8 +80,17 @@ class DynamoDbTombstoneStore:
 
     def due(self, now: datetime, limit: int) -> TombstonePage:
         values = {":open": _OPEN, ":now": isoformat(now)}
-        answer = self._query(values, "checked_in = :open AND check_at <= :now", limit, IndexName=DUE_INDEX)
-        return _page(answer["Items"])
+        found, unreadable, more = list[Tombstone](), 0, dict[str, Any]()
+        # Records that cannot be read stay due for ever, and take the place of none that can.
+        while len(found) < limit:
+            condition = "checked_in = :open AND check_at <= :now"
+            answer = self._query(values, condition, limit, IndexName=DUE_INDEX, **more)
+            page = _page(answer["Items"])
+            found, unreadable = [*found, *page.tombstones], unreadable + page.unreadable
+            if "LastEvaluatedKey" not in answer:
+                break
+            more = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        return TombstonePage(tuple(found[:limit]), None, unreadable)
 
     def _query(
         self, values: Mapping[str, str], condition: str, limit: int, *, backwards: bool = False, **more: Any
