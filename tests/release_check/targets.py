@@ -67,7 +67,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(8, "linearizability", "SECONDS=60"),
     _part(5, "drain", "TASKS=5000"),
     _part(8, "schemathesis", "ARGS=--ours 60 --appendix 100"),
-    _part(8, "gateway-interleavings", "SEEDS=500"),
+    _part(5, "gateway-interleavings", "SEEDS=500"),
     _part(5, "gateway-stories", "SEEDS=300"),
     _part(6, "gateway-matrix", "ARGS=--part 1/4"),
     *_whole(8, "upkeep-month"),
@@ -75,7 +75,8 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     *_whole(6, "gateway-rule", "gateway-kit", "gateway-pyiceberg", "gateway-clients", "clients-check"),
     _part(6, "gateway-kit", "ARGS=--on states", of="states"),
     _part(8, "gateway-pyiceberg", "ARGS=--on states", of="states"),
-    *_whole(6, "alarms-drill", "s3-servers-test", "deployment-check", "docs"),
+    *_whole(6, "alarms-drill", "s3-servers-test", "docs"),
+    *_whole(10, "deployment-check"),
 )
 NOT_LONG: Final[Mapping[str, str]] = {
     "help": "prints",
