@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
 from delegation.wire.approvals import PlanApproval
-from delegation.wire.config import ServiceConfig
 from delegation.wire.described import COMPONENT
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import (
@@ -21,6 +20,7 @@ from delegation.wire.responses import (
     Estimate,
     Health,
     Receipt,
+    ServiceConfig,
     TaskAccepted,
     TaskPlace,
     TaskSuccessResponse,

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from delegation.upkeep.deployed import PACKAGED
-from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile, PolicyFileInvalid
+from delegation.upkeep.policy_file import LONGEST_FILE, PACKAGED, PolicyFile, PolicyFileInvalid
 from infra.environment.context import ROOT
 from infra.package import wheels
 from infra.package.archives import write_tar, write_zip

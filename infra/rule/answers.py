@@ -49,7 +49,7 @@ _STATE_UNKNOWN: Final = "CommitStateUnknownException"
 _REFUSED: Final = CatalogErrorAnswer(500, _STATE_UNKNOWN)
 """For what API Gateway refuses, with its own text: the request may be the repeat of one that was applied.
 
-Clients take 400, 401, 403 and 404 for "not applied" (delegation.gateway.keys.clients).
+Clients take 400, 401, 403 and 404 for "not applied" (delegation.gateway.keys.calls).
 """
 
 CATALOG_ANSWERS: Final[dict[str, CatalogErrorAnswer]] = {

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
-from delegation.idempotency.store import RecordPage
+from delegation.idempotency.store import MemoryIdempotencyStore, RecordPage
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.testing.idempotency import IdempotencyStoreContract, Stores, pages
 from delegation.testing.reservations import reserved

@@ -9,8 +9,16 @@ import pytest
 
 from delegation.storage.base import BucketNotFound
 from delegation.storage.credentials import S3Settings
-from delegation.storage.listing.model import CHANGED, ListableStore, ListedObject
-from delegation.storage.listing.tags import GONE, TAG, TAGS_FULL, TagFound, TagStore
+from delegation.storage.listing.model import (
+    CHANGED,
+    GONE,
+    TAG,
+    TAGS_FULL,
+    ListableStore,
+    ListedObject,
+    TagFound,
+    TagStore,
+)
 from delegation.storage.listing.tags_s3 import S3Tags
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import MemoryObjectStore

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from delegation.gateway.keys.clients import CatalogClient, Conclusion, conclusion
+from delegation.gateway.keys.calls import CatalogClient, Conclusion, conclusion
 from tests.fixtures.lakehouse import PACKAGES
 from tests.gateway.losing import CatalogFront, LosingUpstream, Proxy, direct_to, losing, repeating, through_gateway
 from tests.integration.local.catalog_world import REALM, REGION, SCOPE, Stack, emptied, objects, running

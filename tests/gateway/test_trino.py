@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from delegation.gateway.keys.clients import CatalogClient, conclusion
+from delegation.gateway.keys.calls import CatalogClient, conclusion
 from infra.local.aws.dynamodb import fetch
 from infra.local.errors import UnavailableError
 

@@ -21,8 +21,7 @@ from delegation.client.errors import NotFound
 from delegation.errors import GuardRefused
 from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, has_records
 from delegation.storage.base import ObjectNotFound, ObjectStoreDenied, PlanStore
-from delegation.storage.listing.tags import TAG_RIGHTS
-from delegation.storage.listing.versions import RIGHTS
+from delegation.storage.listing.model import RIGHTS, TAG_RIGHTS
 from delegation.storage.locations import Root, split
 from polaris_common.errors import counted, printable
 

@@ -12,7 +12,7 @@ from delegation.client.protocol.answers import token_unavailable
 from delegation.client.protocol.methods import Methods
 from delegation.client.protocol.operations import Operations
 from delegation.client.protocol.repeats import NoRepeats, Pauses, ReportRepeat, SameKeyPauses, log_repeat
-from delegation.client.protocol.steps import Bearer, Conversation, Give, Giving, Notify, Pause, Send, Step
+from delegation.client.protocol.requests import Bearer, Conversation, Give, Giving, Notify, Pause, Send, Step
 from delegation.client.settings import ClientSettings
 from delegation.client.tls import blocking_client
 from delegation.polaris.errors import PolarisError

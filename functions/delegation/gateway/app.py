@@ -7,8 +7,7 @@ from typing import Final, Protocol
 
 from delegation.gateway.answers import answer_of
 from delegation.gateway.callers import CallerVerifier, GatewayCaller
-from delegation.gateway.catalogs import KnownCatalogs
-from delegation.gateway.discovery import advertised, readable
+from delegation.gateway.catalogs import KnownCatalogs, advertised, readable
 from delegation.gateway.errors import body_too_large, key_not_kept, purge_not_offered
 from delegation.gateway.forwarding import Forwarder, refuse_loop
 from delegation.gateway.keys.identity import key_of

@@ -11,8 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.items import each_item
 from delegation.metrics import DISPATCH_ERRORS, MetricLines
-from delegation.orchestration.admission import Inbox
-from delegation.orchestration.dispatch import named_in
+from delegation.orchestration.dispatch import Inbox, named_in
 from delegation.wiring import dispatcher as wiring
 from polaris_common.errors import traceback_of
 

@@ -1,6 +1,7 @@
 """The dispatch queue on SQS, and the dispatcher that starts executions (docs/architecture/running.md)."""
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +9,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.orchestration.step_input import execution_name
+from delegation.tasks.admission import Admission, unannounced
 from delegation.tasks.errors import StoreUnavailable
 from polaris_common.errors import DelegationError
 
@@ -94,3 +96,33 @@ def parse(body: str) -> tuple[str, int]:
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise MalformedDispatch("n: must be a whole number, 0 or greater")
     return task_id, n
+
+
+__all__ = ["Admission", "Inbox", "unannounced"]
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What the dispatcher does with a batch of messages: it starts executions, then admits once for all the others."""
+
+    dispatcher: Dispatcher
+    admission: Admission
+    _ended: set[str] = field(default_factory=set)
+
+    def take(self, body: str) -> str:
+        """Start the execution of a dispatch, or remember that tasks may start; return which. Raises like `start`.
+
+        While everything is paused none is started; the sweeper sends another dispatch after the pause.
+        """
+        task_id, n = parse(body)
+        if n == 0:
+            self._ended.add(task_id)
+            return "admission"
+        if self.admission.is_paused:
+            return "paused"
+        return "started" if self.dispatcher.start_execution(task_id, n) else "closed"
+
+    def admit(self) -> int:
+        """Admit what may start, if a message of the batch asked for it, and return how many tasks; see Admission."""
+        ended, self._ended = self._ended, set()
+        return self.admission.run(ended) if ended else 0

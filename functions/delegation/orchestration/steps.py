@@ -14,7 +14,6 @@ from delegation.tasks.errors import (
     LeaseLost,
     TaskNotFound,
 )
-from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import (
@@ -25,6 +24,7 @@ from delegation.tasks.life.outcomes import (
     has_begun,
     past_deadline,
 )
+from delegation.tasks.life.task_type import runs
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT
 from delegation.tasks.work.behaviors import Behaviors

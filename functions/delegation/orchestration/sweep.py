@@ -9,8 +9,8 @@ from datetime import datetime
 from delegation.items import each_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life import outcomes
-from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.task_type import runs
 from delegation.tasks.stores.base import DueEntry
 from delegation.tasks.work.claim import LeftAlone
 from delegation.tasks.work.service import TaskService

@@ -11,14 +11,19 @@ from contextlib import contextmanager
 from delegation.storage.base import BatchResult, FileTooLarge, KeyFailure, ObjectNotFound
 from delegation.storage.listing.model import (
     CHANGED,
+    GONE,
+    MOST_TAGS,
     PAGE,
+    TAG,
+    TAGS_FULL,
+    KeyVersions,
     ListedFolder,
     ListedObject,
     ListedPage,
+    StoredVersion,
+    TagFound,
     UnchangedResult,
 )
-from delegation.storage.listing.tags import GONE, MOST_TAGS, TAG, TAGS_FULL, TagFound
-from delegation.storage.listing.versions import KeyVersions, StoredVersion
 from delegation.storage.locations import ObjectLocation, uri_of
 
 _MARKERS = itertools.count(1)

@@ -13,8 +13,7 @@ from delegation.idempotency.errors import IdempotencyError
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.errors import ReservationConflict
-from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationState
-from delegation.idempotency.mutations.store import ReservationStore
+from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationState, ReservationStore
 
 Check = Callable[[ReservationStore], None]
 NOW: Final = datetime(2026, 11, 22, 12, 0, 0, 123456, tzinfo=UTC)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 
-from delegation.tasks.life.known_types import KnownTypes
 from delegation.tasks.life.policy import unknown_types
+from delegation.tasks.life.task_type import KnownTypes
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.dispatch_queue import DispatchQueue
 from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper

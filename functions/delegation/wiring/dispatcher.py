@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from delegation.orchestration.admission import Admission, Inbox, unannounced
-from delegation.orchestration.dispatch import Dispatcher
+from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox, unannounced
 from delegation.wiring.clients import aws
 from delegation.wiring.deployment import deployment
 from delegation.wiring.settings import DispatcherSettings

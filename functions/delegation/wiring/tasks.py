@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.metrics import TABLES_PARTLY_DELETED, MetricLines
 from delegation.orchestration.dispatch import SqsDispatchQueue
-from delegation.tasks.attempt_counts import AttemptCounts
-from delegation.tasks.endings import EndingLines
+from delegation.tasks.endings import AttemptCounts, EndingLines
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
@@ -27,7 +26,7 @@ from polaris_common.dynamodb import client_config
 
 if TYPE_CHECKING:
     from delegation.storage.s3_plans import S3PlanStore
-    from delegation.tasks.pauses.store import PauseStore
+    from delegation.tasks.pauses.model import PauseStore
     from delegation.tasks.stores.notifications import NotificationStore
     from delegation.tasks.work.submit import Tasks
 

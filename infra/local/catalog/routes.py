@@ -6,7 +6,7 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
-from delegation.gateway.discovery import duration_text
+from delegation.gateway.catalogs import duration_text
 from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
 from infra.local.catalog.entities import CatalogEntities, Namespace, dotted
 from infra.local.catalog.errors import (

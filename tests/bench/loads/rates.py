@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from delegation.orchestration.admission import Admission
+from delegation.orchestration.dispatch import Admission
 from delegation.tasks.life.admission.lanes import Traits
 from delegation.tasks.life.admission.limits import Caps
 from delegation.tasks.life.lease import Lease

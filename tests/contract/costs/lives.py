@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from delegation.notifications.delivery import DeliveryOutcome
 from delegation.notifications.queue import Message
-from delegation.orchestration.admission import Admission
+from delegation.orchestration.dispatch import Admission
 from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from delegation.idempotency.mutations.reservation import ReservationStore
 from delegation.idempotency.mutations.service import Mutations
-from delegation.idempotency.mutations.store import ReservationStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore
 from delegation.notifications.delivery import Notifier

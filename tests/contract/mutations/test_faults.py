@@ -12,8 +12,8 @@ import pytest
 
 from delegation.idempotency.mutations.errors import MutationInProgress
 from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import ReservationStore
 from delegation.idempotency.mutations.service import How
-from delegation.idempotency.mutations.store import ReservationStore
 from tests.contract.mutations.world import AFTER_LEASE, Calls, Crashed, EffectfulCatalog, crash, fail
 from tests.contract.task_tables import moto, reservation_store
 from tests.contract.where import MOTO

@@ -8,7 +8,7 @@ import pytest
 from delegation.idempotency.errors import IdempotencyError
 from delegation.idempotency.mutations.breaker import BreakingStore
 from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.store import ReservationStore
+from delegation.idempotency.mutations.reservation import ReservationStore
 from delegation.testing.reservations import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.mutations.broken import BROKEN, Broken
 from tests.contract.task_tables import dynamodb_client, moto, reservation_store

@@ -7,8 +7,7 @@ import pytest
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.pauses.dynamodb import PAUSES_KEY, DynamoDbPauseStore
-from delegation.tasks.pauses.model import PauseRecord
-from delegation.tasks.pauses.store import MemoryPauseStore, PauseStore
+from delegation.tasks.pauses.model import MemoryPauseStore, PauseRecord, PauseStore
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
 from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process

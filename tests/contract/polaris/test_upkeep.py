@@ -41,8 +41,8 @@ from delegation.upkeep.execution.submitting import UpkeepTasks
 from delegation.upkeep.health.recurring import catalog_health
 from delegation.upkeep.health.refresh import HealthRefresher
 from delegation.upkeep.health.store import MemoryHealthStore
+from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.types import PolicyType
 from delegation.wiring.purge import vended_table
 from delegation.wiring.types import TYPES, default_properties
 from tests.contract.polaris.world import TLS, PolarisView, encoded

@@ -8,8 +8,7 @@ from delegation.tasks.errors import MalformedRecord, TaskError
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from delegation.tasks.stores.notifications import NotificationStore, notification_item
 from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
 from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process

@@ -7,8 +7,7 @@ from collections.abc import Callable, Generator
 from datetime import timedelta
 from typing import Any, Protocol
 
-from delegation.orchestration.admission import Admission, Inbox
-from delegation.orchestration.dispatch import Dispatcher
+from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox
 from delegation.orchestration.job_runs import ExternalJobRuns
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps

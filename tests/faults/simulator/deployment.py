@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
-from delegation.idempotency.store import RecordWrite
+from delegation.idempotency.store import MemoryIdempotencyStore, RecordWrite
 from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.orchestration.job_runs import ExternalJobRuns, JobService
 from delegation.orchestration.steps import Steps

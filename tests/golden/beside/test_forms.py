@@ -23,8 +23,7 @@ from delegation.idempotency.mutations.service import How
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.notifications.delivery import DeliveryOutcome, Notifier, send_due
 from delegation.notifications.queue import SqsNotificationQueue, parse
-from delegation.orchestration.admission import Inbox
-from delegation.orchestration.dispatch import Dispatcher
+from delegation.orchestration.dispatch import Dispatcher, Inbox
 from delegation.references.model import PassNeeded
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.marks import Absent, Deleted, Marks, plan_ids

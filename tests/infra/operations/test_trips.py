@@ -12,15 +12,14 @@ from botocore.exceptions import ClientError
 from delegation.edge.trust.authorizer import AuthorizerDecision
 from delegation.handlers import authorizer as authorizer_handler
 from delegation.metrics import MetricLines
-from delegation.tasks.attempt_counts import AttemptCounts
+from delegation.tasks.endings import AttemptCounts
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.model import Caller, Dispatches, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import STORE_MAINTENANCE
-from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
-from delegation.tasks.pauses.model import EVERYTHING
+from delegation.tasks.pauses.model import EVERYTHING, PauseControl
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.maintenance import TaskMaintenance

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from delegation.upkeep.deployed import PACKAGED
+from delegation.upkeep.policy_file import PACKAGED
 from infra.package import build, trees, wheels
 from infra.package.parts import LAMBDA, SPARK
 

@@ -8,8 +8,7 @@ import pytest
 
 import delegation
 from delegation.polaris.policies import PolicyTarget
-from delegation.upkeep.deployed import PACKAGED
-from delegation.upkeep.policy_file import PolicyFileInvalid
+from delegation.upkeep.policy_file import PACKAGED, PolicyFileInvalid
 from delegation.wiring.upkeep import source
 from infra.package import build
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from delegation.gateway.keys.clients import CatalogClient, Conclusion, conclusion, denies
+from delegation.gateway.keys.calls import CatalogClient, Conclusion, conclusion, denies
 from infra.rule.answers import CATALOG_ANSWERS
 
 

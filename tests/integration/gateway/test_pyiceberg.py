@@ -9,7 +9,7 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 
 from delegation.client.catalogs.keys import send_keys
 from delegation.gateway.answers import error_answer
-from delegation.gateway.keys.clients import CatalogClient, Conclusion, conclusion
+from delegation.gateway.keys.calls import CatalogClient, Conclusion, conclusion
 from tests.gateway.losing import Answering, CatalogFront, LosingUpstream, direct_to, losing, through_gateway
 from tests.integration.local.catalog_world import SCHEMA, SCOPE, Stack, emptied, objects, rows, running
 

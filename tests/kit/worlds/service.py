@@ -8,9 +8,8 @@ from typing import Any, cast
 
 from delegation.edge.requests import read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer, Submissions
-from delegation.idempotency.memory import MemoryIdempotencyStore
 from delegation.idempotency.service import Acceptance
-from delegation.idempotency.store import IdempotencyStore
+from delegation.idempotency.store import IdempotencyStore, MemoryIdempotencyStore
 from delegation.identifiers import TableIdentifier
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps

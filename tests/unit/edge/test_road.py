@@ -32,7 +32,7 @@ from tests.paths import ROOT
 from tests.unit.edge.gateway import Context, request
 
 CODE = f"{ROOT / 'functions' / 'delegation'}/"
-STORES = ("idempotency/memory.py", "tasks/stores/")
+STORES = ("idempotency/store.py", "tasks/stores/")
 FIRST, LAST = "read_payload", "Submissions.submit"
 MOST_FILES = 23
 MOST_IN_ALL = 32

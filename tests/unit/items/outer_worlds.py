@@ -24,8 +24,7 @@ from delegation.operations.orphans.quarantine.tagging import UntagRun
 from delegation.polaris.model import GenericTable
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, StoredPolicy
 from delegation.storage.memory import MemoryObjectStore
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from delegation.upkeep.execution.settings import UpkeepSettings
 from tests.kit.tasks.builders import NOW, Clock
 from tests.unit.cli.callbacks.test_callbacks import dead

@@ -7,8 +7,8 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.types import PolicyType
 from infra.local.demo import upkeep
 from infra.local.options import StackOptions
 

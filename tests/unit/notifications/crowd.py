@@ -11,8 +11,7 @@ from delegation.notifications.queue import Message, Pool, parse, pool_of
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.owed import Notification, owed_by
 from delegation.tasks.life.notifications.policy import NotificationPolicy, callback_name
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from infra.environment.functions import DISPATCH_MAX_CONCURRENCY, NOTIFICATION_BATCH_SIZE
 from tests.kit.tasks.builders import in_status
 from tests.unit.notifications.virtual_time import VirtualTime

@@ -18,8 +18,7 @@ from delegation.tasks.life.notifications.owed import Notification, NotificationS
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from tests.kit.tasks.builders import HOUR, MINUTE, Clock, submitted
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service

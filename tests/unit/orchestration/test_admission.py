@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegation.orchestration.admission import Admission, Inbox
-from delegation.orchestration.dispatch import Dispatcher, MalformedDispatch, execution_not_started
+from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox, MalformedDispatch, execution_not_started
 from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep

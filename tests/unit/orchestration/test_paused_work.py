@@ -7,8 +7,7 @@ import pytest
 
 from delegation.errors import RunPaused
 from delegation.idempotency.errors import RequestInProgress
-from delegation.orchestration.admission import Admission, Inbox
-from delegation.orchestration.dispatch import Dispatcher
+from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox
 from delegation.orchestration.job_engine import JobEngine
 from delegation.orchestration.steps import Steps
 from delegation.tasks.life.admission.lanes import Traits
@@ -18,10 +17,8 @@ from delegation.tasks.life.model import Caller, Labels, Status
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
-from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.lookout import ReadPauses
-from delegation.tasks.pauses.model import EVERYTHING, PauseMode, PauseScope
-from delegation.tasks.pauses.store import MemoryPauseStore
+from delegation.tasks.pauses.model import EVERYTHING, MemoryPauseStore, PauseControl, PauseMode, PauseScope
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.claim import lease_next_available_task

@@ -57,7 +57,7 @@ QUESTIONS = [
     ("Which alarms are there?", "infra/operations/alarms.py", "AlarmRule"),
     ("Which requests does the gateway take?", "gateway/routing.py", "route_of"),
     ("How is a catalog mutation verified?", "gateway/keys/rules/choice.py", "rule_for"),
-    ("Which answer may follow an unclear outcome?", "gateway/keys/clients.py", "denies"),
+    ("Which answer may follow an unclear outcome?", "gateway/keys/calls.py", "denies"),
     ("Which answers are the catalog's own?", "gateway/keys/genuine.py", "is_genuine"),
     ("Which paths are let through?", "gateway/spelling.py", "check_target"),
     ("In which order is a table dropped with its files?", "gateway/drop/sequence.py", "TableDrops"),

@@ -10,10 +10,9 @@ import pytest
 from delegation.polaris.errors import PoliciesNotSupported
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.references.recurring import RecurringCatalog
-from delegation.upkeep.deployed import DeployedPolicies, StoredPolicyFile
 from delegation.upkeep.execution.kinds import UpkeepCounts
 from delegation.upkeep.execution.recurring import catalog_upkeep
-from delegation.upkeep.policy_file import PolicyFileInvalid
+from delegation.upkeep.policy_file import DeployedPolicies, PolicyFileInvalid, StoredPolicyFile
 from tests.unit.upkeep.execution.catalogs import WEEK, MemoryPolicies
 from tests.unit.upkeep.test_policy_file import entry
 

@@ -4,8 +4,8 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.policy import InvalidProperty
+from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.rules.values import DAY_MS
 
 EXPIRY = PolicyType.SNAPSHOT_EXPIRY

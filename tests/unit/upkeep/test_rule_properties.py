@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.paths import POLICY
+from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.expiry import expiry_of
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import STOPPING, RuleStatus, UpkeepRule
 from delegation.upkeep.rules.resolve import resolve
 from delegation.upkeep.rules.settings import KEEP, ORPHAN_AGE, REF_AGE, SETTINGS, SNAPSHOT_AGE, RuleSetting
-from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.rules.values import DAY_MS, FOREVER_MS, MOST
 from tests.unit.upkeep.policies import TABLE, policy
 

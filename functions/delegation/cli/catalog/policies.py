@@ -22,10 +22,9 @@ from delegation.items import each_item, reason_of
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisForbidden
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget, StoredPolicy
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile
-from delegation.upkeep.rules.content import PolicyInvalid, content_of
+from delegation.upkeep.rules.content import PolicyInvalid, PolicyType, content_of
 from delegation.upkeep.rules.model import RuleStatus, RuleValue, UpkeepRule
 from delegation.upkeep.rules.resolve import check_content, resolve
-from delegation.upkeep.rules.types import PolicyType
 from polaris_common.errors import ErrorScope, counted, printable
 
 PolicyArgument = Annotated[

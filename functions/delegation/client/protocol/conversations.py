@@ -26,10 +26,9 @@ from delegation.client.protocol.repeats import (
     read_wait,
     same_key_wait,
 )
-from delegation.client.protocol.requests import ServiceRequest
-from delegation.client.protocol.steps import Bearer, Conversation, Notify, Pause, Send
-from delegation.wire.config import ServiceConfig
+from delegation.client.protocol.requests import Bearer, Conversation, Notify, Pause, Send, ServiceRequest
 from delegation.wire.keys import KEY_RULE, is_key
+from delegation.wire.responses import ServiceConfig
 
 A = TypeVar("A", bound=BaseModel)
 _NO_DISCOVERY: Final = frozenset({404, 405})

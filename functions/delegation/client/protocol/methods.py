@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from delegation.client.protocol.operations import Operations
-from delegation.client.protocol.steps import Conversation, Giving
+from delegation.client.protocol.requests import Conversation, Giving
 
 P = ParamSpec("P")
 T = TypeVar("T")

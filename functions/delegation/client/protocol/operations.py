@@ -7,16 +7,20 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final, Protocol, TypeVar, Unpack
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 from delegation.client.errors import Conflict, DelegationClientError, IssuerUnavailable, WaitTimedOut
 from delegation.client.protocol.conversations import Conversations
-from delegation.client.protocol.filters import TaskFilters, query_of
 from delegation.client.protocol.repeats import PASSING, READ_ATTEMPTS, retry_after_seconds
 from delegation.client.protocol.requests import (
     EXECUTE,
     SUBMIT,
+    Conversation,
+    Give,
+    Giving,
+    Notify,
+    Pause,
     Payload,
     ServiceRequest,
     change,
@@ -25,13 +29,41 @@ from delegation.client.protocol.requests import (
     submission,
     with_query,
 )
-from delegation.client.protocol.steps import Conversation, Give, Giving, Notify, Pause
+from delegation.timestamps import isoformat
 from delegation.wire.approvals import PlanApproval
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
 from delegation.wire.tombstones import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
 from polaris_common.backoff import exponential
+
+
+class TaskFilters(TypedDict, total=False):
+    """Which tasks a list has; a filter that is None or absent does not count.
+
+    `status` is one or several, `type` a task type, `table` a table's dotted name (catalog.namespace.name). `since` is
+    when a task was received at the earliest. `page_size` is for a page, from 1 to 100.
+    """
+
+    status: str | Iterable[str] | None
+    type: str | None
+    table: str | None
+    since: datetime | None
+    correlation_id: str | None
+    page_size: int | None
+
+
+def query_of(filters: TaskFilters) -> dict[str, str]:
+    return {name: _text(value) for name, value in filters.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        return isoformat(value)
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return str(value)
+
 
 LAST_READ_SECONDS: Final = 1.0
 """What the read of a task at a timeout may take."""

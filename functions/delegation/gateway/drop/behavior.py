@@ -8,9 +8,8 @@ from typing import ClassVar, Final
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError, tombstone_refused
-from delegation.gateway.drop.names import TOMBSTONE
 from delegation.gateway.drop.service import Tombstones
-from delegation.gateway.drop.submission import task_id_of
+from delegation.gateway.drop.submission import TOMBSTONE, task_id_of
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.removal.errors import NeighbourUnreadable

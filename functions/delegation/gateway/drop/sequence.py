@@ -13,8 +13,7 @@ from typing import Final
 from delegation.gateway.callers import REALM_HEADER, GatewayCaller
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refusal_of, table_of
-from delegation.gateway.drop.caller.checks import check_purgeable, prove_privilege
-from delegation.gateway.drop.caller.key import DropKey
+from delegation.gateway.drop.caller.checks import DropKey, check_purgeable, prove_privilege
 from delegation.gateway.drop.errors import (
     DropUnsupported,
     NameTaken,

@@ -14,9 +14,8 @@ from delegation.gateway.drop.errors import (
     tombstone_not_found,
 )
 from delegation.gateway.drop.moves import TombstoneCatalog, is_there, renamed_back, uuid_at
-from delegation.gateway.drop.names import RESTORE_TO, RESTORED
 from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, TombstoneStore
-from delegation.gateway.drop.submission import dispatched, submit
+from delegation.gateway.drop.submission import RESTORE_TO, RESTORED, dispatched, submit
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import (

@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Final
 
 from delegation.gateway.drop.errors import purge_not_possible
-from delegation.gateway.drop.names import TOMBSTONE
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.removal.purge.names import DROP_TASK_TYPE, DROPPED_TABLE
 from delegation.removal.purge.requests import TablePurge
@@ -14,6 +13,14 @@ from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.work.service import TaskService
 from delegation.wire.requests import TableState
+
+TOMBSTONE: Final = "tombstone"
+"""The property of a task's payload that names the tombstone's record."""
+RESTORED: Final = "RESTORED"
+"""The error code of a purge that was taken from the queue because its table is restored."""
+RESTORE_TO: Final = "restore_to"
+"""The detail of such a task that has the namespace's levels and the name to restore to."""
+
 
 PROPERTIES: Final = {"overlap-scan": "catalog"}
 """Options of every purge of a tombstone: a table that has the location again is in another namespace than this one.

@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from enum import StrEnum
+from typing import Any, Final
 
+from delegation.gateway.answers import json_answer
 from delegation.gateway.errors import (
     CatalogNotReached,
     CatalogOutcomeUnknown,
@@ -14,15 +16,15 @@ from delegation.gateway.errors import (
     OutOfTime,
 )
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.clients import CatalogClient, Conclusion, conclusion, denies
 from delegation.gateway.keys.genuine import is_genuine
 from delegation.gateway.keys.reading import CallersView, unkeyed
-from delegation.gateway.keys.restoring import restored
 from delegation.gateway.keys.rules.choice import MALFORMED
+from delegation.gateway.keys.rules.commits import committed
 from delegation.gateway.keys.rules.rule import (
     NOT_APPLIED,
     Applied,
     Evidence,
+    Found,
     NotApplied,
     Undecided,
     Verification,
@@ -31,8 +33,118 @@ from delegation.gateway.keys.rules.rule import (
 )
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import Operation, Target
-from delegation.idempotency.mutations.answer import MutationAnswer
+from delegation.idempotency.mutations.answer import MutationAnswer, may_be_secret
 from delegation.idempotency.mutations.service import MutationAttempt
+
+
+class CatalogClient(StrEnum):
+    """A client, by the last release that behaves so."""
+
+    ICEBERG_1_10 = "Iceberg Java up to 1.10"
+    ICEBERG = "Iceberg Java from 1.11 on"
+    PYICEBERG = "pyiceberg 0.12"
+    TRINO = "Trino"
+
+
+class Conclusion(StrEnum):
+    APPLIED = "it was applied"
+    NOT_APPLIED = "it was not applied: the client deletes the files of a commit, or commits them anew"
+    UNKNOWN = "it may have been applied: the client deletes nothing"
+    FAILED = "it failed: the client deletes nothing"
+
+
+_CLEANED_UP: Final = frozenset({400, 401, 403, 404, 409})
+_UNKNOWN: Final = frozenset({500, 502, 504})
+_JAVA: Final = {
+    **dict.fromkeys(_CLEANED_UP, Conclusion.NOT_APPLIED),
+    **dict.fromkeys(_UNKNOWN | {503}, Conclusion.UNKNOWN),
+}
+_TABLE: Final[Mapping[CatalogClient, Mapping[int, Conclusion]]] = {
+    # From 1.10.0 on only for the first commit of a created table (apache/iceberg issue 15050).
+    CatalogClient.ICEBERG_1_10: {**_JAVA, 503: Conclusion.NOT_APPLIED},
+    CatalogClient.ICEBERG: _JAVA,
+    CatalogClient.PYICEBERG: {**dict.fromkeys(_UNKNOWN, Conclusion.UNKNOWN), 409: Conclusion.NOT_APPLIED},
+    CatalogClient.TRINO: _JAVA,
+}
+
+
+def conclusion(client: CatalogClient, status: int) -> Conclusion:
+    if 200 <= status < 300:
+        return Conclusion.APPLIED
+    return _TABLE[client].get(status, Conclusion.FAILED)
+
+
+def denies(status: int) -> bool:
+    """Whether some client takes an answer for "not applied"; then it may be given only if that is proved."""
+    return any(conclusion(client, status) is Conclusion.NOT_APPLIED for client in CatalogClient)
+
+
+_VENDED: Final = "storage-credentials"
+_CONFIG: Final = "config"
+_METADATA: Final = "metadata"
+_PROPERTIES: Final = "properties"
+
+
+def restored(
+    stored: MutationAnswer, rule: VerificationRule, request: CatalogRequest, operation: Operation, view: CallersView
+) -> MutationAnswer:
+    """Return a stored answer with credentials vended now, or as it was stored if the caller gets none any more.
+
+    A table that was dropped, or created again under its name, gives none: they would be for other files.
+    """
+    found = _found(rule, request, view)
+    if found is None:
+        return stored
+    kept = json.loads(stored.body) if stored.body else {}
+    if _METADATA not in kept:  # it was too large to be stored
+        answer = committed(found) if operation is Operation.COMMIT_TABLE else json_answer(200, found.document)
+        return MutationAnswer(stored.status, answer.body, {**stored.headers, "Content-Type": "application/json"})
+    if _identity(kept) != _identity(found.document):
+        is_staged = rule.restages and "metadata-location" not in found.document
+        return _answer(stored, found.document) if is_staged else stored
+    return _answer(stored, _with_credentials(kept, found.document))
+
+
+def _found(rule: VerificationRule, request: CatalogRequest, view: CallersView) -> Found | None:
+    """Return what has the credentials: the table, or the same staged table once more, which has no effect."""
+    if rule.restore is None:
+        return None
+    try:
+        found = view.state(rule.restore)
+    except MutationNotVerified:
+        return None
+    if found is not None or not rule.restages:
+        return found
+    answer = view.repeat(request)
+    return Found(answer, json.loads(answer.body)) if answer.is_success else None
+
+
+def _identity(document: Mapping[str, Any]) -> object:
+    """Return what must be equal for credentials to fit: of a staged table, which has no file yet, the location."""
+    metadata = document.get("metadata") or {}
+    if "metadata-location" not in document:
+        return metadata.get("location")
+    return metadata.get("table-uuid") or metadata.get("view-uuid")
+
+
+def _with_credentials(kept: dict[str, Any], vended: Mapping[str, Any]) -> dict[str, Any]:
+    config = {**(kept.get(_CONFIG) or {}), **(vended.get(_CONFIG) or {})}
+    vended_anew = {_VENDED: vended[_VENDED]} if _VENDED in vended else {}
+    return {**kept, **_with_properties(kept, vended), _CONFIG: config, **vended_anew}
+
+
+def _with_properties(kept: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata with the properties that were not stored because they may be secret, as they are now."""
+    metadata, properties = kept.get(_METADATA), (found.get(_METADATA) or {}).get(_PROPERTIES) or {}
+    secret = {name: value for name, value in properties.items() if may_be_secret(name, value)}
+    if not isinstance(metadata, dict) or not secret:
+        return {}
+    return {_METADATA: {**metadata, _PROPERTIES: {**(metadata.get(_PROPERTIES) or {}), **secret}}}
+
+
+def _answer(stored: MutationAnswer, document: Mapping[str, Any]) -> MutationAnswer:
+    return MutationAnswer(stored.status, json_answer(stored.status, document).body, stored.headers)
+
 
 _CLOCKS: Final = timedelta(seconds=2)
 """How far the catalog's clock may differ from the gateway's."""

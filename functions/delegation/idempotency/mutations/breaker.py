@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from delegation.idempotency.mutations.errors import RecordOutcomeUnknown, RecordsUnavailable
-from delegation.idempotency.mutations.reservation import Reservation
-from delegation.idempotency.mutations.store import ReservationStore
+from delegation.idempotency.mutations.reservation import Reservation, ReservationStore
 
 _FAILURES: Final = 3
 _SECONDS: Final = 10.0

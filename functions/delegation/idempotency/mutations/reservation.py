@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -198,3 +198,22 @@ def _expiry(since: datetime, policy: KeyPolicy) -> datetime:
     """Return when a key is forgotten, in whole seconds; later by the drift, for callers count with their own clock."""
     end = since + policy.lifetime + policy.clock_drift
     return datetime.fromtimestamp(-(-end.timestamp() // 1), UTC)
+
+
+class ReservationStore(Protocol):
+    """Stores one record per scope. A repeated write is recognized by its nonce, and is no conflict.
+
+    Methods raise RecordsUnavailable, those that write also RecordOutcomeUnknown.
+    """
+
+    def get(self, scope: str) -> Reservation | None:
+        """Read the record of a scope consistently; it may have expired. Raises IdempotencyError (MALFORMED_RECORD)."""
+
+    def reserve(self, record: Reservation, now: datetime) -> None:
+        """Write a record if its scope has none, or one that has expired at `now`; one call.
+
+        Raises ReservationConflict with the stored record otherwise.
+        """
+
+    def replace(self, record: Reservation, before: Reservation) -> None:
+        """Write a record if `before` is still the stored one; one call. Raises ReservationConflict otherwise."""

@@ -18,8 +18,13 @@ from delegation.idempotency.mutations.errors import (
     RecordsUnavailable,
     ReservationConflict,
 )
-from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationState, Ruling
-from delegation.idempotency.mutations.store import ReservationStore
+from delegation.idempotency.mutations.reservation import (
+    KeyPolicy,
+    Reservation,
+    ReservationState,
+    ReservationStore,
+    Ruling,
+)
 
 _RACES: Final = 20
 

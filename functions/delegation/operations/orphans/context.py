@@ -21,7 +21,7 @@ from delegation.removal.context import RemovalContext, RemovalResult
 from delegation.removal.model import ReferenceCheck
 from delegation.removal.paths import NOBODYS
 from delegation.storage.deleter import DeletePolicy
-from delegation.storage.listing.tags import TagStore
+from delegation.storage.listing.model import TagStore
 from delegation.storage.locations import ForeignLocations
 
 Status = Literal["SWEPT", "PLANNED", "WAITING", "NOTHING", "INCOMPLETE"]

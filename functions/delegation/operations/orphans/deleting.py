@@ -23,8 +23,7 @@ from delegation.removal.index import SAMPLE
 from delegation.removal.marks import Absent, Marks, counting
 from delegation.storage.base import BatchResult, PlanStore
 from delegation.storage.deleter import Deleter
-from delegation.storage.listing.model import CHANGED, ListableStore, ListedObject
-from delegation.storage.listing.tags import TAGS_FULL, TagStore
+from delegation.storage.listing.model import CHANGED, TAGS_FULL, ListableStore, ListedObject, TagStore
 from delegation.storage.locations import ObjectLocation, split, uri_of
 from delegation.storage.lots import THROTTLED, Outcome
 

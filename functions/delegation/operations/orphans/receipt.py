@@ -9,7 +9,7 @@ from delegation.operations.orphans.deleting import changed_files, untagged_files
 from delegation.operations.orphans.index import ForeignPart, OrphanIndex
 from delegation.removal.errors import FilesNotDeleted
 from delegation.removal.marks import failures, heading, put_receipt
-from delegation.storage.listing.tags import TAG
+from delegation.storage.listing.model import TAG
 from delegation.timestamps import isoformat
 
 

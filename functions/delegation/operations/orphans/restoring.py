@@ -18,7 +18,7 @@ from delegation.operations.orphans.markers import Hidden, mark_restored, read_ma
 from delegation.removal.errors import PlanTampered
 from delegation.removal.index import SAMPLE
 from delegation.storage.base import ObjectStoreDenied, PlanStore
-from delegation.storage.listing.versions import KeyVersions, VersionedStore
+from delegation.storage.listing.model import KeyVersions, VersionedStore
 from delegation.storage.locations import Root, split
 from polaris_common.errors import DelegationError
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from delegation.storage.listing.model import CHANGED, ListedObject
+from delegation.storage.listing.model import CHANGED, GONE, MOST_TAGS, TAG, TAGS_FULL, ListedObject, TagFound
 from delegation.storage.listing.pages import seconds
-from delegation.storage.listing.tags import GONE, MOST_TAGS, TAG, TAGS_FULL, TagFound
 from delegation.storage.locations import uri_of
 from delegation.storage.s3_errors import ABSENT, FAILED, code_of, delete_code_of, is_bare_404, translate
 

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from delegation.storage.base import ObjectStoreError
-from delegation.storage.listing.model import ListedObject
-from delegation.storage.listing.versions import KeyVersions, StoredVersion
+from delegation.storage.listing.model import KeyVersions, ListedObject, StoredVersion
 from delegation.storage.locations import uri_of
 from delegation.storage.s3_errors import FAILED, check_listing, translate
 

@@ -4,7 +4,7 @@
 for a fact and names no type itself.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -12,11 +12,22 @@ from pydantic import BaseModel
 
 from delegation.metrics import Metric
 from delegation.tasks.life.admission.lanes import Traits, TraitsOf
-from delegation.tasks.life.known_types import KnownTypes
 from delegation.tasks.life.model import Labels, LabelsOf, Task
 
 if TYPE_CHECKING:
     from delegation.tasks.submission.form import RequestForm
+
+
+class KnownTypes(dict[str, int]):
+    """Task types, each with the newest version of its payload that the deployment reads."""
+
+
+def runs(task_types: Collection[str], task: Task) -> bool:
+    """Return whether a task is of a known type and its payload of a known version; of a plain collection, version 1."""
+    if task.task_type not in task_types:
+        return False
+    newest = task_types[task.task_type] if isinstance(task_types, KnownTypes) else 1
+    return task.payload_version <= newest
 
 
 class DetailRules(Protocol):

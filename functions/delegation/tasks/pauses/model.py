@@ -1,14 +1,15 @@
 """What is paused, by whom, since when and why: pure values and decisions, no I/O."""
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
-from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskError
 from delegation.tasks.life.model import FORMAT, Caller, Labels
 from delegation.timestamps import isoformat
 
@@ -138,3 +139,73 @@ def pause_of(found: Mapping[str, Any]) -> WorkPause:
         reason=str(found.get("reason", "")),
         mode=PauseMode(found.get("mode", PauseMode.STOP)),
     )
+
+
+class PauseStore(Protocol):
+    """One record. Both methods raise StoreUnavailable, `write` OutcomeUnknown too, `read` MalformedRecord."""
+
+    def read(self) -> PauseRecord:
+        """Return the record, read consistently; an empty one if nothing was ever paused."""
+
+    def write(self, record: PauseRecord) -> bool:
+        """Store a record if the stored one has the revision before it; return whether it was stored."""
+
+
+class MemoryPauseStore:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._record = PauseRecord()
+
+    def read(self) -> PauseRecord:
+        with self._lock:
+            return self._record
+
+    def write(self, record: PauseRecord) -> bool:
+        with self._lock:
+            if self._record.revision != record.revision - 1:
+                return False
+            self._record = record
+            return True
+
+
+_RACES: Final = 10
+"""Tries to write the record; each lost race means that another operator changed it."""
+
+
+class PauseControl:
+    """Changes the record of pauses; both changes may be repeated. Raises the store's errors."""
+
+    def __init__(self, store: PauseStore, clock: Callable[[], datetime]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def shown(self) -> PauseRecord:
+        return self._store.read()
+
+    def pause(
+        self, scope: PauseScope, *, by: Caller, reason: str = "", mode: PauseMode = PauseMode.STOP
+    ) -> PauseRecord:
+        """Pause a scope and return the record; one that is paused so already keeps who paused it and when.
+
+        Raises TaskError (TOO_MANY_PAUSES).
+        """
+        wanted = WorkPause(scope, self._clock(), by, reason.strip()[:LONGEST_REASON], mode)
+        return self._changed(lambda record: record.with_pause(wanted))
+
+    def resume(self, scope: PauseScope) -> PauseRecord:
+        """End the pause of a scope and return the record; pauses of other scopes stay."""
+        return self._changed(lambda record: record.without(scope))
+
+    def _changed(self, change: Callable[[PauseRecord], PauseRecord]) -> PauseRecord:
+        for _ in range(_RACES):
+            before = self._store.read()
+            after = change(before)
+            if after is before:
+                return before
+            if len(after.pauses) > max(MOST_PAUSES, len(before.pauses)):
+                raise TaskError(
+                    f"{MOST_PAUSES} scopes are paused already; resume some, or pause the realm", code="TOO_MANY_PAUSES"
+                )
+            if self._store.write(after):
+                return after
+        raise StoreUnavailable("the record of pauses kept changing; nothing was written")

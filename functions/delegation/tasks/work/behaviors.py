@@ -22,9 +22,9 @@ from delegation.tasks.errors import ChildrenPending, LeaseLost, MalformedPayload
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
 from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
-from delegation.tasks.life.known_types import KnownTypes
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
+from delegation.tasks.life.task_type import KnownTypes
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.parts.hooks import INLINE

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict
 from delegation.items import each_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.declared.recurrence import is_wanted
-from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE as TASK_TYPE
+from delegation.tasks.life.task_type import runs
 from delegation.tasks.stores.base import Unreadable
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.parts.reads import awaiting

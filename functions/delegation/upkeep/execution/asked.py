@@ -19,13 +19,12 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.upkeep.health.model import OwnPolicies, OwnPolicy
 from delegation.upkeep.health.refresh import LoadsTables
-from delegation.upkeep.rules.content import PolicyInvalid, content_of
+from delegation.upkeep.rules.content import PolicyInvalid, PolicyType, content_of
 from delegation.upkeep.rules.expiry import ExpiryRule, expiry_of
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import UpkeepRule
 from delegation.upkeep.rules.resolve import resolve
 from delegation.upkeep.rules.settings import SETTINGS
-from delegation.upkeep.rules.types import PolicyType
 
 EXPIRY: Final = PolicyType.SNAPSHOT_EXPIRY
 _LONGEST_CONTENT: Final = 500

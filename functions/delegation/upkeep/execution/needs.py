@@ -12,8 +12,7 @@ from delegation.removal.expiry.retention import expired
 from delegation.upkeep.errors import TooManyManifests
 from delegation.upkeep.execution.asked import AskedExpiryRule
 from delegation.upkeep.health.freed import freed_bytes
-from delegation.upkeep.health.model import FreedBytes, ReadState, TableHealth
-from delegation.upkeep.health.review import REVIEW_EVERY, review_at
+from delegation.upkeep.health.model import REVIEW_EVERY, FreedBytes, ReadState, TableHealth, review_at
 from delegation.upkeep.rules.expiry import ExpiryRule
 from delegation.upkeep.schedule.amounts import Amount
 from delegation.upkeep.schedule.choice import UpkeepNeed

@@ -13,8 +13,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat
 from delegation.upkeep.errors import UpkeepError
-from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth
-from delegation.upkeep.health.review import REVIEW_EVERY
+from delegation.upkeep.health.model import REVIEW_EVERY, FreedBytes, LastRun, TableHealth
 from delegation.upkeep.schedule.amounts import NOTHING, Amount
 
 STOPPED: Final = "STOPPED"

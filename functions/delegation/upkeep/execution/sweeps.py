@@ -40,7 +40,7 @@ from delegation.upkeep.execution.kinds import (
     run_kinds,
 )
 from delegation.upkeep.execution.needs import pause_after
-from delegation.upkeep.execution.removals import REMOVAL, AskedRemoval, RemovalRule, removal_of
+from delegation.upkeep.execution.permissions import REMOVAL, AskedRemoval, RemovalRule, removal_of
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.refresh import LoadsTables

@@ -6,8 +6,8 @@ from typing import Any, Final
 from delegation.misspellings import misspelled
 from delegation.polaris.model import properties_of
 from delegation.removal.paths import POLICY
+from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.settings import SETTINGS
-from delegation.upkeep.rules.types import PolicyType
 
 _OWN: Final = f"{POLICY}{PolicyType.SNAPSHOT_EXPIRY.short}."
 _ICEBERG: Final = frozenset(one.iceberg for one in SETTINGS[PolicyType.SNAPSHOT_EXPIRY] if one.iceberg is not None)

@@ -23,8 +23,16 @@ from delegation.storage.base import ObjectStoreError
 from delegation.upkeep.errors import TooManyManifests
 from delegation.upkeep.health.freed import freed_bytes
 from delegation.upkeep.health.history import history_in, rule_properties
-from delegation.upkeep.health.model import MOST_CHANGES, ManifestSizes, ReadState, SnapshotChange, TableHealth
-from delegation.upkeep.health.review import REVIEW_EVERY, Expirable, review_at
+from delegation.upkeep.health.model import (
+    MOST_CHANGES,
+    REVIEW_EVERY,
+    Expirable,
+    ManifestSizes,
+    ReadState,
+    SnapshotChange,
+    TableHealth,
+    review_at,
+)
 
 DIGEST_BYTES: Final = 8
 MOST_LISTS: Final = 1_000

@@ -23,9 +23,8 @@ from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import CredentialsUnavailable
 from delegation.upkeep.errors import HealthChanged, UpkeepError
-from delegation.upkeep.health.model import TableHealth
+from delegation.upkeep.health.model import REVIEW_EVERY, TableHealth
 from delegation.upkeep.health.reading import LASTING, ExpiryByRule, HealthLimits, read_health
-from delegation.upkeep.health.review import REVIEW_EVERY
 from delegation.upkeep.health.store import HealthStore
 from polaris_common.errors import DelegationError, ErrorScope
 

@@ -6,12 +6,34 @@ for `config`, so that a key which this service does not know is reported and not
 
 import json
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
 
-from delegation.upkeep.rules.types import PolicyType
 from polaris_common.errors import DelegationError, printable
+
+_SYSTEM = "system."
+
+
+class PolicyType(Enum):
+    """Polaris' predefined types of maintenance (PredefinedPolicyTypes); each is inheritable."""
+
+    SNAPSHOT_EXPIRY = "system.snapshot-expiry"
+    ORPHAN_FILE_REMOVAL = "system.orphan-file-removal"
+    METADATA_COMPACTION = "system.metadata-compaction"
+    DATA_COMPACTION = "system.data-compaction"
+
+    @property
+    def short(self) -> str:
+        """The name in properties, `snapshot-expiry`."""
+        return self.value.removeprefix(_SYSTEM)
+
+    @classmethod
+    def named(cls, text: str) -> "PolicyType | None":
+        """Return the type of a name with or without `system.`, None for another name."""
+        return next((one for one in cls if text in {one.value, one.short}), None)
+
 
 LONGEST_CONTENT: Final = 65_536
 """Characters."""

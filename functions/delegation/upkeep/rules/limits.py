@@ -14,7 +14,7 @@ from delegation.removal.expiry.requests import LEAST_SNAPSHOTS as EXPIRY_SNAPSHO
 from delegation.removal.expiry.requests import Floor
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import parse_duration
-from delegation.upkeep.rules.types import PolicyType
+from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.values import DAY_MS, MOST
 
 PREFIX: Final = "delegation.upkeep."

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from delegation.upkeep.rules.types import PolicyType
+from delegation.upkeep.rules.content import PolicyType
 
 
 class OriginKind(Enum):

@@ -12,7 +12,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.paths import POLICY, TYPED, unknown_properties
-from delegation.upkeep.rules.content import PolicyContent, PolicyInvalid, content_of
+from delegation.upkeep.rules.content import PolicyContent, PolicyInvalid, PolicyType, content_of
 from delegation.upkeep.rules.limits import DRY_RUN_ONLY, UpkeepLimits
 from delegation.upkeep.rules.model import (
     FindingCode,
@@ -24,7 +24,6 @@ from delegation.upkeep.rules.model import (
     ValueOrigin,
 )
 from delegation.upkeep.rules.settings import SETTINGS, RuleSetting
-from delegation.upkeep.rules.types import PolicyType
 from polaris_common.errors import counted, printable
 
 ENABLE: Final = "enable"

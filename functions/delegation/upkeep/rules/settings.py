@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.limits import LEAST_ORPHAN_AGE, UpkeepLimits
-from delegation.upkeep.rules.types import PolicyType
 from delegation.upkeep.rules.values import (
     DAY_MS,
     FOREVER_MS,

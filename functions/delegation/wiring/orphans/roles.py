@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.credentials import S3Settings
-from delegation.storage.listing.tags import TAG_RIGHTS
+from delegation.storage.listing.model import TAG_RIGHTS
 from delegation.storage.listing.tags_s3 import S3Tags
 from delegation.storage.locations import Root
 from delegation.storage.s3 import S3Timeouts

@@ -5,10 +5,10 @@ from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.catalog_places import CatalogPlaces
 from delegation.operations.orphans.context import OrphanSettings, few_threads
 from delegation.removal.model import TableSource
-from delegation.storage.listing.tags import TagStore
+from delegation.storage.listing.model import TagStore
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.removals import RemovalPermissions
+from delegation.upkeep.execution.permissions import RemovalPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.clients import aws
 from delegation.wiring.purge import purge_settings, shared_access, vended_table

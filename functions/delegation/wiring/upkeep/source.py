@@ -10,8 +10,7 @@ import delegation
 from delegation.environment import EnvironmentSettings
 from delegation.polaris.policies import PolicyClient
 from delegation.polaris.requests import CatalogRequests
-from delegation.upkeep.deployed import PACKAGED, DeployedPolicies, StoredPolicyFile
-from delegation.upkeep.policy_file import PolicyFileInvalid
+from delegation.upkeep.policy_file import PACKAGED, DeployedPolicies, PolicyFileInvalid, StoredPolicyFile
 
 _SHOWN: Final = ("delegation.upkeep.", "delegation.expiry.", "delegation.orphan-files.locations")
 """How the properties begin that `UpkeepLimits` and `UpkeepSettings` read."""

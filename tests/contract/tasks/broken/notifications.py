@@ -8,8 +8,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications.owed import Notification, NotificationState, owed_by
 from delegation.tasks.life.notifications.receivers import Receiver
 from delegation.tasks.stores.base import Advance, Expect, TaskChange
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 
 
 class AnnouncesNothing(MemoryTaskStore):

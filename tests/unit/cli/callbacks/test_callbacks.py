@@ -8,8 +8,7 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance, Create
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from tests.kit.tasks.builders import HOUR, NOW, failed, submitted
 
 WHY = "CALLBACK_NOT_ACCEPTED: its receiver answered 500; it must answer 2xx"

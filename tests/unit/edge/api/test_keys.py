@@ -21,11 +21,10 @@ from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.pauses.control import PauseControl
-from delegation.tasks.pauses.store import MemoryPauseStore
+from delegation.tasks.pauses.model import MemoryPauseStore, PauseControl
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.wire.config import ServiceConfig
+from delegation.wire.responses import ServiceConfig
 from delegation.wiring.types import TYPES
 from tests.kit.tasks.builders import Clock, acquired, failed, nonce, submitted
 from tests.kit.tasks.queues import Queue

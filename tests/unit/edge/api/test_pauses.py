@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.pauses.control import PauseControl
-from delegation.tasks.pauses.model import PauseRecord
-from delegation.tasks.pauses.store import MemoryPauseStore
+from delegation.tasks.pauses.model import MemoryPauseStore, PauseControl, PauseRecord
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.conftest import NOW, Api
 

@@ -10,7 +10,7 @@ from delegation.idempotency.errors import IdempotencyError
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.policy import NotificationPolicy
 from delegation.tasks.stores.base import Advance
-from delegation.tasks.stores.memory_notifications import MemoryNotificationStore
+from delegation.tasks.stores.memory import MemoryNotificationStore
 from delegation.tasks.submission.options import InvalidOption
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from delegation.gateway.answers import error_answer
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
-from delegation.gateway.keys.clients import denies
+from delegation.gateway.keys.calls import denies
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.idempotency.mutations.errors import RecordsUnavailable
 from delegation.storage.memory import Killed

@@ -29,9 +29,8 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstream import Upstream
 from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.reservation import Reservation
+from delegation.idempotency.mutations.reservation import Reservation, ReservationStore
 from delegation.idempotency.mutations.service import Mutations
-from delegation.idempotency.mutations.store import ReservationStore
 from delegation.storage.memory import Killed
 from infra.local.catalog.principals import tokens
 from infra.local.catalog.principals.access import LocalPrincipal

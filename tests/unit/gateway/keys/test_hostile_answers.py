@@ -11,7 +11,7 @@ import pytest
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.errors import CatalogOutcomeUnknown
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.clients import denies
+from delegation.gateway.keys.calls import denies
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from tests.unit.gateway.keys.mutations import CASES, Case
 from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Life

@@ -13,8 +13,7 @@ from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, state_of
 from delegation.removal.errors import PlanTampered
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
-from delegation.storage.listing.model import ListedObject
-from delegation.storage.listing.versions import KeyVersions, StoredVersion
+from delegation.storage.listing.model import KeyVersions, ListedObject, StoredVersion
 from delegation.storage.memory import Faults, Killed
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskError
 from delegation.tasks.life.model import Caller, Labels
 from delegation.tasks.life.task_type import TaskType, TaskTypes
-from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.lookout import NothingPaused, ReadPauses
 from delegation.tasks.pauses.model import (
     EVERYTHING,
     LONGEST_REASON,
     MOST_PAUSES,
+    MemoryPauseStore,
+    PauseControl,
     PauseMode,
     PauseRecord,
     PauseScope,
@@ -24,7 +25,6 @@ from delegation.tasks.pauses.model import (
     pauses_item,
     pauses_of,
 )
-from delegation.tasks.pauses.store import MemoryPauseStore
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import NOW, Clock, submitted
 

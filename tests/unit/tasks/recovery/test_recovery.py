@@ -11,10 +11,9 @@ from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.orchestration.step_input import Step
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Caller, Status
-from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
-from delegation.tasks.pauses.model import EVERYTHING
+from delegation.tasks.pauses.model import EVERYTHING, PauseControl
 from delegation.tasks.recovery.copying import items
 from delegation.tasks.recovery.decide import GAP
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from delegation.cli.deployment.recover import recover
-from delegation.idempotency.memory import MemoryIdempotencyStore
+from delegation.idempotency.store import MemoryIdempotencyStore
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Caller, Status, Task
-from delegation.tasks.pauses.control import PauseControl
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
-from delegation.tasks.pauses.model import EVERYTHING
+from delegation.tasks.pauses.model import EVERYTHING, PauseControl
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore

@@ -10,8 +10,7 @@ import pytest
 
 from delegation.metrics import TASKS_SWEPT, MetricLines
 from delegation.removal.purge.task_type import PURGE
-from delegation.tasks.attempt_counts import AttemptCounts
-from delegation.tasks.endings import OTHER, EndingLines
+from delegation.tasks.endings import OTHER, AttemptCounts, EndingLines
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass

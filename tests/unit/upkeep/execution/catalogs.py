@@ -25,8 +25,8 @@ from delegation.upkeep.health.history import history_in
 from delegation.upkeep.health.model import ManifestSizes, ReadState, SnapshotChange, TableHealth
 from delegation.upkeep.health.reading import health_of
 from delegation.upkeep.health.store import MemoryHealthStore
+from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.types import PolicyType
 from delegation.wiring.types import TYPES, default_properties
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service

@@ -24,8 +24,8 @@ from delegation.upkeep.execution.kinds import MOST_FAILED_STARTS
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore
+from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.types import PolicyType
 from delegation.wiring.upkeep.policies import _AllPolicies
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, named
 from tests.unit.upkeep.execution.test_sweeps import Coast

@@ -21,7 +21,7 @@ from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.upkeep.execution.kinds import KeptTables, run_kinds
-from delegation.upkeep.execution.removals import REMOVAL, RemovalPermissions
+from delegation.upkeep.execution.permissions import REMOVAL, RemovalPermissions
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.sweeps import UNREAD, OrphanSweeps
 from delegation.upkeep.health.model import LastRun

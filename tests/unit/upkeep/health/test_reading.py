@@ -10,9 +10,8 @@ import pytest
 
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.upkeep.execution.needs import can_be_decided
-from delegation.upkeep.health.model import ReadState
+from delegation.upkeep.health.model import ReadState, review_at
 from delegation.upkeep.health.reading import DIGEST_BYTES, TARGET_SIZE, ExpiryByRule, digest, read_health
-from delegation.upkeep.health.review import review_at
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

@@ -16,10 +16,9 @@ from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import Killed
-from delegation.upkeep.health.model import LastRun, TableHealth
+from delegation.upkeep.health.model import REVIEW_EVERY, LastRun, TableHealth
 from delegation.upkeep.health.reading import ExpiryByRule
 from delegation.upkeep.health.refresh import HealthCounts, HealthRefresher
-from delegation.upkeep.health.review import REVIEW_EVERY
 from delegation.upkeep.health.store import MemoryHealthStore
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
 

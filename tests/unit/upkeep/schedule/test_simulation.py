@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from delegation.identifiers import TableIdentifier
 from delegation.upkeep.schedule.amounts import Amount, Budget
-from delegation.upkeep.schedule.choice import PolicyTerms, UpkeepNeed, UpkeepRun, Waits
-from delegation.upkeep.schedule.simulation import Simulation, simulate
+from delegation.upkeep.schedule.choice import PolicyTerms, Simulation, UpkeepNeed, UpkeepRun, Waits, simulate
 from delegation.upkeep.schedule.windows import Window
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

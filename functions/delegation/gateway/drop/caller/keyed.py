@@ -8,7 +8,7 @@ from typing import Protocol
 from delegation.gateway.answers import answer_of
 from delegation.gateway.app import PurgingDrops
 from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.drop.caller.key import DropKey
+from delegation.gateway.drop.caller.checks import DropKey
 from delegation.gateway.errors import GatewayError
 from delegation.gateway.keys.identity import key_of, payload_of, scope_of
 from delegation.gateway.keys.patience import Patience

@@ -9,7 +9,7 @@ from delegation.operations.orphans.errors import POLICY_WITHDRAWN
 from delegation.operations.orphans.quarantine.released import released_text
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.details import changed, counts_of
-from delegation.storage.listing.tags import TAG
+from delegation.storage.listing.model import TAG
 from delegation.tasks.life.model import Task
 from polaris_common.errors import counted, printable
 

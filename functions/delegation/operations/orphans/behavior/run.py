@@ -38,8 +38,7 @@ from delegation.removal.choice import HandedToSpark
 from delegation.removal.model import ReferenceCheck, TableSource
 from delegation.removal.task_attempt import TaskAttempt
 from delegation.storage.base import PlanStore
-from delegation.storage.listing.model import ListableStore
-from delegation.storage.listing.tags import TagStore
+from delegation.storage.listing.model import ListableStore, TagStore
 from delegation.storage.locations import split
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by

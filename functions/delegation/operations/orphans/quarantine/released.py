@@ -24,7 +24,7 @@ from delegation.removal.attempt import PlanSegment
 from delegation.removal.errors import PlanLost, PlanTampered
 from delegation.removal.index import SAMPLE, Finding
 from delegation.storage.base import ObjectNotFound, ObjectStoreError, PlanStore
-from delegation.storage.listing.tags import TagFound
+from delegation.storage.listing.model import TagFound
 from delegation.storage.locations import Root, split
 from polaris_common.errors import DelegationError, counted
 

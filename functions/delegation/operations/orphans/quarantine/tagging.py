@@ -17,8 +17,7 @@ from delegation.operations.orphans.restoring import FileState, Restoration
 from delegation.removal.errors import PlanLost, PlanTampered
 from delegation.removal.index import load_index_as, segment_of
 from delegation.storage.base import BatchResult, KeyFailure, PlanStore
-from delegation.storage.listing.model import ListedObject
-from delegation.storage.listing.tags import GONE, TagFound, TagStore
+from delegation.storage.listing.model import GONE, ListedObject, TagFound, TagStore
 from delegation.storage.locations import Root, split
 from polaris_common.errors import DelegationError
 

@@ -9,8 +9,8 @@ from delegation.removal.expiry.task_type import EXPIRY
 from delegation.tasks.life.admission.choice import Queued, Running, admitted
 from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.admission.limits import Caps
-from delegation.tasks.life.known_types import runs
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.task_type import runs
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.wire.requests import TableState
 from delegation.wiring.types import TYPES

@@ -17,7 +17,7 @@ from delegation.removal.attempt import PlanHead, receipt_key
 from delegation.removal.choice import EngineChoice
 from delegation.removal.deletes import Tally, Work
 from delegation.removal.errors import FilesNotDeleted, PlanTampered
-from delegation.storage.listing.tags import TAG
+from delegation.storage.listing.model import TAG
 from delegation.storage.memory import Faults, Killed
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable

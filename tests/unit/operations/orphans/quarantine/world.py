@@ -8,7 +8,7 @@ from typing import Any
 from delegation.operations.orphans.context import OrphanResult
 from delegation.operations.orphans.quarantine.tagging import UntagRun
 from delegation.operations.orphans.restoring import Restoration
-from delegation.storage.listing.tags import TAG
+from delegation.storage.listing.model import TAG
 from delegation.storage.memory import MemoryObjectStore
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable
