@@ -223,6 +223,7 @@ class Operations(Conversations):
         return self._read(ServiceRequest("GET", "v1/health"), Health)
 
     def pauses(self) -> Conversation[PauseList]:
+        """Return everything that is paused."""
         return self._read(ServiceRequest("GET", "v1/pause"), PauseList)
 
     def pause(self, wanted: PauseRequest) -> Conversation[PauseList]:
