@@ -118,7 +118,6 @@ API_COMMANDS = (
         "pauses",
         "polaris",
         "policy",
-        "prices",
     ),
     *("orphans", "references", "resume", "submit", "tasks", "tombstones", "ui"),
 )

@@ -73,7 +73,7 @@ IN_MEMORY = {
     "healths.HealthStoreContract": ("store", "upkeep.health.store", "MemoryHealthStore()"),
     "idempotency.IdempotencyStoreContract": (
         "stores",
-        "idempotency.memory",
+        "idempotency.store",
         "(tasks := MemoryTaskStore(), MemoryIdempotencyStore(tasks))",
     ),
     "object_stores.ObjectStoreContract": (
@@ -81,7 +81,7 @@ IN_MEMORY = {
         "storage.memory",
         "on(MemoryObjectStore(versioned_buckets=['versions']), MemoryPlanStore())",
     ),
-    "pauses.PauseStoreContract": ("store", "tasks.pauses.store", "MemoryPauseStore()"),
+    "pauses.PauseStoreContract": ("store", "tasks.pauses.model", "MemoryPauseStore()"),
     "references.ReferenceStoreContract": ("store", "references.store", "MemoryReferenceStore()"),
     "reservations.ReservationStoreContract": ("store", "idempotency.mutations.memory", "MemoryReservationStore()"),
     "tombstones.TombstoneStoreContract": ("store", "gateway.drop.store", "MemoryTombstoneStore()"),
@@ -176,7 +176,7 @@ def answer(url: str, name: str) -> tuple[int, str, bytes]:
 def test_the_status_page_of_an_installed_command_has_its_files(command):
     with serving() as stub, status_page(command, **stub.variables) as url:
         found = [answer(url, name) for name in ("", "app.js", "catalog.js", "style.css")]
-    assets = ROOT / "functions" / "delegation" / "cli" / "ui" / "assets"
+    assets = ROOT / "functions" / "delegation" / "cli" / "assets"
     assert found == [
         (200, "text/html", (assets / "index.html").read_bytes()),
         (200, "text/javascript", (assets / "app.js").read_bytes()),

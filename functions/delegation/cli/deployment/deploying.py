@@ -10,9 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-import boto3
 import typer
-from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.text import Text
 
@@ -211,6 +209,7 @@ class DeployedStacks:
     @classmethod
     def connect(cls) -> Self:
         """Return the stacks of the AWS environment's account and region."""
+        import boto3  # noqa: PLC0415 - commands that call the API work without it
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 
         try:
@@ -257,6 +256,7 @@ class DeployedStacks:
             token = {"NextToken": page["NextToken"]}
 
     def _read(self, operation: str, **arguments: Any) -> Mapping[str, Any] | None:
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
         try:
             answer: Mapping[str, Any] = getattr(self.client, operation)(**arguments)
@@ -304,8 +304,8 @@ def deploy_check_command(
     What is deployed is compared with the synthesized templates: tables, buckets,
     keys, secrets, queues, subnets, exports in use, Spark applications.
     """
-
-    found = check(synthesized(folder), DeployedStacks.connect(), change_set)
+    deployed = DeployedStacks.connect()
+    found = check(synthesized(folder), deployed, change_set)
     if not call.printed({"refused": [{**asdict(one), "advice": one.advice} for one in found]}):
         show(found)
     if found:

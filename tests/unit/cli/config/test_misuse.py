@@ -137,7 +137,7 @@ def test_the_page_lists_the_commands_that_need_the_service_and_no_other_does(tmp
     )
     assert len(listed) > 10
     # Of a checkout, or waiting, or reaching for the network.
-    left_out = {"local", "ui", "doctor", "prices", "polaris", "persistence"}
+    left_out = {"local", "ui", "doctor", "polaris", "persistence"}
     found = re.findall(r"^    (delegation [a-z][^\n>]+)", page, re.MULTILINE)
     lines = sorted({line for line in found if "--direct" not in line and line.split()[1] not in left_out})
     done = subprocess.run(
