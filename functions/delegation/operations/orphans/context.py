@@ -18,11 +18,12 @@ from delegation.removal.choice import (
     engine_for,
 )
 from delegation.removal.context import RemovalContext, RemovalResult
-from delegation.removal.model import ReferenceCheck
+from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.model import Neighbour, ReferenceCheck
 from delegation.removal.paths import NOBODYS
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import TagStore
-from delegation.storage.locations import ForeignLocations
+from delegation.storage.locations import ForeignLocations, Roots
 
 Status = Literal["SWEPT", "PLANNED", "WAITING", "NOTHING", "INCOMPLETE"]
 
@@ -152,7 +153,9 @@ class OrphanContext(RemovalContext):
     Attempts before deleted `deleted_before`, of `planned_before` files.
     """
 
-    references: ReferenceCheck
+    # field(): without a default, also where the base has one, because a removal without the others deletes their files.
+    neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = field()
+    references: ReferenceCheck = field()
     places: Callable[[], Iterable[Place]]
     claims: Callable[[], Iterable[Claim]]
     options: OrphanOptions = field(default_factory=OrphanOptions)

@@ -1,5 +1,6 @@
 """Where orphan files are looked for, which objects may be orphans, and which paths may name one file: pure rules."""
 
+from dataclasses import MISSING, fields
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.operations.orphans.approval import ApprovalLimits, ListedAmount, share_of, waits_for
+from delegation.operations.orphans.context import OrphanContext
 from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
 from delegation.operations.orphans.errors import AgeTooShort, LocationShared
 from delegation.operations.orphans.place import Place, check_allowed, check_alone, place_of
@@ -197,3 +199,8 @@ def test_a_plan_waits_for_a_person_if_it_is_the_first_large_or_an_unlikely_share
     assert waits_for(ListedAmount(101, 1), listed, limits, is_first=False) == "max-files"
     assert share_of(ListedAmount(201, 0), listed) == 0.201
     assert share_of(ListedAmount(), ListedAmount()) == 0
+
+
+@pytest.mark.parametrize("name", ["neighbours", "references", "places", "claims"])
+def test_no_removal_begins_without_being_told_what_others_need(name: str) -> None:
+    assert next(one for one in fields(OrphanContext) if one.name == name).default is MISSING
