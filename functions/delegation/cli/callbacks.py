@@ -71,7 +71,7 @@ def resend_command(
         raise nothing_to_resend(f"task {task_id}" if task_id else "no task")
     if everything:
         call.confirm(f"Send {counted(len(found), 'dead letter')} again?")
-    tried = list(resent(store, found, utc_now()))
+    tried = resent(store, found, utc_now())
     sent = [one.item for one in tried if one.result]
     failed = {name_of(one.item): reason_of(one.error) for one in tried if one.error is not None}
     if not call.printed({"resent": [document_of(one) for one in sent]}):

@@ -1,6 +1,6 @@
 """Having dead letters delivered again, as an operator asks for it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from delegation.items import ItemOutcome, each_item
@@ -14,12 +14,14 @@ def dead_letters_of(store: NotificationStore, task_id: str) -> list[Notification
 
 def resent(
     store: NotificationStore, dead: Iterable[Notification], now: datetime
-) -> Iterator[ItemOutcome[Notification, bool]]:
+) -> list[ItemOutcome[Notification, bool]]:
     """Let dead letters be delivered again, with all their attempts; the result is False for one that has changed."""
 
     def resend(one: Notification) -> bool:
         return store.revise_notification(one, revived(one, now))
 
-    return each_item(
-        dead, resend, name="notifications.resent", shown=lambda one: one.notification_id, most_wasted=timedelta.max
+    return list(
+        each_item(
+            dead, resend, name="notifications.resent", shown=lambda one: one.notification_id, most_wasted=timedelta.max
+        )
     )

@@ -101,7 +101,9 @@ def _resend(store: DynamoDbTaskStore, task_id: str) -> None:
     from delegation.notifications.dead_letters import dead_letters_of, resent  # noqa: PLC0415
 
     owed = notification_store(store)
-    resent(owed, dead_letters_of(owed, task_id), utc_now())
+    for one in resent(owed, dead_letters_of(owed, task_id), utc_now()):
+        if one.error is not None:
+            raise one.error
 
 
 def mutations(store: DynamoDbTaskStore) -> "Mutations":

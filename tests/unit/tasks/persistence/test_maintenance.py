@@ -87,7 +87,7 @@ def test_a_run_that_has_to_end_is_continued_by_the_next_attempt(swept: SweptStor
     assert report.deleted > 0
 
 
-def test_a_realm_that_is_left_as_it_is_is_reported_and_logged(
+def test_a_catalog_that_is_left_as_it_is_is_reported_and_logged(
     swept: SweptStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = swept.process.store("broken", "c")
@@ -98,7 +98,7 @@ def test_a_realm_that_is_left_as_it_is_is_reported_and_logged(
     report = submission.handle.wait()
     assert report is not None
     assert report.deleted > 0
-    assert [realm for realm, _ in report.refused] == ["broken"]
+    assert [place for place, _ in report.refused] == ["broken/c"]
     assert "77" in caplog.text
 
 
