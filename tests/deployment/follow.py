@@ -195,7 +195,8 @@ class Walk:
             json.loads((self.shell.folder / name).read_text(encoding="utf-8"))["Resources"]
             for name in (match[1], f"cdk.out/{stack}.template.json")
         )
-        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        both = {**before, **after}
+        changed = [name for name in both if before.get(name) != after.get(name)]
         if bool(changed) != (" -c " in text):
             raise NotAsThePageSays(f"`{text}`: {len(changed)} resources differ")
         if not changed:
@@ -204,7 +205,7 @@ class Walk:
             return "no differences, as nothing was changed"
         if hidden := [name for name in changed if name not in printed]:
             raise NotAsThePageSays(f"`{text}` does not show {', '.join(hidden)}:\n{printed[-4000:]}")
-        return "shows " + ", ".join(f"{after[name]['Type']} {name}" for name in changed)
+        return "shows " + ", ".join(f"{both[name]['Type']} {name}" for name in changed)
 
     def _require_outputs(self, pasted: list[str]) -> None:
         """Each output that a command looks up is exactly one of its stack's."""

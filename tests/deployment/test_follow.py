@@ -1,5 +1,6 @@
 """How `make deployment-check` walks along a page: as a person pastes it, and it stops where the page is wrong."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,17 @@ def test_a_command_that_fails_ends_the_walk_with_what_it_printed(walk: Walk) -> 
         follow(walk, "cp absent there")
     with pytest.raises(NotAsThePageSays, match="MISSING"):
         follow(walk, 'export GIVEN="$MISSING"')
+
+
+def test_a_resource_that_a_setting_replaces_is_shown_with_its_type(walk: Walk) -> None:
+    for name, resource in (("before.json", "OldApplication"), ("cdk.out/Service.template.json", "NewApplication")):
+        file = walk.shell.folder / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps({"Resources": {resource: {"Type": "AWS::EMRServerless::Application"}}}))
+    text = 'cdk diff --template before.json "Service" -c delegation:emr-max-vcpu=8'
+    assert walk._differences(text, "OldApplication NewApplication") == (
+        "shows AWS::EMRServerless::Application OldApplication, AWS::EMRServerless::Application NewApplication"
+    )
 
 
 def test_an_output_that_no_template_has_ends_the_walk(walk: Walk) -> None:
