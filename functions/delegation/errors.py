@@ -40,6 +40,7 @@ class RunHandedOver(RunStopped):
     code = "HANDED_OVER"
 
     def __init__(self, task_id: str, reason: str | None = None) -> None:
+        """`reason` replaces that this process has no time left."""
         super().__init__(reason or f"this process has no time left for task {task_id}; the next attempt continues it")
         self.task_id = task_id
 

@@ -29,6 +29,8 @@ class Unit(StrEnum):
 
 
 class Area(StrEnum):
+    """The part of docs/metrics.md that has a metric."""
+
     REQUESTS = "Requests"
     ATTEMPTS = "Attempts"
     ENDS = "Ends of tasks"

@@ -182,6 +182,7 @@ def _committed(snapshot: KnownSnapshot) -> str:
 
 
 def _reason(kept: KeptSnapshot, table: TableHistory) -> str:
+    """Return pydantic's message as the end of a sentence."""
     name = printable(kept.ref or "", 60)
     match kept.why:
         case "ref":

@@ -158,6 +158,7 @@ def service_task_of(task: Task) -> str | None:
 
 
 def _remember(context: Context, number: int, task_id: str | None) -> None:
+    """Write where a later attempt continues, now."""
     cursor: dict[str, Any] = {"submission": number} | ({} if task_id is None else {"delegation_task_id": task_id})
     context.checkpoint(cursor=cursor)
     context.save()
@@ -166,6 +167,7 @@ def _remember(context: Context, number: int, task_id: str | None) -> None:
 
 
 def _may_pass(error: DelegationError) -> bool:
+    """Return whether the same step may succeed later, of errors whose class alone does not state it."""
     match error:
         case TokenUnavailable() | PurgedNotDropped():
             return isinstance(error.__cause__, DelegationError) and error.__cause__.retryable

@@ -28,6 +28,7 @@ class Setting:
 
     @property
     def variable(self) -> str:
+        """The environment variable that precedes the profile."""
         return f"DELEGATION_{self.name.upper()}"
 
 

@@ -33,6 +33,7 @@ class CodeMeaning:
 
 @functools.cache
 def codes() -> Mapping[str, Mapping[str, CodeMeaning]]:
+    """Return the service's codes by chapter and name."""
     return {chapter: entries for chapter, entries in _table().items() if chapter != _OF_THE_COMMAND}
 
 

@@ -61,6 +61,7 @@ def estimate_of(task: Task, forecast: Mapping[str, Any], now: datetime, types: T
 
 
 def _rate(task: Task, measured: Measured | None, now: datetime) -> WorkRate | None:
+    """Return how fast running work is, None if that is not known."""
     runs = task.status is Status.RUNNING and not is_lost(task, now)
     if measured is None or measured.per_second is None or not runs:
         return None
@@ -68,6 +69,7 @@ def _rate(task: Task, measured: Measured | None, now: datetime) -> WorkRate | No
 
 
 def _progress(task: Task, measured: Measured | None) -> WorkProgress | None:
+    """Return what the work reported, else what its type measures, once the total is known."""
     if task.progress is not None:
         done, total = task.progress.done, task.progress.total
         unit, message = task.progress.unit, task.progress.message
@@ -114,6 +116,7 @@ def _last_error(task: Task) -> LastError | None:
 
 
 def _errors(history: str) -> Iterator[LastError]:
+    """Yield the errors of a record's history, oldest first."""
     starts = [one for one in _ENTRY.finditer(history) if _moment(one[1]) is not None]
     for start, following in zip_longest(starts, starts[1:]):
         end = len(history) if following is None else following.start()
@@ -122,6 +125,7 @@ def _errors(history: str) -> Iterator[LastError]:
 
 
 def _as_json(value: Any) -> Any:
+    """Return values as JSON has them, with times as the other times of a record are written."""
     if isinstance(value, dict):
         return {name: _as_json(member) for name, member in value.items()}
     return isoformat(value) if isinstance(value, datetime) else value

@@ -78,10 +78,12 @@ class Telemetry:
         self._log_answer(operation, answer.status, answer.kind, answer.task_id)
 
     def served(self, operation: str, status: int, *, task_id: str | None = None) -> None:
+        """Record the answer to a read."""
         self._count(operation, REQUESTS_SERVED)
         self._log_answer(operation, status, "served", task_id)
 
     def refused(self, operation: str, problem: Problem, error: DelegationError) -> None:
+        """Record a request that ended in a DelegationError."""
         failed = problem.status >= 500
         self._count(operation, _BY_ERROR.get(type(error), REQUESTS_FAILED if failed else REQUESTS_REFUSED))
         fields = {

@@ -32,6 +32,8 @@ class GatewayCaller:
 
 
 class CallerVerifier(Protocol):
+    """Tells who sends a request."""
+
     def caller(self, request: CatalogRequest) -> GatewayCaller:
         """Return the caller; its principal is None if the token proves none.
 

@@ -78,6 +78,7 @@ def _has_prefix(answer: CatalogAnswer, catalog: str) -> bool:
 
 
 def _keeps_keys(answer: CatalogAnswer) -> bool:
+    """Whether a configuration that was read has Iceberg's `idempotency-key-lifetime`."""
     return isinstance(json.loads(answer.body).get("idempotency-key-lifetime"), str)
 
 

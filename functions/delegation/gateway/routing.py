@@ -66,6 +66,8 @@ class ConfigDiscovery:
 
 @dataclass(frozen=True, slots=True)
 class DropWithPurge:
+    """`DELETE` of a table with `purgeRequested`."""
+
     target: Target
     identifier: TableIdentifier
 

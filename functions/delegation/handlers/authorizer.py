@@ -36,6 +36,7 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
 
 
 def _measure(subject: str, expires: datetime, now: datetime) -> None:
+    """Print for how many days an admitted certificate is still valid, once an hour."""
     last = _measured.get(subject)
     if last is not None and now < last + _MEASURED_EVERY:
         return

@@ -41,6 +41,7 @@ def dispatch(record: SQSRecord) -> None:
 
 
 def say_admitted(task_id: str, n: int, correlation_id: str | None) -> None:
+    """Log an execution that was started for a task that waited."""
     joined = {} if correlation_id is None else {"correlation_id": correlation_id}
     fields = {"action": "dispatch", "task_id": task_id, "dispatch": n, "outcome": "started", **joined}
     logger.info("dispatch", extra=fields)

@@ -78,6 +78,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
 
 
 def _measured(deployed: DeployedTasks) -> dict[Metric, float]:
+    """Return counts and ages of what is not done."""
     now = utc_now()
     return ages(deployed.store.queued(now, each=COUNTED), unfinished(deployed.tasks.reads, now, threads=_THREADS), now)
 
@@ -116,6 +117,7 @@ def _ensure_maintenance(deployed: DeployedTasks) -> None:
 
 
 def _report(swept: Swept) -> Counter[Metric]:
+    """Log what became of a due task, and return what it counts."""
     task = swept.after or swept.before
     fields = {"action": "sweep", "task_id": task.task_id if task else None}
     if swept.error is not None or swept.set_aside:

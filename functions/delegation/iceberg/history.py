@@ -48,6 +48,8 @@ class History:
 
 
 class MetadataVersion(NamedTuple):
+    """A metadata file's directory and version number, by its path."""
+
     directory: str
     number: int
 
@@ -166,6 +168,7 @@ class _FormerReader:
         return path in self.own
 
     def locations_of(self, path: str) -> frozenset[str] | None:
+        """Return the locations that a file names, None if it was not read or is none of the table."""
         return frozenset(self.own[path].locations) if path in self.own else None
 
     def _parse(self, path: str, found: bytes | DelegationError) -> None:
@@ -211,6 +214,7 @@ def _read_run(run: Sequence[str], newer: _Newer, reader: _FormerReader) -> list[
 
 
 def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[str]]:
+    """Return the series of a log, and the files whose names are no versions."""
     found: list[_Series] = []
     others: list[str] = []
     above, top = newer.version, newer.locations
@@ -230,6 +234,7 @@ def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[s
 
 
 def _search(series: _Series, reader: _FormerReader) -> None:
+    """Read the oldest file that there is, and those around each change of locations."""
     paths, end = series.paths, len(series.paths)
     known = {at: where for at, path in enumerate(paths) if (where := reader.locations_of(path)) is not None}
     if series.top is not None:

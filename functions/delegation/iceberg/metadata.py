@@ -191,6 +191,7 @@ def _read_inflated(path: str, data: bytes) -> Any:
 
 
 def _inflate(path: str, data: bytes) -> Iterator[bytes]:
+    """Yield what a gzip file has, LARGE bytes at a time."""
     inflater = zlib.decompressobj(wbits=31)
     size = 0
     while not inflater.eof:

@@ -118,6 +118,7 @@ def content_of(path: str, found: Content) -> bytes:
 
 
 def named_by_metadata(metadata: ParsedMetadata, spelling: Spelling = CANONICAL) -> Iterator[TableFile]:
+    """Yield the current metadata.json, statistics and partition statistics."""
     yield TableFile(spelling.one(metadata.path), RANK[FileType.ROOT], 0)
     for one in metadata.statistics:
         yield TableFile(spelling.one(one.path), RANK[FileType.STATISTICS], one.size)
@@ -268,6 +269,7 @@ def all_entries(
     *,
     live: bool = False,
 ) -> Iterator[Row]:
+    """Yield the files of all entries of the wanted manifests, or of the `live` ones, unsorted and with duplicates."""
     for path, content in fetcher.fetch(wanted):
         for rows in tolerated_entries(path, manifests[path], content, tolerance, live=live):
             yield from rows

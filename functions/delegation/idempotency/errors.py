@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 
 class IdempotencyError(DelegationError):
+    """Base class of this package's errors."""
+
     code = "IDEMPOTENCY_ERROR"
 
 

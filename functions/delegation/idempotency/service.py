@@ -38,6 +38,8 @@ class Relation(StrEnum):
 
 
 class KeyState(StrEnum):
+    """What to do with a request, given the record of its key."""
+
     FRESH = "fresh"
     CONFLICT = "conflict"
     REPLAY = "replay"
@@ -79,6 +81,8 @@ class IdempotentRequest:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
+    """The stored answer of a repeated request."""
+
     answer: StoredAnswer
     task_id: str
 
@@ -196,6 +200,7 @@ class Acceptance:
                 return self._attached(head, first), False
 
     def _attached(self, head: Task, first: Task) -> TaskChange:
+        """Return the change for a request that gets the outcome of an existing task, notified on its own channels."""
         after, owed = joined(head, first.notify)
         if after is head:
             return Expect(head, owed)

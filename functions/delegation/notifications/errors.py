@@ -16,6 +16,8 @@ def malformed_message(message: str) -> NotificationError:
 
 
 class CallbackUnknown(NotificationError):
+    """No setting names the callback any more."""
+
     code = "CALLBACK_UNKNOWN"
 
 

@@ -110,6 +110,7 @@ def job_not_started() -> AttemptError:
 
 
 def _names(root: type[TaskError] = TaskError) -> Iterator[str]:
+    """Yield the names of the errors with which a step itself fails, before or after the work."""
     yield root.__name__
     for kind in root.__subclasses__():
         yield from _names(kind)

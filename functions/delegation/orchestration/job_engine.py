@@ -82,6 +82,7 @@ class JobEngine:
         return None if task.is_held and task.attempt_count == step.attempt else task
 
     def _capped(self, seconds: float) -> float:
+        """Return the wait, shortened to a quarter of a short lease."""
         return min(seconds, (self._tasks.policies.lease.lost_timeout / 4).total_seconds())
 
     def _hand_over(self, step: Step) -> Task:

@@ -50,6 +50,7 @@ def run_policy(role_arn: str, bucket: str, folders: Sequence[str]) -> str:
 
 
 def _named_plan(task: Task) -> str | None:
+    """Return the folder of the plan that a request named, None without one or for another kind of payload."""
     try:
         payload: Any = json.loads(task.task_payload)
     except ValueError:

@@ -57,12 +57,14 @@ class Step:
         return f"{self.task_id}-{self.attempt}"
 
     def to(self, following: str, **more: Any) -> dict[str, Any]:
+        """Return the answer with which the state machine continues at `following`."""
         state = {"task_id": self.task_id, "n": self.n, "attempt": self.attempt, "turn": self.turn}
         joined = {} if self.correlation_id is None else {"correlation_id": self.correlation_id}
         return {**state, **joined, "next": following, **more}
 
 
 def _text(value: object) -> str | None:
+    """Return a member, or None if the answer has none or several of the name."""
     return value if isinstance(value, str) else None
 
 

@@ -103,6 +103,7 @@ class _Look:
         return self.clock() >= self.deadline
 
     def read(self, entry: DueEntry) -> Task | None:
+        """Return the head of a task of this deployment, None when there is nothing to do."""
         if self.is_late() or entry in self.left_alone:
             return None
         head = self.tasks.reads.find(entry.task_id)

@@ -157,6 +157,7 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
 
 
 def _hint(error_type: str | None, message: str | None) -> str:
+    """Return what Polaris' message states is missing, "" if it states nothing known."""
     if error_type == "ForbiddenException" and (refused := _NOT_AUTHORIZED.search(message or "")):
         needed = _NEEDED.get(refused[1])
         return f"the principal needs {needed}" if needed else ""
@@ -224,6 +225,7 @@ def _error_model(response: httpx.Response) -> tuple[str | None, str | None]:
 
 
 def _text(value: object) -> str | None:
+    """Return a member, or None if the answer has none or several of the name."""
     return value if isinstance(value, str) and value else None
 
 

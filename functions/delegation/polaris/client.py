@@ -361,6 +361,7 @@ def _listed(kind: str, catalog: str, namespace: tuple[str, ...], entries: Iterab
 
 
 def _is_usable(metadata: Mapping[str, Any]) -> bool:
+    """Return whether metadata states which table it is, where, and of which format."""
     try:
         int(metadata["format-version"])
     except (KeyError, OverflowError, TypeError, ValueError):

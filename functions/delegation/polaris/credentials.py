@@ -84,6 +84,7 @@ class VendedCredentials:
         margin: timedelta = REFRESH_MARGIN,
         loaded: LoadedTable | None = None,
     ) -> None:
+        """With `loaded`, a table that was just loaded with credentials, the first load is saved."""
         self._load = load
         self._clock = clock
         self._margin = margin

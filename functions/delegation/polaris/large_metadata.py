@@ -103,6 +103,7 @@ class _Text:
         self._ended = False
 
     def next(self) -> str:
+        """Return the next character that is no white space, "" at the end."""
         while True:
             self._at = WHITESPACE.match(self._text, self._at).end()
             if self._at < len(self._text) or self._ended:
@@ -110,6 +111,7 @@ class _Text:
             self._grow()
 
     def take(self, expected: str) -> str:
+        """Return the next character, one of those expected, and go beyond it."""
         found = self.next()
         if not found or found not in expected:
             raise self.error(f"Expecting {' or '.join(map(repr, expected))} delimiter")
@@ -141,6 +143,7 @@ class _Text:
         return json.JSONDecodeError(reason, self._text, self._at)
 
     def _grow(self) -> None:
+        """Forget what was read, and decode at least as much as is left."""
         pieces = [self._text[self._at :]]
         left = max(len(pieces[0]), 1)
         while left > 0 and not self._ended:

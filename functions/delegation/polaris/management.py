@@ -20,6 +20,8 @@ from delegation.polaris.transport import Transport
 
 @dataclass(frozen=True, slots=True, order=True)
 class PolarisGrant:
+    """A privilege on a catalog (no namespace) or on one of its namespaces."""
+
     privilege: str
     namespace: tuple[str, ...] = ()
 

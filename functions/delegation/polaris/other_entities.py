@@ -15,10 +15,12 @@ NO_SUCH_ENDPOINT: Final = frozenset({400, 404, 405, 406, 501})
 
 
 def entities_path(kind: str, namespace_path: str) -> str:
+    """Return the path of a namespace's views or generic tables."""
     return f"{namespace_path}/views" if kind == VIEW else f"polaris/{namespace_path}/generic-tables"
 
 
 def entity_path(kind: str, namespace_path: str, name: str) -> str:
+    """Return the path of a view or a generic table."""
     return f"{entities_path(kind, namespace_path)}/{encoded(name)}"
 
 

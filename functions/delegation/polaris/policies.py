@@ -43,6 +43,7 @@ class PolicyIdentifier:
     name: str
 
     def __str__(self) -> str:
+        """Return the dotted form for messages."""
         return ".".join((self.catalog, *self.namespace, self.name))
 
 
@@ -59,6 +60,7 @@ class PolicyTarget:
         return cls(table.catalog, table.namespace, table.name)
 
     def __str__(self) -> str:
+        """Return the dotted form for messages."""
         return ".".join((self.catalog, *self.namespace, *((self.table,) if self.table is not None else ())))
 
     def document(self) -> dict[str, Any]:

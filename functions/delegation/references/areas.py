@@ -87,6 +87,7 @@ _BUCKET_SLASHES: Final = 3
 
 
 def _cut_to(depth: int, areas: list[str]) -> list[str]:
+    """The areas around these with `depth` slashes at most."""
     return _outermost(
         area if area.count("/") <= depth else "/".join(area.split("/", depth)[:depth]) + "/" for area in areas
     )
@@ -115,4 +116,5 @@ def around(area: str) -> tuple[str, ...]:
 
 
 def overlap(one: str, other: str) -> bool:
+    """Whether one area lies at or below the other."""
     return one.startswith(other) or other.startswith(one)

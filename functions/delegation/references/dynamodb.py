@@ -192,6 +192,7 @@ def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier:
 
 
 def _attributes(entry: TableEntry) -> dict[str, Any]:
+    """Return what an item holds of an entry besides its key, name and revision."""
     return {
         "areas": list(entry.areas),
         "seen": packed(entry.seen),
@@ -201,6 +202,7 @@ def _attributes(entry: TableEntry) -> dict[str, Any]:
 
 
 def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
+    """Return what both the item of an entry and that of its problem hold."""
     since = entry.problem_since
     optional = {
         "problem": entry.problem,

@@ -6,6 +6,8 @@ from polaris_common.errors import DelegationError, ErrorScope
 
 
 class ReferencesError(DelegationError):
+    """The reference index could not be read or refreshed."""
+
     code = "REFERENCES_FAILED"
     scope = ErrorScope.CATALOG
 

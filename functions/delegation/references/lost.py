@@ -52,10 +52,12 @@ def lost_key(table_uuid: str, metadata_file: str) -> str:
 
 
 def copy_of(key: str) -> str:
+    """Return the key of the copy of the metadata file with the lost refs of a key."""
     return f"{LOST_REFS}/{key}.metadata.json"
 
 
 def named(refs: Mapping[str, int]) -> dict[str, int]:
+    """Return as many refs as are stored, by bounded names."""
     return {name[:LONGEST_NAME]: refs[name] for name in sorted(refs)[:MOST_NAMED]}
 
 
@@ -69,6 +71,7 @@ def restore_statement(table: TableIdentifier, metadata_file: str) -> str:
 
 
 def _quoted(text: str) -> str:
+    """Return the text for a string literal of Spark SQL."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 

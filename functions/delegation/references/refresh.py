@@ -150,6 +150,7 @@ class Refresher:
                 held.leave()
 
     def _pass_over(self, one: "_Pass", position: Position | None) -> CatalogPass:
+        """Visit what is left of a pass after a position, and complete it."""
         names, held, seen = one.names, one.held, one.seen
         self._list(one, self.generic)
         if position is not None:
@@ -240,6 +241,7 @@ class Refresher:
             raise failed[0]
 
     def _each(self, items: Iterable[T], act: Callable[[T], None], *, name: str, **options: Any) -> list[Exception]:
+        """Do something for each item, and return the errors of those that failed alone."""
         found = each_item(
             items, act, name=name, clock=self.clock, stops=ErrorScope.CATALOG, most_wasted=timedelta.max, **options
         )
@@ -298,6 +300,7 @@ class Refresher:
         note_failed()
 
     def _answers(self, one: "_Pass", but: Collection[TableIdentifier]) -> bool:
+        """Return whether the catalog answers for some other table, one that the index could read last."""
         for identifier in one.names.readable(_PROBES + len(but)):
             if identifier in but:
                 continue

@@ -26,10 +26,14 @@ class BucketNotFound(ObjectStoreError):
 
 
 class FileTooLarge(ObjectStoreError):
+    """The object is larger than the caller's limit."""
+
     code = "OBJECT_TOO_LARGE"
 
 
 class ObjectStoreDenied(ObjectStoreError):
+    """The credentials do not allow the call."""
+
     code = "STORAGE_ACCESS_DENIED"
 
 

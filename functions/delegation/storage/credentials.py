@@ -44,6 +44,8 @@ class S3Settings:
 
 
 class Vended(Protocol):
+    """The credentials vended for a table, and the settings of its store."""
+
     @property
     def credentials(self) -> tuple[S3Credential, ...]: ...
 

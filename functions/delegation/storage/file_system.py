@@ -195,6 +195,7 @@ class FilePlanStore:
         return iter(sorted(name for name in names if name.startswith(prefix)))
 
     def _sync_directories(self, path: Path) -> None:
+        """Flush to disk the entry of a file, and once those of the directories above it."""
         fresh: list[Path] = []
         for folder in path.parents:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

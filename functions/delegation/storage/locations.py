@@ -176,6 +176,7 @@ class Roots:
 
 
 def folded(key: str) -> str:
+    """Return the one spelling of all keys that may be meant by this one."""
     for _ in range(_MOST_DECODED):
         decoded = unquote(key, errors="replace") if "%" in key else key
         if decoded == key:

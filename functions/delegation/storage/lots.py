@@ -92,6 +92,7 @@ class Batch(Generic[T]):
         return left
 
     def failed(self, codes: Mapping[str, str]) -> None:
+        """Record keys as not deleted, each with its error code."""
         self.lot.outcome.failures.extend(Failure(uri_of(self.bucket, key), code) for key, code in codes.items())
         self.lot.pending -= len(codes)
 
@@ -131,6 +132,7 @@ class WaitingBatches(Generic[T]):
         return self._new(most)
 
     def drain(self, most: int) -> Iterator[Batch[T]]:
+        """Remove and yield all batches of the lots begun."""
         while self._again:
             yield heapq.heappop(self._again)[2]
         while self._next is not None:

@@ -205,6 +205,7 @@ class S3ObjectStore:
         return UnchangedResult(merged, sum(one.looked_only for one in found), markers)
 
     def _uri_in(self, bucket: str) -> str:
+        """Return a URI in the bucket that the credentials cover, for calls about the bucket itself."""
         if bucket == LOCAL:
             return uri_of(bucket, "")
         known = [] if self._credentials is None else [one.prefix for one in self._credentials.table().credentials]

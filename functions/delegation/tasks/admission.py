@@ -98,6 +98,7 @@ class Admission:
         return 0
 
     def _count(self, register: Register, ended: frozenset[str]) -> tuple[tuple[Running, ...], tuple[Recent, ...]]:
+        """Return what runs, and the recent admissions that the index does not show yet, or may hide again."""
         now = self._tasks.clock()
         shown = self._store.running()
         known = {one.task_id for one in shown}
@@ -112,6 +113,7 @@ class Admission:
         return (*shown, *_starting(recent, known)), recent
 
     def _without_ended(self, recent: Collection[Recent], known: Collection[str], now: datetime) -> tuple[Recent, ...]:
+        """Return the recent admissions without those whose tasks have given their places back, by their heads."""
         doubtful = [one for one in recent if one.task_id not in known and now - one.at >= _DOUBTED][:_LOOKED_AT]
         over = {one.item for one in self._each(doubtful, self._is_over, name="admission.doubted") if one.result}
         return tuple(one for one in recent if one not in over)
@@ -206,6 +208,7 @@ class Admission:
 
 
 def _names(register: Register, ended: Collection[str]) -> bool:
+    """Yield the names of the errors with which a step itself fails, before or after the work."""
     return any(one.task_id in ended for one in register.recent)
 
 

@@ -106,6 +106,7 @@ def _ended_by(task_type: str, error: BaseException, stops: list[BaseException]) 
 
 
 def _forms(work: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Return the function and, of an object that can be called, its method."""
     while isinstance(work, partial):
         work = work.func
     return (work,) if inspect.isroutine(work) else (work, type(work).__call__)

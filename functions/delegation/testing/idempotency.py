@@ -48,6 +48,7 @@ class IdempotencyStoreContract:
 
     @pytest.fixture
     def stores(self) -> Stores:
+        """Return a new, empty store of tasks and one of records, which are written together."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `stores`")
 
     def test_a_key_and_its_task_appear_together(self, stores: Stores) -> None:

@@ -46,6 +46,7 @@ class IdentifiedRequest(TableRequest):
 
     @classmethod
     def of_payload(cls, payload: IdentifiedPayload) -> Self:
+        """Return what a validated body asks for."""
         common, parameters = payload.common_payload, payload.operation_parameters
         identity = parameters.table_identity
         return cls(

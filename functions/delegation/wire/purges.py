@@ -65,6 +65,7 @@ class PurgeTableOperationParameters(ReceivedPart):
         return value
 
     def missing(self) -> tuple[str, ...]:
+        """Return the missing members of a LoadTableResult."""
         needed = {"metadata_location": self.metadata_location, "metadata": self.metadata, "config": self.config}
         return tuple(name for name, value in needed.items() if value is None)
 

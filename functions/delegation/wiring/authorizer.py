@@ -87,6 +87,7 @@ def _revocation(settings: AuthorizerSettings) -> RevocationCheck | None:
 
 
 def _issuers(settings: AuthorizerSettings) -> tuple[TrustedIssuer, ...]:
+    """Return the issuer, and the next one with its own keys alone, or with the first one's if it names none."""
     own = (
         [settings.token_public_key]
         if settings.token_next_issuer
@@ -106,6 +107,7 @@ def _issuers(settings: AuthorizerSettings) -> tuple[TrustedIssuer, ...]:
 
 
 def _keys(settings: AuthorizerSettings, url: str | None, static: Sequence[str | None]) -> KeySource:
+    """Return the keys that an issuer publishes, otherwise those of its settings."""
     if url is not None:
         return _jwks(settings, url)
     return StaticKeys(tuple(public_key(text) for text in static if text is not None))

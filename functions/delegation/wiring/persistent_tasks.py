@@ -89,4 +89,5 @@ def ensure_swept(tasks: TaskService) -> bool:
 
 
 def count_unreadable(reference: ReferenceKey) -> None:
+    """Print the metric of a waiting change that does not decode."""
     MetricLines.of_environment().put({CHANGES_UNREADABLE: 1}, catalog=reference.catalog, reference=reference.name)

@@ -75,6 +75,8 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
 
 
 def generic_tables_of(catalog: PolarisClient) -> GenericTables:
+    """Return a function that lists the tables of other formats of a namespace."""
+
     def listed(name: str, namespace: tuple[str, ...], before: Callable[[], None]) -> Iterable[GenericTable]:
         return catalog.generic_tables(name, namespace, before)
 
@@ -101,6 +103,7 @@ def plan_store() -> S3PlanStore:
 
 
 def reference_store() -> DynamoDbReferenceStore:
+    """Return the reference index of the table that the environment names."""
     calls = ReferenceTable(aws("dynamodb", client_config()))
     return DynamoDbReferenceStore(calls, ReferenceEnvironment.read().references_table)
 

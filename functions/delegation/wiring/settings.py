@@ -47,6 +47,7 @@ class TaskSettings(_Properties):
     @model_validator(mode="before")
     @classmethod
     def _given(cls, values: Any) -> Any:
+        """Have each table looked at, also one that is not set, by the name of its variable."""
         aliases = (one.alias for one in cls.model_fields.values() if one.annotation is str and one.alias)
         return {**dict.fromkeys(aliases, ""), **values}
 
@@ -116,6 +117,8 @@ class NotifierSettings(EnvironmentSettings):
 
 
 class IdempotencySettings(_Properties):
+    """The table of idempotency records, and how keys are treated."""
+
     idempotency_table: str = Field(alias="DELEGATION_IDEMPOTENCY_TABLE", min_length=1)
 
     def keys(self) -> "KeySettings":
@@ -135,6 +138,8 @@ class TombstoneEnvironment(EnvironmentSettings):
 
 
 class RequiredTombstoneEnvironment(EnvironmentSettings):
+    """The table of tombstones, for a process that works on one."""
+
     tombstones_table: str = Field(alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
 
 
@@ -169,6 +174,8 @@ class ResultSettings(EnvironmentSettings):
 
 
 class DispatcherSettings(EnvironmentSettings):
+    """The state machine that runs tasks."""
+
     state_machine_arn: str = Field(alias="DELEGATION_STATE_MACHINE_ARN", min_length=1)
 
 

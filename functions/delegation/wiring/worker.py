@@ -39,4 +39,5 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
 
 
 def count_idle(error: Exception) -> None:
+    """Print the metric of a worker that could not work."""
     MetricLines.of_environment().put({WORKER_ERRORS: 1}, action="lease", error_code=code_of(error))

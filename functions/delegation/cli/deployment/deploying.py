@@ -156,6 +156,7 @@ def _indexes(table: Mapping[str, Any]) -> set[str]:
 
 
 def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    """Take the tag from an object that was written over the listed one, in case that it has it."""
     before, after = one.get("Properties", {}), other.get("Properties", {})
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 

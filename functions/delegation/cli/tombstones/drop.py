@@ -180,6 +180,7 @@ def _local(moment: str) -> str:
 
 
 def _report(output: Output, drop: TableDrop, dropped: Dropped, *, as_json: bool) -> None:
+    """Log what became of a due task, and return what it counts."""
     if as_json:
         document = {"table": str(drop.identifier), "dropped": True, "waited": drop.waits, "idempotency_key": drop.key}
         print_json({**document, **asdict(dropped)})

@@ -105,6 +105,7 @@ class Conversations:
         return self._repeated(lambda: self._sent(request, answer))
 
     def _repeated(self, once: Callable[[], Conversation[A]]) -> Conversation[A]:
+        """Return the answer to a request that may be sent again, after failures that may pass."""
         attempt = 0
         while True:
             attempt += 1

@@ -58,6 +58,7 @@ def query_of(filters: TaskFilters) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
+    """Return a member, or None if the answer has none or several of the name."""
     if isinstance(value, datetime):
         return isoformat(value)
     if isinstance(value, Iterable) and not isinstance(value, str):
@@ -317,6 +318,7 @@ class Operations(Conversations):
 def _given(
     read: Callable[[str | None], Conversation[SomePage]], values: Callable[[SomePage], Iterable[V]]
 ) -> Giving[V]:
+    """Give the values of each page, and request the next page when all of one are taken."""
     token: str | None = None
     while True:
         page = yield from read(token)

@@ -38,6 +38,7 @@ def submission(path: str, payload: Payload, key: str | None) -> ServiceRequest:
 
 
 def change(path: str, content: str) -> ServiceRequest:
+    """Return a POST with a JSON text."""
     return ServiceRequest("POST", path, {"Content-Type": "application/json"}, content.encode())
 
 

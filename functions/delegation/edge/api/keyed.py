@@ -88,6 +88,7 @@ def _observed(reads: TaskReads, task_id: str) -> str | None:
 
 
 def _verified(reads: TaskReads, request: KeyedChange, attempt: MutationAttempt) -> MutationAnswer | None:
+    """Return the answer if a version after the observed one, or the present one, shows the change."""
     if attempt.before is None:
         return None
     version, _, status = attempt.before.partition(" ")

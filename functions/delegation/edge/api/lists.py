@@ -86,6 +86,7 @@ def _since(text: str | None) -> datetime | None:
 
 
 def _text(query: Mapping[str, str], name: str) -> str | None:
+    """Return a member, or None if the answer has none or several of the name."""
     text = query.get(name)
     if text is not None and not 1 <= len(text) <= _LONGEST[name]:
         raise BadRequest(f"query {name}", f"must have 1 to {_LONGEST[name]} characters")
@@ -93,11 +94,13 @@ def _text(query: Mapping[str, str], name: str) -> str | None:
 
 
 def _list_of(query: Mapping[str, str]) -> str:
+    """Return the name of the list with these filters, for its page tokens."""
     filters = [query.get(name) for name in (STATUS, TYPE, TABLE, SINCE, CORRELATION_ID)]
     return f"tasks {label_key(json.dumps(filters))}"
 
 
 def _body(page: ReceivedPage, now: datetime, types: TaskTypes) -> dict[str, Any]:
+    """Return the page's tasks and those that cannot be read, as far as there is room, and the cursor that follows."""
     tasks: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
     cursor, room, last = page.cursor, paging.Room(), None

@@ -201,4 +201,5 @@ def _shows_nothing(_before: str, _after: Task) -> bool:
 
 
 def _shows_retry(before: str, after: Task) -> bool:
+    """Only a retry, or another submission, follows a FAILURE."""
     return before == Status.FAILURE and after.status is Status.SUBMITTED

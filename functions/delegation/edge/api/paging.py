@@ -28,6 +28,7 @@ class Page:
     after: str | None
 
     def token(self, last: str) -> str:
+        """Return the token of the page that follows the entry at the position `last`."""
         document = json.dumps([self.of, last], ensure_ascii=False, separators=(",", ":")).encode()
         return base64.urlsafe_b64encode(document).decode().rstrip("=")
 

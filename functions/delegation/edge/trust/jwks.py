@@ -26,6 +26,8 @@ _MAX_ANSWER_BYTES: Final = 256 * 1024
 
 
 class KeySetResponse(Protocol):
+    """The part of an HTTP response that is needed."""
+
     @property
     def status(self) -> int: ...
 

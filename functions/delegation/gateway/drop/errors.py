@@ -11,6 +11,8 @@ from polaris_common.errors import DelegationError, printable
 
 
 class DropError(GatewayError):
+    """Base class of this package's errors."""
+
     code = "DROP_FAILED"
     status = 500
     kind = "InternalServerError"

@@ -92,5 +92,6 @@ def _table_at(catalog: TombstoneCatalog, identifier: TableIdentifier) -> LoadedT
 
 
 def _follows(clone: LoadedTable, table: LoadedTable) -> bool:
+    """Return whether a clone has the table's present state, or came from it by commits."""
     log = clone.metadata.get("metadata-log") or ()
     return table.metadata_location in {clone.metadata_location, *(one.get("metadata-file") for one in log)}

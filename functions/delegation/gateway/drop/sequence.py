@@ -237,6 +237,7 @@ class _Drop:
             self._key.hold()
 
     def _chosen_before(self, key: DropKey) -> str | None:
+        """Return the uuid of the table that the key's first request was to drop, None if none was checked."""
         records_of_key = [one for one in self._newest() if key.is_of(one, self._caller)]
         return records_of_key[-1].expected_uuid if records_of_key else None
 
@@ -279,6 +280,7 @@ class _Drop:
         raise kept_as_tombstone(str(self._identifier), record.tombstone_id, reason)
 
     def _not_renamed(self, record: Tombstone, renamed: CatalogAnswer | None) -> CatalogAnswer:
+        """Answer after a rename whose table is not at the destination."""
         if renamed is None or renamed.is_success or _is_unclear(renamed):
             others = self._by_duplicates(record)
             if others is not None:
@@ -308,6 +310,7 @@ class _Drop:
         return None if self._key else self.earlier(is_duplicate)
 
     def _unsupported(self, refused: PolarisError) -> DropUnsupported:
+        """Return why the catalog did not rename the table."""
         if isinstance(refused, NoSuchNamespace):
             return self._namespace_missing()
         if isinstance(refused, PolarisForbidden):
@@ -347,6 +350,7 @@ class _Drop:
         return answer
 
     def _replaced(self, table: LoadedTable) -> CatalogAnswer:
+        """Answer for a table whose name another one has, from the record of its drop if there is one."""
         earlier = self.earlier(self._is_repeated_by)
         if earlier is not None:
             return earlier
@@ -357,6 +361,7 @@ class _Drop:
         return self._wanted_uuid is not None or record.is_fresh(self._clock())
 
     def _gone(self, answer: CatalogAnswer) -> CatalogAnswer:
+        """Answer for a name that does not load, from the record of the same caller that the request repeats."""
         earlier = self.earlier(self._is_repeated_by)
         if earlier is not None:
             return earlier
@@ -411,6 +416,7 @@ class _Drop:
         return found if len(unknown) < _FEW else of_table(self._drops.realm, self._identifier, _MANY)
 
     def _by_records(self, found: Sequence[Tombstone]) -> CatalogAnswer | None:
+        """Return the answer by the newest of these whose table was renamed, None without one."""
         loaded = 0
         for record in found:
             if record.state not in _GONE:
@@ -434,6 +440,7 @@ class _Drop:
         return None if moved is None else self._confirmed(record, moved)
 
     def _repeated(self, record: Tombstone) -> CatalogAnswer:
+        """Answer a repeated DELETE by what became of the first."""
         if record.state is TombstoneState.RENAMED or record.is_of_another_table or self._waits:
             return self._concluded(record)
         return dropped(record)

@@ -220,6 +220,7 @@ class Tombstones:
         raise RestoreRefused(f"the tombstone {record.tombstone_id} kept changing; repeat the restore")
 
     def _found(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
+        """Return the record of a table that is at its destination to be restored, or RESTORED if it cannot be read."""
         try:
             found = self.catalog.load_table(record.destination, vend=False)
         except (NoSuchTable, NoSuchNamespace):
@@ -243,6 +244,7 @@ class Tombstones:
             raise RestoreRefused(_too_late(record, taken))
 
     def _renamed_back(self, record: Tombstone) -> Tombstone:
+        """Rename a RESTORING tombstone to its target, and record how that ended."""
         target = record.restore_identifier
         try:
             note = renamed_back(self.catalog, record)

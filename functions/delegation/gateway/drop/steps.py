@@ -173,6 +173,7 @@ class DropSteps:
         return self._waiting(confirmed, moved) if is_ours else self.settle(confirmed)
 
     def _waiting(self, record: Tombstone, moved: LoadedTable | None = None) -> Tombstone:
+        """Submit a purge that was not, note its failure, or finish a restore that took it."""
         task = self.tombstones.task(record)
         if record.is_of_another_table or (task is None and record.state is TombstoneState.RENAMED):
             try:

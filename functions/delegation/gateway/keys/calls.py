@@ -47,6 +47,8 @@ class CatalogClient(StrEnum):
 
 
 class Conclusion(StrEnum):
+    """What a client concludes of a mutation from its answer."""
+
     APPLIED = "it was applied"
     NOT_APPLIED = "it was not applied: the client deletes the files of a commit, or commits them anew"
     UNKNOWN = "it may have been applied: the client deletes nothing"
@@ -69,6 +71,7 @@ _TABLE: Final[Mapping[CatalogClient, Mapping[int, Conclusion]]] = {
 
 
 def conclusion(client: CatalogClient, status: int) -> Conclusion:
+    """Return what a client concludes from an answer to a commit."""
     if 200 <= status < 300:
         return Conclusion.APPLIED
     return _TABLE[client].get(status, Conclusion.FAILED)
@@ -171,6 +174,8 @@ class TimeLeft:
 
 @dataclass(frozen=True, slots=True)
 class KeyedCall:
+    """One request's parts of a Mutation."""
+
     request: CatalogRequest
     target: Target
     rule: VerificationRule
@@ -244,6 +249,7 @@ class KeyedCall:
             return stored
 
     def _concluded(self, answer: CatalogAnswer, attempt: MutationAttempt) -> MutationAnswer:
+        """Return an answer that states what the call did, or what the state shows instead of it."""
         made = as_mutation_answer(answer)
         is_known = is_genuine(self.target.operation, answer) and not _is_doubtful(self.request, self.target, answer)
         if is_known and (made.is_final or (made.did_nothing and attempt.is_clear)):
@@ -281,6 +287,7 @@ class KeyedCall:
         return made
 
     def _shown(self, attempt: MutationAttempt) -> MutationAnswer | None:
+        """Return the success that the state shows, None if it shows none or cannot be read now."""
         try:
             verified = self._verified(attempt)
         except (MutationNotVerified, OutOfTime):

@@ -68,6 +68,7 @@ def is_error(answer: CatalogAnswer) -> bool:
 
 
 def is_absence(answer: CatalogAnswer) -> bool:
+    """Whether the catalog states that what was read does not exist."""
     if answer.status != 404 or not is_error(answer):
         return False
     kind = (_object(answer) or {})["error"]["type"]

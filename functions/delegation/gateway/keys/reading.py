@@ -32,6 +32,8 @@ _PLAIN: Final = ("Accept-Encoding", "identity")
 
 
 class CallersView:
+    """The catalog as the caller of `request` sees it."""
+
     def __init__(self, forward: Forward, request: CatalogRequest) -> None:
         self._forward = forward
         self._request = request

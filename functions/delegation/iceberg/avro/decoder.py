@@ -248,6 +248,7 @@ class _Source:
             self._put(at + 1, f"raise MalformedError(pos, f'{want.label} is {{v{number}}}')")
 
     def _varint(self, at: int, name: str) -> None:
+        """Write the reading of a varint, before zig-zag, into a local variable."""
         self._put(at, f"{name} = buf[pos]")
         self._put(at, "pos += 1")
         self._put(at, f"if {name} > 127:")

@@ -179,6 +179,7 @@ class _Parser:
         return index
 
     def _register(self, document: Mapping[str, Any], namespace: str, index: int) -> str:
+        """Record the index of a named type, and return the type's full name."""
         name, own = document.get("name"), document.get("namespace", namespace)
         if not isinstance(name, str) or not name:
             raise MalformedError(0, "a named type without a name")

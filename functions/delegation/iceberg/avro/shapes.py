@@ -199,6 +199,7 @@ class Shapes:
         return b"".join(parts)
 
     def _captured(self, index: int, want: Wanted, patterns: list[bytes]) -> bytes:
+        """Return the pattern of a wanted value, with one group that is unset for null."""
         node = self._nodes[index]
         if node.kind is AvroType.UNION:
             branches = []
@@ -248,6 +249,7 @@ def _either(alternatives: list[bytes]) -> bytes:
 
 
 def _prefix(value: int) -> bytes:
+    """Return the pattern of a non-negative number as a zig-zag varint."""
     rest, encoded = value << 1, b""
     while rest > 127:
         encoded += b"\\x%02x" % (rest & 127 | 128)
@@ -289,6 +291,7 @@ def _fast(wanted: tuple[Wanted, ...], tree: Tree) -> Fast:
 
 
 def _assigned(number: int, want: Wanted) -> list[str]:
+    """Return the lines that decode a wanted field from its group."""
     group, target = f"g{number}", f"v{number}"
     if want.text:
         text = f"{group}[2 if {group}[0] > 127 else 1:].decode()"

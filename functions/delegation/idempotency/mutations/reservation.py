@@ -77,6 +77,7 @@ class Reservation(BaseModel):
 
     @property
     def answer(self) -> MutationAnswer | None:
+        """The stored answer of a FINALIZED record."""
         if self.http_status is None:
             return None
         body = b"" if self.packed_body is None else zlib.decompress(self.packed_body)
@@ -140,6 +141,7 @@ def taken_over(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str
 
 
 def extended(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str) -> Reservation:
+    """Return the record with a new lease for the call that holds it."""
     return record.model_copy(update=_held(now, policy, nonce))
 
 

@@ -37,6 +37,8 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Performed:
+    """The answer to a mutation, and how it was reached."""
+
     answer: MutationAnswer
     how: How
 
@@ -234,6 +236,7 @@ class Mutations:
         return self._hold(mutation, mine, is_clear=stored.nothing_done is True)
 
     def _hold(self, mutation: Mutation, record: Reservation, *, is_clear: bool) -> Performed:
+        """Run or reconcile as the holder of the key, which is released whatever happens."""
         attempt = MutationAttempt(
             record, self._store, self._policy, is_clear=is_clear, clock=self._clock, nonce=self._nonce
         )

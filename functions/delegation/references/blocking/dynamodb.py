@@ -212,6 +212,7 @@ def _checked_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
 
 
 def _known_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
+    """Return the subject of a damaged item, its key in place of one that cannot be read."""
     try:
         return _checked_subject(catalog, item)
     except (KeyError, TypeError, ValueError):
@@ -225,10 +226,12 @@ def _blocking(catalog: str, item: Mapping[str, Any]) -> Blocking:
 
 
 def _located(catalog: str, item: Mapping[str, Any]) -> LocatedTable:
+    """Yield the tables with the areas in which their files are, without those in storage where no purge deletes."""
     return LocatedTable(_checked_subject(catalog, item), _area(item["area"]))
 
 
 def _text(item: Mapping[str, Any], name: str) -> str:
+    """Return a member, or None if the answer has none or several of the name."""
     if not isinstance(item[name], str):
         raise TypeError(f"{name} is no text")
     return str(item[name])

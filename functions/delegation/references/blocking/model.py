@@ -66,6 +66,7 @@ class Blocking:
 
     @classmethod
     def of(cls, entry: TableEntry) -> "Blocking":
+        """Return what an entry with a problem holds back."""
         return cls(
             Subject.of(entry.identifier),
             str(entry.problem),

@@ -113,6 +113,7 @@ class HeldPass:
         return self._uncounted(self._with_problem(self._state, why))
 
     def failed(self, why: str) -> None:
+        """Note why no pass is complete, for who waits for one."""
         self._state = self._with_problem(self._state, why)
 
     def _with_problem(self, state: CatalogPass, why: str) -> CatalogPass:
@@ -146,6 +147,7 @@ class HeldPass:
 
     @property
     def _may_have_missed(self) -> bool:
+        """Whether a table that the index did not know may have been renamed behind both visits of its names."""
         return (self._state.strayed or self._seen.strayed) and self.moved_again
 
     def _write(self, **changes: object) -> None:

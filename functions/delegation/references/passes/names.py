@@ -68,6 +68,7 @@ class PassNames:
         self._rows.close()
 
     def know(self, entries: Iterable[TableEntry]) -> None:
+        """Take over the entries of the index."""
         rows = (
             (_key(one.identifier), _text(one), one.absent, None if one.absent else _bytes(one.table_uuid))
             for one in entries
@@ -117,6 +118,7 @@ class PassNames:
             yield one, Turn.IN_ORDER
 
     def begin_new(self) -> None:
+        """Begin to look for names that the present listing does not have."""
         self._run("UPDATE name SET visited = listing = ?", self._listing)
 
     def new(self) -> Iterator[TableIdentifier]:
@@ -128,6 +130,7 @@ class PassNames:
         return self._one("SELECT 1 FROM name WHERE listing = ? AND NOT visited", self._listing) is not None
 
     def last_visited(self) -> Position:
+        """Return the position of the last name since `begin_new`, an empty one if there is none."""
         found = self._one("SELECT key FROM name WHERE visited ORDER BY key DESC")
         return () if found is None else position_of(self._identifier(found[0]))
 
@@ -136,6 +139,7 @@ class PassNames:
         return self._where("visited AND listing <> ?", self._listing)
 
     def known_unlisted(self, after: Position) -> Iterator[TableIdentifier]:
+        """Yield the names after a position that have an entry and are not in the present listing."""
         return self._where("entry IS NOT NULL AND listing <> ? AND key > ?", self._listing, _encoded(after))
 
     def known_below(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
@@ -149,9 +153,11 @@ class PassNames:
         return list(islice(found, most))
 
     def without_table(self) -> Iterator[TableIdentifier]:
+        """Yield the names that have an entry and, by the present listing or a load, no table."""
         return self._where("entry IS NOT NULL AND (listing <> ? OR gone)", self._listing)
 
     def tables(self) -> int:
+        """Return how many names of the present listing have a table."""
         return self._count("listing = ? AND NOT gone", self._listing)
 
     def seen_at(self, identifier: TableIdentifier) -> tuple[str | None, str | None, bool]:
@@ -203,6 +209,7 @@ class PassNames:
         return self._one(query, _bytes(uuid), _key(identifier)) is not None
 
     def was_known(self, uuid: str) -> bool:
+        """Return whether the index knew a table when this process began."""
         return self._one("SELECT 1 FROM name WHERE began = ?", _bytes(uuid)) is not None
 
     def has_clone(self, identifier: TableIdentifier, uuid: str) -> bool:

@@ -50,6 +50,7 @@ class AdaptiveWidth:
         return 1 if self._alone is not None else min(int(self._width), self._policy.most)
 
     def answered(self, seconds: float) -> None:
+        """Adapt the width to the time of one load."""
         taken = max(seconds, self._policy.unnoticed)
         self._held = max(self._held - 1, 0)
         if self._alone is not None:

@@ -14,6 +14,8 @@ def position_of(identifier: TableIdentifier) -> Position:
 
 
 class Turn(Enum):
+    """When a name is visited in a pass."""
+
     EARLY = "before all others, because it has no entry"
     IN_ORDER = "in the order of positions, so that its visit moves the position of the pass"
     LATER = "after the names that were listed first, or once more"

@@ -161,6 +161,7 @@ def is_unanswered(error: Exception) -> bool:
 
 
 def _located(tables: Iterable[GenericTable]) -> Iterator[LocatedTable]:
+    """Yield the tables with the areas in which their files are, without those in storage where no purge deletes."""
     for table in tables:
         try:
             area = Root.of(table.base_location).uri if table.base_location else UNKNOWN_AREA

@@ -191,6 +191,7 @@ class Visitor:
             return outline(table, stored, problem_of(error))
 
     def _not_loaded(self, identifier: TableIdentifier, stored: TableEntry | None, error: DelegationError) -> TableEntry:
+        """Return the entry of a table for which no credentials are vended, or that cannot be loaded at all."""
         if isinstance(error, _NOT_VENDED):
             self.pace()
             try:
@@ -209,6 +210,8 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
+    """A table's stored entry and the one that is to replace it."""
+
     before: TableEntry | None
     after: TableEntry
 
@@ -244,6 +247,7 @@ def with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: froz
 
 
 def _with_clone(entry: TableEntry, stored: TableEntry | None, *, cloned: bool) -> TableEntry:
+    """Return an entry that states whether areas which it took over from the stored one may be those of a clone."""
     if stored is None or stored.displaced or stored.table_uuid != entry.table_uuid:
         return entry
     return replace(entry, cloned=cloned or stored.cloned)

@@ -52,6 +52,7 @@ class DeleteAnswer:
 
 
 def _text(one: Mapping[str, Any], name: str) -> str | None:
+    """Return a member, or None if the answer has none or several of the name."""
     value = one.get(name)
     return value if isinstance(value, str) else None
 

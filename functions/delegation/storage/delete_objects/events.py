@@ -69,6 +69,7 @@ def _write_body(params: dict[str, Any], context: dict[str, Any], **_: Any) -> No
 
 
 def request_body(keys: Sequence[str]) -> bytes:
+    """Return the XML of a DeleteObjects request for keys that XML can contain."""
     text = escape("\x00".join(keys)).replace("\x00", _BETWEEN)
     return b"".join((_START, text.encode("utf-8", "xmlcharrefreplace"), _END))
 
@@ -94,6 +95,7 @@ def _read_body(
 
 
 def _check_kind(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
+    """Remove what botocore read from another document than a DeleteResult, whose root element it does not check."""
     if ("Deleted" in parsed or "Errors" in parsed) and root_of(http_response.content) != "DeleteResult":
         parsed.pop("Deleted", None)
         parsed.pop("Errors", None)

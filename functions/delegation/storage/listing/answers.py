@@ -33,6 +33,8 @@ _new_object: Final = partial(tuple.__new__, ListedObject)
 
 @dataclass(frozen=True, slots=True)
 class ListingAnswer:
+    """The objects of a page, and whether there are more."""
+
     objects: tuple[ListedObject, ...]
     truncated: bool
 
@@ -65,6 +67,7 @@ class _Alike:
 
 
 def _take_alike(body: bytes) -> _Alike | None:
+    """Return the objects of a page if all of them have the same elements in one order, and nothing that XML escapes."""
     start, end = body.find(_BEGIN), body.rfind(_END) + len(_END)
     first = _ELEMENTS.match(body, start) if 0 <= start < end else None
     if first is None:

@@ -138,6 +138,8 @@ TAG_RIGHTS: Final = (
 
 
 class TagFound(StrEnum):
+    """How `TagStore.untag` found an object."""
+
     TAGGED = "tagged"
     """As it was listed, with the tag, which is removed."""
     UNTAGGED = "untagged"

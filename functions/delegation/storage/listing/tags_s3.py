@@ -80,6 +80,7 @@ def _tagged(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
 
 
 def _changed(client: "S3Client", bucket: str, key: str, found: _Present) -> str:
+    """Take the tag from an object that was written over the listed one, in case that it has it."""
     if not found.version:
         _remove(client, bucket, key, found.version, dry_run=False)
     return CHANGED

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 class S3Versions:
+    """A VersionedStore with the credentials of its client."""
+
     def __init__(self, client: "S3Client") -> None:
         self._client = client
 

@@ -10,6 +10,8 @@ from polaris_common.errors import DelegationError
 
 
 class AnyParameters(BaseModel):
+    """The parameters of a retired task type, whatever they are."""
+
     model_config = ConfigDict(extra="allow")
 
 

@@ -46,6 +46,7 @@ class Signature:
         return value if isinstance(value, self.result) else None
 
     def value(self, result: BaseModel | None) -> Any:
+        """Return what the function had returned for a recorded result."""
         return result.root if isinstance(result, RootModel) else result
 
 

@@ -72,6 +72,7 @@ def reconcile(
 
 
 def _dispatched_again(task: Task, found: Task, now: datetime, policies: Policies) -> Task:
+    """Return a task that waits, `found` after a loss or unchanged, with one more dispatch if it is time for it."""
     if found.is_queued:
         return found.evolve(due_at=now + t.CHECK_QUEUED) if found is task else found
     if found.next_scheduled_run_ts is not None and now < found.next_scheduled_run_ts:
@@ -136,6 +137,7 @@ def cancelled(task: Task, now: datetime) -> Task:
 
 
 def overdue(task: Task, now: datetime) -> Task:
+    """Return the FAILURE of a waiting task that is past its deadline."""
     return t.fail(task, now, code=t.DEADLINE_EXCEEDED, summary=outcomes.deadline_text(task))
 
 

@@ -39,6 +39,7 @@ def got_ahead(task: Task, before_text: str | None, *, by_texts: bool = True) -> 
 
 
 def state_of(task: Task) -> State:
+    """Return what the next attempt of a task finds."""
     reported = {} if task.progress is None else {"progress.done": task.progress.done}
     details = {name: value for name, value in task.details.items() if name not in (MEASURED, ABOVE_A_FUNCTION)}
     found = {**dict(sorted(_leaves(details, ""))), **dict(sorted(_leaves(task.reported, "reported."))), **reported}
@@ -61,6 +62,7 @@ def _leaves(value: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _measured(value: Any) -> int | float | str:
+    """Return counts and ages of what is not done."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number else _digest(value)
 

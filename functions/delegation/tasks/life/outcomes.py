@@ -149,6 +149,7 @@ def has_begun(task: Task) -> bool:
 
 
 def _is_excused(task: Task, error: AttemptError) -> bool:
+    """Return whether the attempt does not count against the retry limit."""
     match error.kind:
         case ErrorClass.THROTTLED:
             return task.throttled_count < MAX_EXCUSED

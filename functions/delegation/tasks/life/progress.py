@@ -86,6 +86,7 @@ _DEEPEST: Final = 32
 
 
 def _faults(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the path of each value that JSON cannot hold, and why."""
     match value:
         case None | bool() | int() | str():
             return

@@ -31,6 +31,8 @@ def runs(task_types: Collection[str], task: Task) -> bool:
 
 
 class DetailRules(Protocol):
+    """What becomes of a task's details when it is submitted again."""
+
     def resumes(self, task: Task) -> bool:
         """Return whether a FAILURE that is submitted again resumes where it stopped and keeps its details."""
 
@@ -170,6 +172,7 @@ class TaskTypes(dict[str, TaskType]):
 
     @property
     def prefixes(self) -> tuple[str, ...]:
+        """The beginnings of the names of properties that are of one type."""
         return tuple(one.properties for one in self.values() if one.properties is not None)
 
     @property

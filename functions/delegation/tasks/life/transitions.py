@@ -263,6 +263,7 @@ def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Tas
 
 
 def queued(task: Task, lane: str, now: datetime) -> Task:
+    """Let a waiting task wait for its admission in a lane, from its next run on."""
     return task.evolve(admission=LanePlace(lane=lane), due_at=(task.next_scheduled_run_ts or now) + CHECK_QUEUED)
 
 
@@ -277,6 +278,7 @@ def _short(text: str) -> str:
 
 
 def _bounded(task: Task, now: datetime, code: str, text: str) -> str:
+    """Append an error without secrets to the history, and cut the oldest text."""
     line = f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} attempt {task.attempt_count} {code}: {redacted(text)}"
     history = f"{task.result_extended}\n{line}" if task.result_extended else line
     return history[-_RESULT_LIMIT:]

@@ -23,6 +23,8 @@ _QUERIES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Recent:
+    """An admission that `running` may not show yet."""
+
     task_id: str
     lane: Lane
     at: datetime
@@ -191,6 +193,7 @@ class LaneReader:
             self.found.append((key, task_id))
 
     def _ended(self, last: str, *, is_read: bool) -> "LaneReader":
+        """Leave a lane that was read in part to the next reader."""
         if is_read:
             self.after = behind(last)
         else:
@@ -216,6 +219,7 @@ def merged(shards: Sequence[LaneReader], now: datetime, *, each: int) -> LanesPa
 
 
 def page_of(lanes: Mapping[str, Sequence[Entry]], now: datetime, *, each: int, most: int, span: Span) -> LanesPage:
+    """Return the first lanes of a span, of lanes whose entries are sorted by their keys."""
     inside = sorted(f"{lane}/" for lane, entries in lanes.items() if entries and span.after < f"{lane}/" < span.until)
     read = [lane[:-1] for lane in inside[:most]]
     found = (queued_entry(task_id, key) for lane in read for key, task_id in lanes[lane][:each])

@@ -166,6 +166,7 @@ class Received:
     correlation_id: str | None = None
 
     def has_labels_of(self, task: Task) -> bool:
+        """Return whether a task has this target and this correlation id, where the list is of one."""
         target, correlation = label_key(self.target), label_key(self.correlation_id)
         return target in {None, task.target_key} and correlation in {None, task.correlation_key}
 

@@ -88,6 +88,7 @@ def row_item(task: Task) -> dict[str, Any]:
 
 
 def _attributes(task: Task) -> dict[str, Any]:
+    """Return what an item holds of an entry besides its key, name and revision."""
     return {name: _encode(value) if name in task.details else value for name, value in _values(task).items()}
 
 
@@ -125,6 +126,7 @@ def task_of(item: Mapping[str, Any]) -> Task:
 
 
 def _in_parts(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a task by their flat names with those of each part together."""
     found: dict[str, Any] = {}
     for name, value in flat.items():
         if name in _PART_OF:
@@ -136,6 +138,7 @@ def _in_parts(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flat_place(place: Sequence[int | str]) -> list[str]:
+    """Return where a validation found an error, by the flat name of a field of a part."""
     match place:
         case [str(part), str(field), *inside] if part in PARTS:
             return [PARTS[part][field], *map(str, inside)]
@@ -152,6 +155,7 @@ def _from_json(stored: Any) -> Any:
 
 
 def entry_of(task_id: str, item: Mapping[str, Any]) -> Task | Unreadable:
+    """Return a stored head as `heads` shows it."""
     try:
         return task_of(item)
     except MalformedRecord as error:

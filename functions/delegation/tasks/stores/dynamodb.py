@@ -57,6 +57,8 @@ class ConditionalTable(DynamoDbCalls):
 
 
 class DynamoDbTaskStore(DynamoDbTaskReads):
+    """TaskStore over the task table, reached through a ConditionalTable."""
+
     dynamodb: ConditionalTable
 
     def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
@@ -179,6 +181,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         raise OutcomeUnknown(f"a write to task {task.task_id} got no clear answer")
 
     def _applied(self, change: TaskChange, head: Task | None) -> Task | None:
+        """Return the head if it or a row below it has the nonce of this write, else None."""
         if head is None or _only_expects(change):
             return None
         after = change.after
@@ -262,6 +265,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         return forgotten
 
     def _oldest_rows(self, task_id: str, last: int) -> tuple[list[Action], bool]:
+        """Return the deletes of the oldest rows up to version `last`, and whether there may be more."""
         answer = self._read(
             "query",
             KeyConditionExpression="task_id = :id AND version BETWEEN :first AND :last",

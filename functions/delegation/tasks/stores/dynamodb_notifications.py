@@ -25,6 +25,7 @@ _INDEX: Final = "due"
 
 
 def puts(table: str, owed: Iterable[Notification]) -> list[dict[str, Any]]:
+    """Return the actions of a transaction that write notifications."""
     return [{"Put": {"TableName": table, "Item": to_item(stored.notification_item(one))}} for one in owed]
 
 

@@ -90,6 +90,7 @@ class ReceivedTasks:
             yield from pool.map(of_day, days)
 
     def _query(self, index: str, name: str, value: str | None, *, since: str, before: str, limit: int) -> list[str]:
+        """Return the keys of a partition, newest first, from `since` to below `before`."""
         keys: list[str] = []
         start: dict[str, Any] = {}
         while len(keys) < limit:
@@ -135,6 +136,7 @@ def _is_listed(which: Received, head: Task | Unreadable) -> bool:
 
 
 def _first_key(which: Received) -> str:
+    """Return what sorts before the keys of all tasks of a list."""
     first = datetime.combine(FIRST_DAY, datetime.min.time(), UTC)
     return isoformat(max(which.since or first, first))
 

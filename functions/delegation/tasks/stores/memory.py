@@ -174,6 +174,7 @@ class MemoryTaskStore:
         return task
 
     def _put_head(self, task: Task) -> None:
+        """Store a head, and move the task from its former place for admission to the present one."""
         former, self._heads[task.task_id] = self._heads.get(task.task_id), task
         if task.admission.lane is None and (former is None or former.admission.lane is None):
             return  # neither was in a lane

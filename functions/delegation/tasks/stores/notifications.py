@@ -148,6 +148,7 @@ def receiver_of(item: Mapping[str, Any]) -> "Receiver":
 
 
 def notification_item(owed: Notification) -> dict[str, Any]:
+    """Return a notification as it is stored, with its place in the due index."""
     shard = zlib.crc32(owed.task_id.encode()) % SHARDS
     item = {
         **key_of(owed.task_id, owed.notification_id),

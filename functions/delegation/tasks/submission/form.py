@@ -66,6 +66,8 @@ class RequestWords:
 
 
 class Asked(Protocol):
+    """The task that a request asks for, and how that relates to the task which has its id."""
+
     @property
     def task_id(self) -> str:
         """The id: two requests for the same work have the same."""

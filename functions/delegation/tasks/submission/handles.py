@@ -37,6 +37,8 @@ def pause_after(head: Task, growing: float, now: datetime) -> float:
 
 
 class Waiting:
+    """One wait for the first terminal version of a task from `since_version` on."""
+
     def __init__(self, tasks: TaskService, task_id: str, since_version: int, timeout: timedelta | None) -> None:
         self._reads, self._clock = tasks.reads, tasks.clock
         self._task_id = task_id
@@ -160,9 +162,11 @@ class Handle(Generic[V]):
         return self.value_of(wait(self.waiting(timeout), sleep))
 
     def waiting(self, timeout: timedelta | None) -> Waiting:
+        """Return a wait for the outcome of the submission, or of the run that is now in progress."""
         return Waiting(self._tasks, self.task_id, self._since or self.get().version, timeout)
 
     def _last_run(self, head: Task) -> Task | None:
+        """Return the end of the last run of a recurring task, which is followed by the submission of the next."""
         if not head.is_recurring:
             return None
         for row in reversed(self._tasks.reads.versions(self.task_id, after=max(head.version - _ROWS, 0), limit=_ROWS)):

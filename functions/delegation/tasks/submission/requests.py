@@ -23,6 +23,8 @@ class Call(Generic[V_co]):
 
 @dataclass(frozen=True, slots=True)
 class Parent:
+    """The attempt that a child is submitted for."""
+
     task_id: str
     attempt: int
 

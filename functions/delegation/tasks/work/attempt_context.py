@@ -51,6 +51,7 @@ class AttemptContext:
         monotonic: Callable[[], float],
         timeout: timedelta | None = None,
     ) -> None:
+        """`timeout` is how long the attempt may work, None for any time."""
         self.tasks = tasks.holding(task)
         self.task = self._leased = task
         self.task_id = task.task_id
@@ -71,6 +72,7 @@ class AttemptContext:
         self._update(task)
 
     def seconds(self) -> float:
+        """Return the monotonic clock by which this attempt measures times."""
         return self._monotonic()
 
     def checkpoint(self, *, moved: bool = True) -> None:

@@ -294,6 +294,7 @@ class FunctionBehavior(Generic[P, R]):
         return run.write(lambda: self._tasks.leases.note(task.task_id, task.attempt_count, details=forgiven, **fields))
 
     def _has_unread_children(self, task: Task, run: AttemptContext) -> bool:
+        """Return whether there are children whose outcomes the work has not read."""
         has_children = bool(self._tasks.reads.get(task.task_id).family.children)
         return has_children and bool(set(self._tasks.reads.children(task.task_id)) - run.settled)
 

@@ -176,6 +176,7 @@ class _Search:
         return None
 
     def _leased(self, entry: DueEntry) -> Task | None:
+        """Return the task as a new attempt of the worker, None when it is not available."""
         try:
             head = self.reads.find(entry.task_id)
             if head is None:

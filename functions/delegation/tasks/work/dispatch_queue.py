@@ -35,6 +35,8 @@ class NoDispatchQueue:
 
 @dataclass(frozen=True, slots=True)
 class DispatchMessages:
+    """Sends the dispatches that writes counted."""
+
     queue: DispatchQueue
     clock: Callable[[], datetime]
     hooks: TaskHooks

@@ -87,6 +87,7 @@ class LeaseKeeper:
                 logger.warning("a lease was not renewed", extra=fields)
 
     def _renew(self) -> Task:
+        """Renew the lease for its full time after the last progress, which an attempt records at its checkpoints."""
         seen = self._tasks.reads.get(self._task.task_id)
         sign = max(filter(None, (self._task.lease.acquired_ts, seen.progress_ts)))
 

@@ -208,6 +208,7 @@ def _is_removable(tasks: TaskService, head: Task) -> bool:
 
 
 def _is_orphaned(head: Task) -> bool:
+    """Return whether a task that is not terminal is missing from the due index."""
     return not head.is_terminal and head.due_at is None
 
 

@@ -31,6 +31,8 @@ class BadPlugin(DelegationError):
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
+    """The behaviors that were declared, and the task types that they run."""
+
     declared: tuple[Behavior[Any, Any] | TaskBehavior, ...] = ()
     task_types: frozenset[str] = frozenset()
 
@@ -53,11 +55,13 @@ class Plugins:
 
     @property
     def versions(self) -> dict[str, int]:
+        """The newest versions of payloads, by task type."""
         newest = ((one, getattr(one, "version", getattr(one, "payload_version", 1))) for one in self.declared)
         return {task_type: version for one, version in newest for task_type in _task_types(one)}
 
     @property
     def deadlines(self) -> dict[str, timedelta]:
+        """The deadlines that behaviors declare, by task type."""
         functions = (one for one in self.declared if isinstance(one, Behavior))
         return {one.task_type: one.deadline for one in functions if one.deadline is not None}
 
@@ -86,6 +90,7 @@ def _task_types(declared: Behavior[Any, Any] | TaskBehavior) -> frozenset[str]:
 
 
 def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | TaskBehavior]:
+    """Return the behaviors that a name means: those of a module, or what a function of it returns."""
     module_name, _, attribute = name.partition(":")
     if not module_name or name.endswith(":"):
         raise BadPlugin(name, "is neither a module nor module:function")

@@ -38,6 +38,8 @@ def unreported(_error: Exception) -> None:
 
 
 class ExternalEngine(Protocol):
+    """Runs the work of held tasks outside of this process."""
+
     def drive(self, task: Task, stopping: threading.Event) -> Task:
         """Run the attempt, renew its lease, and return the task after it; hand it over when `stopping` is set."""
 

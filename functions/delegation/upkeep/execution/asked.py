@@ -89,6 +89,7 @@ class CatalogPolicies:
         self._unread: dict[tuple[str, ...], PolarisError] = {}
 
     def applying(self, table: TableIdentifier, own: OwnPolicies | None) -> tuple[ApplicablePolicy, ...]:
+        """Return what applies to a table by its own policies as they were read last, and those of its namespaces."""
         if own is not None and own.policies:
             return tuple(
                 ApplicablePolicy(StoredPolicy(one.type, one.name, one.content, one.version), one.namespace, False)
@@ -125,6 +126,7 @@ class CatalogPolicies:
         return OwnPolicies(now, tuple(own)[:_MOST_OWN])
 
     def now(self, table: TableIdentifier) -> list[ApplicablePolicy]:
+        """Read what applies to a table at this moment."""
         self._pace()
         return self._source.applicable(PolicyTarget.of(table), EXPIRY.value)
 

@@ -60,6 +60,8 @@ def nobody_counts(_wait: timedelta, _table: TableIdentifier | None) -> None:
 
 
 class KeptTables:
+    """The healths of a catalog's tables, as one pass has read and written them."""
+
     def __init__(self, healths: HealthStore, catalog: str) -> None:
         self._healths = healths
         self._by_name = {one.identifier: one for one in healths.healths(catalog)}

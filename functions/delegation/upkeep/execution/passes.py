@@ -208,6 +208,7 @@ class ExpiryLook:
         return rule_of(health.identifier, applicable, health.properties, self._kind.limits)
 
     def _note(self, table: TableIdentifier, rule: TableRule) -> None:
+        """Note what is executed, and which policies cannot be."""
         if rule.asked is not None:
             self._asked[table] = rule.asked
         # What is wrong with a table's own properties concerns its owner, who sees it with the rule.

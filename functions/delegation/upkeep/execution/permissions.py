@@ -39,6 +39,7 @@ class PolicyPermissions:
     def __call__(
         self, expiry: TableExpiry, asked: Retention, asked_at: datetime
     ) -> Callable[[LoadedTable], Permission]:
+        """Return what finds for a loaded table how much of what was asked for at a time its policy permits."""
         asked_ms = int(asked_at.astimezone(UTC).timestamp() * 1000)
 
         def permitted(table: LoadedTable) -> Permission:

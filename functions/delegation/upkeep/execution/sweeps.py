@@ -276,6 +276,7 @@ class RemovalLook:
 
 
 def _waiting(task: Task) -> OrphanDetails | None:
+    """Return the details of a task that ended with a plan which waits for a person, None for any other."""
     try:
         details = OrphanDetails.of(task)
     except MalformedRecord:

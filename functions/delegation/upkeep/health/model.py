@@ -189,6 +189,7 @@ class TableHealth:
 
 
 def _fitting(past: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
+    """Return as many of the newest runs as there is room for."""
     kept = newest_of_each_type(past)
     while len(packed_past(kept)) > LONGEST_PAST:
         kept = kept[:-1]
@@ -196,6 +197,7 @@ def _fitting(past: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
 
 
 def packed_past(past: tuple[PastRun, ...]) -> bytes:
+    """Return ended runs as they are stored."""
     return packed({"runs": rows_of_past(past)})
 
 

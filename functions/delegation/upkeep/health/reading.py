@@ -216,6 +216,7 @@ class _TableReader:
         return self._snapshots[snapshot_id].manifest_list is not None
 
     def _lists(self, unknown: Collection[int]) -> Iterator[tuple[int, list[ManifestFile]]]:
+        """Yield the manifests of the current snapshot and of unknown ones."""
         asked = [*unknown, *([] if self._current is None or self._current in unknown else [self._current])]
         by_path: dict[str, list[int]] = {}
         for one in asked:

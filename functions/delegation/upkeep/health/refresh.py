@@ -119,6 +119,7 @@ class HealthRefresher:
         return replace(counts, tables=len(found.seen), removed=removed)
 
     def _stale(self, catalog: str, found: "_Compared") -> Iterator[TableEntry]:
+        """Yield the entries of the tables to look at, and note these and all that the index has."""
         now = self.clock()
         for entry in self.index.entries(catalog):
             # An absent one is kept until the index has removed it: a renamed table may have been missed.
@@ -132,6 +133,7 @@ class HealthRefresher:
                 found.other = entry.identifier
 
     def _probe(self, found: "_Compared") -> bool:
+        """Return whether a table loads that did not change, or was read."""
         if found.other is None:
             return False
         self.pace()

@@ -53,6 +53,8 @@ class PolicyInvalid(DelegationError):
 
 
 class PolicyContent(BaseModel):
+    """What the four types have in common."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     version: Literal["2025-02-03", ""] | None = None

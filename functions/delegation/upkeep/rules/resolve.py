@@ -200,6 +200,7 @@ class _Making:
         return RuleValue(setting.default, setting.text(setting.default), ValueOrigin(OriginKind.DEFAULT))
 
     def _tightened(self, setting: RuleSetting, asked: RuleValue, own: Mapping[str, str]) -> RuleValue:
+        """Return the value of the table property if it is stricter, and report it if it is looser."""
         text = own.get(setting.key)
         if text is None or setting.stricter is None:
             return asked

@@ -26,6 +26,7 @@ class Amount:
         return Amount(self.files + other.files, self.bytes + other.bytes, self.micros + other.micros)
 
     def at_least(self, other: "Amount") -> "Amount":
+        """Return the larger number of each kind."""
         return Amount(max(self.files, other.files), max(self.bytes, other.bytes), max(self.micros, other.micros))
 
 

@@ -181,6 +181,8 @@ _SHORTEST_PASS: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
+    """A run that would begin at a time."""
+
     begins: datetime
     need: UpkeepNeed
 
@@ -226,6 +228,7 @@ def simulate(
 
 
 def _changes(needs: Iterable[UpkeepNeed], terms: Mapping[str, PolicyTerms], at: datetime) -> Iterable[datetime]:
+    """Yield the next times at which needs that wait may be met."""
     for one in terms.values():
         if one.window is not None:
             yield one.window.opens_after(at)

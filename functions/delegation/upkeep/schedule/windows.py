@@ -43,6 +43,7 @@ class Window:
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
+        """Check the expression, the zone and the length."""
         shown = printable(self.cron[:_LONGEST_CRON])
         if len(self.cron) > _LONGEST_CRON:
             raise ScheduleInvalid(f"the window {shown!r} has more than {_LONGEST_CRON} characters")

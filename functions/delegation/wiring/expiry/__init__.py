@@ -10,6 +10,8 @@ from delegation.wiring.deployment import DeployedTasks
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the behavior of expiries and of their dry runs, which is made for the first of them."""
+
     def make() -> TaskBehavior:
         from delegation.wiring.expiry.run import expiry_behavior  # noqa: PLC0415 - most processes run none
 

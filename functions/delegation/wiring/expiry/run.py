@@ -13,6 +13,7 @@ from delegation.wiring.upkeep.source import deployed_policies
 
 
 def expiry_settings() -> ExpirySettings:
+    """Return the operator's numbers, which are those of purges."""
     numbers = purge_settings()
     return ExpirySettings(inline_max_files=numbers.inline_max_files, has_spark=numbers.has_spark, delete=numbers.delete)
 

@@ -64,12 +64,14 @@ def mutations_held_for(seconds: float) -> Mutations:
 
 
 def count_unavailable() -> None:
+    """Print the metric of a table of keys that does not answer."""
     MetricLines.of_environment().put({KEYS_UNAVAILABLE: 1})
 
 
 def keyed_mutations(
     environment: GatewayEnvironment, forwarder: Forwarder, catalogs: KnownCatalogs
 ) -> CatalogMutations | None:
+    """Return what honours keys, None if the settings switch them off."""
     lifetime = GatewayKeySettings.read().keys().advertised
     if lifetime is None:
         return None

@@ -31,6 +31,7 @@ _REALM: Final = "POLARIS"
 
 
 def upkeep_task(deployed: DeployedTasks) -> TaskBehavior:
+    """Return the behavior that executes a catalog's policies."""
     return FunctionBehavior(deployed.tasks, _declared(deployed))
 
 
@@ -63,12 +64,15 @@ def count_wait(wait: timedelta, table: TableIdentifier | None) -> None:
 
 
 def _declared(deployed: DeployedTasks) -> Behavior[RecurringCatalog, UpkeepPassReport]:
+    """Return the behaviors that a name means: those of a module, or what a function of it returns."""
     settings = UpkeepSettings.from_properties(PurgeEnvironment.read().properties)
     return catalog_upkeep(lambda run: _made(deployed, settings, run), every=settings.interval, counted=count_policies)
 
 
 @dataclass(frozen=True, slots=True)
 class _AllPolicies:
+    """One pass for expiry and for orphan files."""
+
     expiry: UpkeepPass
     sweeps: OrphanSweeps
 

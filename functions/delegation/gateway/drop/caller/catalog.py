@@ -127,4 +127,5 @@ def refusal_of(answer: CatalogAnswer) -> PolarisError:
 
 
 def _response(answer: CatalogAnswer) -> httpx.Response:
+    """Return the answer as the catalog's client reads it, decompressed."""
     return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)

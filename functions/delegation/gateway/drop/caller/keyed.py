@@ -81,6 +81,8 @@ class KeyedDrops(PurgingDrops):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
+    """One request's parts of a Mutation."""
+
     drops: ReconciledDrops
     request: CatalogRequest
     caller: GatewayCaller

@@ -64,6 +64,7 @@ def commit(path: str, request: JsonObject) -> VerificationRule:
 
 
 def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> VerificationRule:
+    """Return the rule of a commit to several tables, which is applied to all of them or to none."""
     changes = request["table-changes"]
     rules = [
         commit(paths.table(target.prefix, change["identifier"]["namespace"], change["identifier"]["name"]), change)
@@ -91,6 +92,8 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
 
 
 def _of_whole(verify: Verify) -> Verify:
+    """Return the rule of a transaction by one of its tables."""
+
     def verified(evidence: Evidence) -> Verification:
         found = verify(evidence)
         return replace(found, answer=DONE) if isinstance(found, Applied) else found
@@ -99,6 +102,7 @@ def _of_whole(verify: Verify) -> Verify:
 
 
 def verify_creation(updates: Updates, state: State) -> Verification:
+    """Verify the commit of a staged table."""
     uuid = assigned_uuid(updates)
     if state is None or uuid is None or not same_uuid(state.metadata[UUID], uuid):
         return Undecided("the name does not have the table; it may have been created, and dropped or renamed since")
@@ -106,6 +110,7 @@ def verify_creation(updates: Updates, state: State) -> Verification:
 
 
 def verify_commit(updates: Updates, requirements: Updates, state: State) -> Verification:
+    """Verify a commit to a table that exists, by the UUID that the commit asserts."""
     if state is None:
         return Undecided("the table does not exist under its name; it may have been dropped or renamed since")
     ids = snapshot_ids(updates)
@@ -163,6 +168,7 @@ def _lacks_sequence(snapshot: JsonObject, requirements: Updates, metadata: JsonO
 
 
 def _is_first(requirements: Updates) -> bool:
+    """Whether a commit asserts that the table has no current snapshot."""
     return any(
         each.get("type") == "assert-ref-snapshot-id" and each.get("ref") == "main" and each.get("snapshot-id") is None
         for each in requirements
@@ -182,6 +188,7 @@ def snapshot_ids(updates: Updates) -> frozenset[int]:
 
 
 def assigned_uuid(updates: Updates) -> str | None:
+    """Return the UUID that a commit gives a new table."""
     return next((str(update["uuid"]) for update in updates if update.get("action") == "assign-uuid"), None)
 
 
@@ -201,6 +208,8 @@ def shows(update: JsonObject, updates: Updates, metadata: JsonObject) -> bool:
 
 
 def _added(list_name: str, part: str, id_name: str) -> Callable[[JsonObject, Updates, JsonObject], bool]:
+    """Whether a version is as requested, and was made by the client or since the request."""
+
     def shown(update: JsonObject, _updates: Updates, metadata: JsonObject) -> bool:
         wanted = content(update[part], id_name)
         return any(content(each, id_name) == wanted for each in metadata.get(list_name) or ())

@@ -89,6 +89,7 @@ Verify = Callable[[Evidence], Verification]
 
 
 def undecided(reason: str) -> Verify:
+    """Return the rule of what leaves no trace."""
     return lambda _evidence: Undecided(reason)
 
 
@@ -130,6 +131,8 @@ MALFORMED_REQUEST: Final = VerificationRule(undecided("the request does not conf
 
 
 def uuid_noted(name: str) -> Callable[[Sequence[State]], Any]:
+    """Return a note of the UUID, which is in the metadata under `name`, of the one thing."""
+
     def note(states: Sequence[State]) -> Any:
         found = states[0]
         return {"uuid": None if found is None else found.metadata[name]}

@@ -77,6 +77,7 @@ def creation(path: str, request: JsonObject) -> VerificationRule:
 
 
 def _first_ms(metadata: JsonObject) -> object:
+    """Return the earliest time that the metadata names."""
     logged = [each.get("timestamp-ms") for each in metadata.get("metadata-log") or ()]
     return min([metadata.get("last-updated-ms"), *logged])
 
@@ -99,6 +100,7 @@ def registration(path: str, request: JsonObject) -> VerificationRule:
 
 
 def _replaced_ms(found: Found, wanted: str) -> object:
+    """Return when the commit was made that followed a metadata file, None if the table's log does not have the file."""
     log = list(found.metadata.get("metadata-log") or ())
     later = [*(each.get("timestamp-ms") for each in log), found.metadata.get("last-updated-ms")][1:]
     pairs = zip(log, later, strict=True) if log else ()
@@ -156,6 +158,7 @@ def shape(value: Any) -> Any:
 
 
 def _has_fields(metadata: JsonObject, known: str, request: JsonObject, wanted: str) -> bool:
+    """Whether one of the table's specs or orders has the fields of the request's, by the names of their columns."""
     asked = _by_name((request.get(wanted) or {}).get("fields") or (), request["schema"])
     return any(_by_name(each["fields"], schema) == asked for each in metadata[known] for schema in metadata["schemas"])
 

@@ -91,6 +91,7 @@ def _is_below(added: Sequence[JsonObject], metadata: JsonObject) -> bool:
 
 
 def _added(wanted: JsonObject, metadata: JsonObject, evidence: Evidence) -> bool:
+    """Whether a version is as requested, and was made by the client or since the request."""
     return any(
         _same_version(each, wanted)
         and (each.get("timestamp-ms") == wanted.get("timestamp-ms") or evidence.is_newer(each.get("timestamp-ms")))

@@ -23,6 +23,8 @@ BACKGROUND_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Queued:
+    """A task that waits for its admission since a time."""
+
     task_id: str
     lane: Lane
     since: datetime
@@ -86,6 +88,7 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps
 
 
 def _taken(lanes: Mapping[Lane, deque[Queued]], counts: "_Counts", free: int) -> tuple[Queued, ...]:
+    """Take tasks of lanes while there is room."""
     chosen: list[Queued] = []
     for _ in range(free):
         open_lanes = [lane for lane, queue in lanes.items() if queue and counts.has_room(lane)]

@@ -107,6 +107,7 @@ def part(value: str) -> str:
 
 
 def stage_of(task: Task) -> Stage | None:
+    """Return the stage of a task that is subject to admission, None for one that is not or has ended."""
     lane = task.admission.lane
     if lane is None:
         return None

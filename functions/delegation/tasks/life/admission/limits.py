@@ -55,4 +55,5 @@ class Caps:
 
 
 def _task_type(key: str) -> str | None:
+    """Return the task type that a name after the prefix has a cap for, in either spelling."""
     return next((key.removeprefix(each) for each in (_OF_TYPE, _FORMER_OF_TYPE) if key.startswith(each)), None)

@@ -132,6 +132,7 @@ def _brought_forward(task: Task, changed: Task, now: datetime) -> datetime | Non
 
 
 def _recurs_otherwise(task: Task, other: Task) -> bool:
+    """Return whether two tasks recur in different ways, also where that of a stored one is none that can be."""
     fields = attrgetter("recurrence_seconds", "recurrence_cron")
     return fields(task) != fields(other)
 

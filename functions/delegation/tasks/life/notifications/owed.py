@@ -140,6 +140,7 @@ def _dead(owed: Notification, now: datetime, **changes: Any) -> Notification:
 
 
 def _changed(owed: Notification, **changes: Any) -> Notification:
+    """Take the tag from an object that was written over the listed one, in case that it has it."""
     return replace(owed, revision=owed.revision + 1, **changes)
 
 

@@ -106,4 +106,5 @@ def _struck(receiver: Receiver, took: timedelta, now: datetime) -> Receiver:
 
 
 def _changed(receiver: Receiver, now: datetime) -> Receiver:
+    """Take the tag from an object that was written over the listed one, in case that it has it."""
     return replace(receiver, changed_ts=now, revision=receiver.revision + 1)

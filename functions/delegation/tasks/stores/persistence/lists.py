@@ -36,6 +36,7 @@ def range_of(which: Received, before: str | None) -> tuple[IndexKey, IndexKey | 
 
 
 def place_of(key: IndexKey) -> str:
+    """Return the position of a key in a list, as `codec.received_key` does."""
     *_, listed, task_id = key.elements()
     return f"{isoformat(_EPOCH + timedelta(microseconds=_FAR - int(listed)))}/{task_id}"
 

@@ -39,6 +39,7 @@ STORED_NOTIFICATION: Final = ObjectType("delegation-task-notification", StoredNo
 
 
 def write_notifications(entities: EntityChanges, owed: Iterable[Notification]) -> None:
+    """Put notifications, each found by its task and by its time."""
     for one in owed:
         ref = entities.put(_key(one.task_id, one.notification_id), StoredNotification(item=notification_item(one)))
         entities.link(_place(one), ref)

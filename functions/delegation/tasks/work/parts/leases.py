@@ -139,6 +139,7 @@ class Leases:
     def _adopt_some(
         self, current: Task, attempt: int, children: Sequence[tuple[Task, bool]]
     ) -> tuple[Task, list[Task]]:
+        """Return the parent as it is then, and the first versions of the children."""
         for _ in range(RACES):
             self._writes.require_lease(current)
             after, firsts = current, []

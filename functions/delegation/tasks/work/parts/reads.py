@@ -80,6 +80,7 @@ class TaskReads:
         return tuple(self.store.children(task_id))
 
     def adopters_of(self, task_id: str) -> Mapping[str, int]:
+        """Return the tasks that adopted this one, and the attempt of each that did so last."""
         return self.store.parents(task_id)
 
     def children_of(self, parent: Task) -> tuple[Child, ...]:

@@ -149,12 +149,14 @@ class TaskSubmission:
         return found
 
     def create_child(self, parent: Task, child: Child) -> Task:
+        """Create a child that was adopted and is absent, or return the existing one."""
         first = self.first(
             task_id=child.task_id, task_type=child.task_type, payload=child.task_payload, parent_id=parent.task_id
         )
         return self.create(first)[0]
 
     def _again(self, stored: Task, first: Task, *, resumes: bool, rerun: bool, moved: bool) -> Task:
+        """Return an existing task as its repeated submission wants it, the same task if nothing changes."""
         now = self._writes.clock()
         if stored.status is not Status.FAILURE and not (rerun and stored.status is Status.SUCCESS):
             return recurrence.rescheduled(stored, first, now, moved=moved)

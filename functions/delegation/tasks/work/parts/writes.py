@@ -180,6 +180,7 @@ class WriteLoop:
         return task.attempt_count if lost else None
 
     def _inform(self, before: Task, path: tuple[Task, ...]) -> None:
+        """Inform of the attempts and ends of a write from `before` along `path`."""
         for former, row in pairwise((before, *path)):
             self.hooks.counted(former, row)
             if row.is_terminal and row.version > before.version:
