@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Fetcher, Tolerance
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import ObjectLocation
@@ -176,6 +177,24 @@ def test_cycles_end() -> None:
     files[paths[0]] = content(HOME, [paths[-1], paths[3], paths[0]])
     found = history_of(Table(files), metadata)
     assert {one.path for one in found.files} == set(paths[:-1])
+
+
+def test_a_path_that_logs_repeat_is_spelled_once() -> None:
+    """With gaps between the versions every file is read, and its log has nearly all that the next one's has."""
+    spelled: list[str] = []
+
+    class Noting(Spelling):
+        def one(self, path: str) -> str:
+            spelled.append(path)
+            return Spelling.one(self, path)
+
+    paths = [path_of(number) for number in range(0, 400, 10)]
+    files = {path: content(HOME, paths[:at]) for at, path in enumerate(paths)}
+    fetcher = Fetcher(Table(files), threads=2, checkpoint=lambda: None)  # type: ignore[arg-type]
+    metadata = parse_metadata(paths[-1], files[paths[-1]])
+    found = read_history(metadata, fetcher, lambda _path: True, Tolerance(spelling=Noting()))
+    assert found.reads == len(paths) - 1
+    assert sorted(spelled) == paths
 
 
 @pytest.mark.parametrize("pattern", ["v{}.metadata.json", "v{}.gz.metadata.json", "v{}.metadata.json.gz"])
