@@ -12,8 +12,8 @@ import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
-from delegation.wire.approvals import PlanApproval
 from delegation.wire.described import COMPONENT
+from delegation.wire.identified import PlanApproval
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import (
     ErrorResponse,

@@ -166,7 +166,7 @@ ADMITTING: Final = (
     ),
     Mutant(
         "admission: a cap is exceeded by one",
-        f"{TASKS}life/admission/choice.py",
+        f"{TASKS}life/lanes.py",
         "all(self._counts[key] < cap for",
         "all(self._counts[key] <= cap for",
         (

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from delegation.tasks.errors import ChildrenPending
-from delegation.tasks.life.admission.lanes import Lane
+from delegation.tasks.life.lanes import Lane
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import is_lost
 from delegation.tasks.life.task_type import Measured, TaskTypes

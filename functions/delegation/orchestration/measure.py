@@ -18,7 +18,7 @@ from delegation.metrics import (
     TASKS_WAITING,
     Metric,
 )
-from delegation.tasks.life.admission.choice import Queued
+from delegation.tasks.life.lanes import Queued
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.parts.reads import TaskReads
 

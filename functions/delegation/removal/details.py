@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from delegation.removal.attempt import PlanSegment, StepsDone
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.life.task_type import Measured
 from delegation.tasks.life.transitions import held_by

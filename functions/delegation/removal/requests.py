@@ -11,7 +11,7 @@ from delegation.errors import GuardRefused
 from delegation.removal.details import id_of_parts, table_traits
 from delegation.storage.locations import ForeignLocations
 from delegation.tasks.errors import MalformedPayload
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask, not_waited_for

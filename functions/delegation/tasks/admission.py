@@ -14,9 +14,7 @@ from typing import Final
 
 from delegation.items import Asides, ItemOutcome, RememberedAsides, each_item
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
-from delegation.tasks.life.admission.choice import LANES, Queued, Running, admitted, room, suffices
-from delegation.tasks.life.admission.lanes import Stage, part, stage_of
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import LANES, Caps, Queued, Running, Stage, admitted, part, room, stage_of, suffices
 from delegation.tasks.stores.admission import EVERY_LANE, AdmissionStore, Recent, Register, Span
 from delegation.tasks.work.service import TaskService
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from delegation.tasks.life.admission.choice import Running, blocking
-from delegation.tasks.life.admission.lanes import Lane
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps, Lane, Running, blocking
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import AdmissionStore, Span, behind
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from delegation.tasks.pauses.model import PauseControl
     from delegation.tasks.waiting import QueuePlace
     from delegation.tasks.work.behaviors import TaskBehavior
-    from delegation.wire.approvals import PlanApproval
+    from delegation.wire.identified import PlanApproval
 
 
 def api_dependencies() -> Dependencies:

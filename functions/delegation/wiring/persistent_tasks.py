@@ -5,7 +5,7 @@ from typing import Any
 
 from delegation.metrics import CHANGES_UNREADABLE, MetricLines
 from delegation.tasks.life.declared.recurrence import is_wanted
-from delegation.tasks.stores.persistence.failures import translated
+from delegation.tasks.stores.persistence.entities import translated
 from delegation.tasks.stores.persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
 from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
 from delegation.tasks.stores.persistence.pauses import PersistencePauseStore

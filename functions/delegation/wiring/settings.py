@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from delegation.environment import EnvironmentSettings
-from delegation.tasks.life.admission.limits import PREFIX, Caps
+from delegation.tasks.life.lanes import PREFIX, Caps
 from delegation.tasks.life.policy import InvalidProperty, Policies
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from delegation.orchestration.dispatch import Admission
-from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes

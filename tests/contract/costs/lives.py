@@ -12,7 +12,7 @@ from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.removal.purge.names import TASK_TYPES
 from delegation.removal.purge.run import purge_table
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications.owed import Notification
 from delegation.tasks.life.notifications.policy import NotificationPolicy

@@ -18,8 +18,7 @@ from delegation.notifications.delivery import Notifier
 from delegation.notifications.queue import Message
 from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.admission.lanes import Lane, Traits
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps, Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import AdoptedChildren, Labels, Status, Task
 from delegation.tasks.life.notifications.owed import Notification, joined, owed_by, sent_again

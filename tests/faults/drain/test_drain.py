@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from delegation.tasks.life.admission.choice import Running
+from delegation.tasks.life.lanes import Running
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import TaskChange

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.step_input import Step
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 

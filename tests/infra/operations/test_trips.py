@@ -14,7 +14,7 @@ from delegation.handlers import authorizer as authorizer_handler
 from delegation.metrics import MetricLines
 from delegation.tasks.endings import AttemptCounts
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.model import Caller, Dispatches, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import STORE_MAINTENANCE

@@ -22,7 +22,7 @@ from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.removal.purge import limits
 from delegation.removal.purge.limits import Limits
 from delegation.removal.requests import foreign_locations
-from delegation.tasks.life.admission import limits as admission
+from delegation.tasks.life.lanes import _EACH
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.rules.limits import UpkeepLimits
@@ -100,7 +100,7 @@ def test_every_property_that_the_service_knows_has_a_sentence() -> None:
     known = [
         *(each.name for form in TYPES.forms for each in form.options.settings()),
         *(f"delegation.purge.{each}" for each in limits.REFERENCE_SETTINGS),
-        *(f"delegation.limits.{each}" for each in admission._EACH),
+        *(f"delegation.limits.{each}" for each in _EACH),
         *CDK["delegation:properties"],
     ]
     assert [each for each in known if not any(pattern_of(name).fullmatch(each) for name in NAMED["properties"])] == []

@@ -145,7 +145,7 @@ class World:
         indexing = behavior.reference_task()
         indexed = [] if indexing is None else [FunctionBehavior(self.tasks, indexing)]
         behaviors = Behaviors([behavior, *self.beside.values(), *indexed])
-        self.kinds = behaviors.kinds
+        self.kinds = behaviors.task_types
         self.steps = Steps(self.tasks, self.kinds, behaviors=behaviors, jobs=self.jobs)
 
     def seconds(self) -> float:

@@ -16,7 +16,7 @@ from delegation.orchestration.step_input import execution_name
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.requests import TablePurge
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task
 from delegation.tasks.stores.base import Create

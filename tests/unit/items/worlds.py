@@ -33,7 +33,7 @@ from delegation.removal.lost import LostRefsKeeper
 from delegation.removal.purge.indexed import release
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.admission import Admission
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.notifications.owed import NotificationState
 from delegation.tasks.life.notifications.policy import NotificationPolicy

@@ -10,8 +10,7 @@ from delegation.idempotency.errors import RequestInProgress
 from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox
 from delegation.orchestration.job_engine import JobEngine
 from delegation.orchestration.steps import Steps
-from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Labels, Status
 from delegation.tasks.life.outcomes import ErrorClass

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.stores.admission import Recent, Register
 from tests.kit.tasks.builders import NOW, SECOND
 from tests.unit.orchestration.test_admission import TASK_TYPE, NotedAdmission

@@ -41,7 +41,7 @@ QUESTIONS = [
     ("How fast are keys deleted?", "storage/rate.py", "AdaptiveRate"),
     ("How is the state machine's next wait computed?", "orchestration/steps.py", "wait_seconds"),
     ("What does the sweeper do?", "orchestration/sweep.py", "sweep"),
-    ("Which waiting task starts next?", "tasks/life/admission/choice.py", "admitted"),
+    ("Which waiting task starts next?", "tasks/life/lanes.py", "admitted"),
     ("Which error is a 409?", "edge/problems.py", "status_of"),
     ("Who may call an operation?", "edge/api/callers.py", "admitted"),
     ("How is a bearer token verified?", "edge/trust/tokens.py", "TokenVerifier"),

@@ -21,7 +21,7 @@ def test_a_class_name_is_defined_once_in_its_package() -> None:
 ENCODES = {
     "functions/delegation/identifiers.py",
     "functions/polaris_persistence/backends/base.py",  # keys of DynamoDB
-    "functions/delegation/tasks/life/admission/lanes.py",  # names of lanes
+    "functions/delegation/tasks/life/lanes.py",  # names of lanes
     "infra/local/front/apigateway.py",  # a certificate in a header
 }
 

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.admission.choice import LANES, Queued
-from delegation.tasks.life.admission.lanes import Lane, Traits
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import LANES, Caps, Lane, Queued, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import LanePlace, Status
 from delegation.tasks.stores.admission import (

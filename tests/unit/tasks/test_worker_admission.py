@@ -10,8 +10,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from delegation.tasks.admission import Admission, WorkersAdmission
-from delegation.tasks.life.admission.lanes import Traits
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps, Traits
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import DispatchPolicy, Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes

@@ -17,9 +17,7 @@ from typing import Final
 from delegation.identifiers import TableIdentifier
 from delegation.removal.details import table_traits
 from delegation.removal.expiry.names import TASK_TYPE, UPKEEP
-from delegation.tasks.life.admission.choice import Queued, Running, admitted
-from delegation.tasks.life.admission.lanes import Lane, Traits
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps, Lane, Queued, Running, Traits, admitted
 from delegation.upkeep.execution.asked import AskedExpiryRule
 from delegation.upkeep.execution.needs import need_of
 from delegation.upkeep.health.model import FreedBytes, TableHealth

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from delegation.tasks.authoring import behavior
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.work.behaviors import Behaviors

@@ -30,7 +30,7 @@ from delegation.client.protocol.requests import (
     with_query,
 )
 from delegation.timestamps import isoformat
-from delegation.wire.approvals import PlanApproval
+from delegation.wire.identified import PlanApproval
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions

@@ -20,7 +20,7 @@ from delegation.edge.trust.permissions import Permission
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.transitions import CANCELLED
-from delegation.wire.approvals import PlanApproval
+from delegation.wire.identified import PlanApproval
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
     from delegation.tasks.pauses.model import PauseControl
     from delegation.tasks.waiting import QueuePlace
-    from delegation.wire.approvals import PlanApproval
+    from delegation.wire.identified import PlanApproval
 
 Event = Mapping[str, Any]
 

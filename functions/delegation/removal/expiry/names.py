@@ -5,7 +5,7 @@ from typing import Final
 from pydantic import Field
 
 from delegation.removal.details import HandedDetails
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.lanes import Traits
 
 TASK_TYPE: Final = "TABLE_EXPIRE_SNAPSHOTS"
 """The stored `task_type` of an expiry of snapshots."""

@@ -27,8 +27,7 @@ from delegation.tasks.submission.options import (
     option_not_allowed,
 )
 from delegation.timestamps import parse_duration
-from delegation.wire.expiries import OPERATION, ExpireSnapshotsPayload, ExpiryRequest
-from delegation.wire.identified import IdentifiedRequest
+from delegation.wire.identified import EXPIRE_SNAPSHOTS, ExpireSnapshotsPayload, ExpiryRequest, IdentifiedRequest
 
 _POLICY: Final = "policy"
 
@@ -39,7 +38,7 @@ class TableExpiry(TableWork):
     `policy` names the policy that asks for it, None where a caller does; no request can set it.
     """
 
-    operation: ClassVar[str] = OPERATION
+    operation: ClassVar[str] = EXPIRE_SNAPSHOTS
     work_task_type: ClassVar[str] = TASK_TYPE
     plan_task_type: ClassVar[str] = PLAN_TASK_TYPE
 

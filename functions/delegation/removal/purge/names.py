@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from delegation.removal.details import PlanDetails
-from delegation.tasks.life.admission.lanes import HIGHEST, NORMAL, Traits
+from delegation.tasks.life.lanes import HIGHEST, NORMAL, Traits
 from delegation.tasks.life.model import Labels
 
 TASK_TYPE: Final = "TABLE_PURGE"

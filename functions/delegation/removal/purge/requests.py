@@ -26,7 +26,7 @@ from delegation.removal.purge.names import (
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.requests import check_storage
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.task_type import Measured
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.tasks.life.admission import limits as caps
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import PREFIX as CAPS
+from delegation.tasks.life.lanes import Caps
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications import policy as notices
 from delegation.tasks.life.notifications.policy import NotificationPolicy
@@ -158,7 +158,7 @@ class Policies:
         lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
         overrides: dict[str, dict[str, Any]] = {}
         deadlines: dict[str, timedelta] = {}
-        limited = {name: value for name, value in properties.items() if name.startswith(caps.PREFIX)}
+        limited = {name: value for name, value in properties.items() if name.startswith(CAPS)}
         notified = {name: value for name, value in properties.items() if name.startswith(notices.PREFIX)}
         apart = limited.keys() | notified.keys()
         for name, value in ((name, value) for name, value in properties.items() if name not in apart):

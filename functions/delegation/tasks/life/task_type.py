@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pydantic import BaseModel
 
 from delegation.metrics import Metric
-from delegation.tasks.life.admission.lanes import Traits, TraitsOf
+from delegation.tasks.life.lanes import Traits, TraitsOf
 from delegation.tasks.life.model import Labels, LabelsOf, Task
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import Any, Final, Protocol
 
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.admission.choice import Queued, Running
-from delegation.tasks.life.admission.lanes import Lane, Stage, stage_of
+from delegation.tasks.life.lanes import Lane, Queued, Running, Stage, stage_of
 from delegation.tasks.life.model import FORMAT, Task
 from delegation.timestamps import isoformat, stored_time_or
 

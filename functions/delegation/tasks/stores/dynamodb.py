@@ -13,7 +13,6 @@ from typing import Any, Final
 from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.stores import codec
-from delegation.tasks.stores import dynamodb_children as links
 from delegation.tasks.stores import dynamodb_notifications as notices
 from delegation.tasks.stores.admission import Register, register_item
 from delegation.tasks.stores.base import (
@@ -29,7 +28,15 @@ from delegation.tasks.stores.base import (
     require_terminal,
     require_version,
 )
-from delegation.tasks.stores.dynamodb_reads import REGISTER_KEY, DynamoDbTaskReads
+from delegation.tasks.stores.dynamodb_reads import (
+    PAIRS_A_CALL,
+    REGISTER_KEY,
+    DynamoDbTaskReads,
+    child_item,
+    child_key,
+    parent_item,
+    parent_key,
+)
 from polaris_common.dynamodb import CallOutcome, DynamoDbCalls, from_item, is_failed_condition, to_item
 
 ROWS_A_REMOVAL: Final = 8
@@ -102,7 +109,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             case Expect(task):
                 return [self._expected(task), *self._owed(change)]
             case Adopt(before, after):
-                both = (links.child_item, links.parent_item)
+                both = (child_item, parent_item)
                 items = [item(before.task_id, child) for child in change.children for item in both]
                 puts: list[Action] = [{"Put": {"TableName": self.table, "Item": to_item(item)}} for item in items]
                 if change.only_expects:
@@ -207,7 +214,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         """See TaskStore.disown: a transaction for every 40 children, and one for each that is adopted meanwhile."""
         old = iter([child for child in self.children(task_id) if child.attempt <= up_to_attempt])
         disowned = 0
-        while some := list(islice(old, links.PAIRS_A_CALL)):
+        while some := list(islice(old, PAIRS_A_CALL)):
             if not self._disown(task_id, some, up_to_attempt):
                 disowned += len(some)
             else:
@@ -220,7 +227,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             "ConditionExpression": "attribute_not_exists(attempt) OR attempt <= :attempt",
             "ExpressionAttributeValues": to_item({":attempt": up_to_attempt}),
         }
-        keys = [key(task_id, child.task_id) for child in children for key in (links.child_key, links.parent_key)]
+        keys = [key(task_id, child.task_id) for child in children for key in (child_key, parent_key)]
         return self._remove_step([{"Delete": {"TableName": self.table, "Key": to_item(key), **older}} for key in keys])
 
     def write_register(self, register: Register) -> bool:

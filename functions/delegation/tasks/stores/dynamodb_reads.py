@@ -3,6 +3,7 @@
 `due` is one Query for each shard. `DynamoDbTaskStore` adds the writes.
 """
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -11,10 +12,9 @@ from itertools import chain
 from typing import Any, Final
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.admission.choice import Queued, Running
-from delegation.tasks.life.model import HEAD, Task
+from delegation.tasks.life.lanes import Queued, Running
+from delegation.tasks.life.model import FORMAT, HEAD, Task
 from delegation.tasks.stores import codec
-from delegation.tasks.stores import dynamodb_children as links
 from delegation.tasks.stores.admission import (
     EVERY_LANE,
     RUNNING,
@@ -30,6 +30,44 @@ from delegation.tasks.stores.admission import (
 from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskHeads, Unreadable
 from delegation.timestamps import isoformat, stored_time_or
 from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
+
+CHILDREN: Final = "/children"
+PARENTS: Final = "/parents"
+PAIRS_A_CALL: Final = 40
+"""Children whose two items one transaction deletes, below DynamoDB's limit of 100 actions."""
+
+
+def child_item(parent_id: str, child: Child) -> dict[str, Any]:
+    return {
+        **child_key(parent_id, child.task_id),
+        "child_id": child.task_id,
+        "attempt": child.attempt,
+        "task_type": child.task_type,
+        "task_payload": child.task_payload,
+        "format": FORMAT,
+    }
+
+
+def parent_item(parent_id: str, child: Child) -> dict[str, Any]:
+    return {**parent_key(parent_id, child.task_id), "parent_id": parent_id, "attempt": child.attempt, "format": FORMAT}
+
+
+def child_key(parent_id: str, child_id: str) -> dict[str, Any]:
+    return {"task_id": parent_id + CHILDREN, "version": _number(child_id)}
+
+
+def parent_key(parent_id: str, child_id: str) -> dict[str, Any]:
+    return {"task_id": child_id + PARENTS, "version": _number(parent_id)}
+
+
+def child_of(item: Mapping[str, Any]) -> Child:
+    return Child(item["child_id"], int(item["attempt"]), item["task_type"], item["task_payload"])
+
+
+def _number(task_id: str) -> int:
+    """Return a number from 1 to 2^120 for an id, the same in every process."""
+    return int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:15]) + 1
+
 
 DUE_INDEX: Final = "due"
 ADMISSION_INDEX: Final = "admission"
@@ -145,11 +183,11 @@ class DynamoDbTaskReads:
 
     def children(self, task_id: str) -> Sequence[Child]:
         """See TaskStore.children: one Query for each MB."""
-        return sorted(map(links.child_of, self._linked(task_id + links.CHILDREN)), key=lambda child: child.task_id)
+        return sorted(map(child_of, self._linked(task_id + CHILDREN)), key=lambda child: child.task_id)
 
     def parents(self, task_id: str) -> Mapping[str, int]:
         """See TaskStore.parents: one Query for each MB."""
-        return {item["parent_id"]: int(item["attempt"]) for item in self._linked(task_id + links.PARENTS)}
+        return {item["parent_id"]: int(item["attempt"]) for item in self._linked(task_id + PARENTS)}
 
     def _linked(self, partition: str) -> list[dict[str, Any]]:
         return self.query(

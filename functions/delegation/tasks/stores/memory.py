@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Final
 
 from delegation.tasks.errors import MalformedRecord, TaskExists
-from delegation.tasks.life.admission.choice import Queued, Running
+from delegation.tasks.life.lanes import Queued, Running
 from delegation.tasks.life.model import FORMAT, Task
 from delegation.tasks.life.notifications.owed import Notification, NotificationState
 from delegation.tasks.life.notifications.receivers import Receiver

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.submission.options import OptionTable
 from delegation.timestamps import utc_now

@@ -19,7 +19,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.submission.handles import Handle
 from delegation.tasks.submission.requests import Call, Options
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, TaskBehavior, task_types_of
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, TaskBehavior
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue
 from delegation.tasks.work.plugins import Plugins
 from delegation.tasks.work.service import TaskService
@@ -91,7 +91,7 @@ class TaskHarness:
         self.service = TaskService(self.store, due_at_once, NoDispatchQueue(), clock=lambda: self.now)
         self.tasks = Tasks(self.service)
         runnable = [self._runnable(one) for one in behaviors]
-        task_types.update(task_type for one in runnable for task_type in task_types_of(one))
+        task_types.update(task_type for one in runnable for task_type in one.task_types)
         self._behaviors = Behaviors(runnable)
         self._interruptions: dict[str, _Interruption] = {}
         self._workers = 0

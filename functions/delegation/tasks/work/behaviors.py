@@ -78,28 +78,16 @@ class BehaviorWhenNeeded:
         return self._made.run(task, hand_over_at=hand_over_at)
 
 
-def task_types_of(behavior: TaskBehavior) -> frozenset[str]:
-    """Return the task types that a behavior runs; one that was written for an older release names them `kinds`."""
-    older: frozenset[str] = getattr(behavior, "kinds", frozenset())
-    found: frozenset[str] = getattr(behavior, "task_types", older)
-    return found
-
-
 class Behaviors(dict[str, TaskBehavior]):
     """Behaviors by task type. A task of a type that is missing here belongs to a newer deployment and is left alone."""
 
     def __init__(self, behaviors: Iterable[TaskBehavior]) -> None:
-        super().__init__((task_type, behavior) for behavior in behaviors for task_type in task_types_of(behavior))
+        super().__init__((task_type, behavior) for behavior in behaviors for task_type in behavior.task_types)
 
     @property
     def task_types(self) -> KnownTypes:
         """The task types, with the newest version of their payloads (`payload_version` of a behavior, otherwise 1)."""
         return KnownTypes((task_type, getattr(behavior, "payload_version", 1)) for task_type, behavior in self.items())
-
-    @property
-    def kinds(self) -> KnownTypes:
-        """The older name of `task_types`."""
-        return self.task_types
 
 
 class OnLost(StrEnum):

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from delegation.tasks.life.admission.lanes import part
+from delegation.tasks.life.lanes import part
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior, task_types_of
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, OnLost, TaskBehavior
 from delegation.tasks.work.service import TaskService
 from polaris_common.errors import DelegationError
 
@@ -86,7 +86,7 @@ def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) 
 
 
 def _task_types(declared: Behavior[Any, Any] | TaskBehavior) -> frozenset[str]:
-    return frozenset({declared.task_type}) if isinstance(declared, Behavior) else task_types_of(declared)
+    return frozenset({declared.task_type}) if isinstance(declared, Behavior) else declared.task_types
 
 
 def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | TaskBehavior]:

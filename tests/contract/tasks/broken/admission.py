@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from delegation.tasks.life.admission.choice import Queued, Running
-from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.lanes import Lane, Queued, Running, Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import LanesPage, Register, Span
 from delegation.tasks.stores.base import TaskChange

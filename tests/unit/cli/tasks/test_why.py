@@ -14,9 +14,7 @@ from delegation.cli.tasks.source import ApiTasks
 from delegation.cli.tasks.why import explain
 from delegation.client.errors import HttpError, NotFound
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.admission.choice import STARTING_AT_LEAST, Running, blocking
-from delegation.tasks.life.admission.lanes import Lane, Traits
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import STARTING_AT_LEAST, Caps, Lane, Running, Traits, blocking
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wire.responses import Receipt, TaskPlace

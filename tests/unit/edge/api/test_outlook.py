@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from delegation.edge.outlook import outlook_of, percent_of
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.progress import TaskProgress
 from delegation.wire.tasks import Outlook, TaskRecord

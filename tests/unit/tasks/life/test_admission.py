@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.tasks.life.admission.choice import STARTING_AT_LEAST, Queued, Running, admitted, room
-from delegation.tasks.life.admission.lanes import Lane, Traits, part
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import STARTING_AT_LEAST, Caps, Lane, Queued, Running, Traits, admitted, part, room
 from delegation.tasks.life.policy import InvalidProperty, Policies
 from tests.effort import examples
 from tests.kit.tasks.builders import NOW, SECOND

@@ -5,16 +5,18 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.tasks.life.admission.choice import (
+from delegation.tasks.life.lanes import (
     BACKGROUND_AT_ONCE,
+    HIGHEST,
     STARTING_AT_LEAST,
+    Caps,
+    Lane,
     Queued,
     Running,
+    Traits,
     admitted,
     blocking,
 )
-from delegation.tasks.life.admission.lanes import HIGHEST, Lane, Traits
-from delegation.tasks.life.admission.limits import Caps
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 UPKEEP = Lane.of("EXPIRY", Traits("ann", "b1", is_small=False, is_background=True))

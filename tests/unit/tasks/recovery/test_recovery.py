@@ -14,8 +14,7 @@ from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
 from delegation.tasks.pauses.lookout import ReadPauses
 from delegation.tasks.pauses.model import EVERYTHING, PauseControl
-from delegation.tasks.recovery.copying import items
-from delegation.tasks.recovery.decide import GAP
+from delegation.tasks.recovery.copying import GAP, items
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.wiring.types import TYPES
 from polaris_common.dynamodb import from_item, to_item

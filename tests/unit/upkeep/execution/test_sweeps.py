@@ -28,7 +28,7 @@ from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.choice import PolicyTerms
 from delegation.upkeep.schedule.windows import Window
-from delegation.wire.approvals import PlanApproval
+from delegation.wire.identified import PlanApproval
 from delegation.wire.requests import TableState
 from tests.kit.errors import coded
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, UpkeepWorld, killing, named

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import CALLBACK_OPTION, Option, OptionTable, SetBy, callback_of

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.lanes import Traits
 
 TASK_TYPE: Final = "ORPHAN_FILES"
 """The stored `task_type` of a removal of a table's orphan files."""

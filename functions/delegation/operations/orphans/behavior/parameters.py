@@ -4,12 +4,12 @@ from typing import ClassVar
 
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.removal.requests import TableWork
-from delegation.wire.orphans import OPERATION
+from delegation.wire.identified import ORPHAN_FILES
 
 
 class TableOrphans(TableWork):
     """A removal of a known table's orphan files, with the table's state when the request was accepted."""
 
-    operation: ClassVar[str] = OPERATION
+    operation: ClassVar[str] = ORPHAN_FILES
     work_task_type: ClassVar[str] = TASK_TYPE
     plan_task_type: ClassVar[str] = PLAN_TASK_TYPE

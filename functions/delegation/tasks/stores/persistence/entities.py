@@ -16,20 +16,93 @@ received/{time}/{task_id}   the current copy again, by the time at which the tas
 target/{key}/{time}/{task_id} and correlation/{key}/{time}/{task_id}: the same for each label that the task has
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from delegation.tasks.life.model import Task
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreUnavailable
+from delegation.tasks.life.model import Task, label_key
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import place_of
-from delegation.tasks.stores.base import Child, Unreadable
-from delegation.tasks.stores.persistence import lists
+from delegation.tasks.stores.base import Child, Received, Unreadable
 from delegation.timestamps import isoformat
 from polaris_persistence.commits.entities import EntityChanges, missing
+from polaris_persistence.errors import (
+    BackendUnavailable,
+    ClockRegressed,
+    CommitContended,
+    CommitUnknown,
+    CorruptObject,
+    LeaseExpired,
+    NoFreeNode,
+    ObjectMissing,
+    ReferenceNotFound,
+    UnknownType,
+)
+from polaris_persistence.errors import CommitOutcomeUnknown as BackendOutcomeUnknown
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 from polaris_persistence.objects.store import of_model
 from polaris_persistence.objects.types import ObjectType
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise persistence errors as this package's errors."""
+    try:
+        yield
+    except (CommitUnknown, BackendOutcomeUnknown) as error:
+        raise OutcomeUnknown(str(error)) from error
+    except (BackendUnavailable, CommitContended, NoFreeNode, LeaseExpired, ClockRegressed) as error:
+        raise StoreUnavailable(str(error)) from error
+    except ReferenceNotFound as error:
+        raise StoreUnavailable(f"{error}; `delegation tasks create-table` creates it") from error
+    except (CorruptObject, ObjectMissing, UnknownType) as error:
+        raise MalformedRecord(str(error)) from error
+
+
+_RECEIVED: Final = "received"
+_TARGET: Final = "target"
+_CORRELATION: Final = "correlation"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FAR: Final = 10**18
+"""Microseconds from 1970 to beyond the year 9999: times are subtracted from it, so that the newest sorts first."""
+
+
+def list_keys_of(task: Task) -> list[IndexKey]:
+    place = (_newest_first(task.received_timestamp), task.task_id)
+    labels = ((_TARGET, task.target_key), (_CORRELATION, task.correlation_key))
+    return [IndexKey.of(_RECEIVED, *place), *(IndexKey.of(name, key, *place) for name, key in labels if key)]
+
+
+def range_of(which: Received, before: str | None) -> tuple[IndexKey, IndexKey | None, IndexKey]:
+    """Return where a list starts, after the position `before` if given, where it ends, and what its keys begin with."""
+    if which.correlation_id is not None:
+        prefix: tuple[str, ...] = _CORRELATION, label_key(which.correlation_id) or ""
+    elif which.target is not None:
+        prefix = _TARGET, label_key(which.target) or ""
+    else:
+        prefix = (_RECEIVED,)
+    start = IndexKey.of(*prefix, _newest_first(which.until)) if before is None else _key_at(prefix, before)
+    end = None if which.since is None else IndexKey.of(*prefix, _newest_first(which.since) + "~")
+    return start, end, IndexKey.of(*prefix)
+
+
+def list_place_of(key: IndexKey) -> str:
+    """Return the position of a key in a list, as `codec.received_key` does."""
+    *_, listed, task_id = key.elements()
+    return f"{isoformat(_EPOCH + timedelta(microseconds=_FAR - int(listed)))}/{task_id}"
+
+
+def _newest_first(moment: datetime) -> str:
+    return f"{_FAR - (moment - _EPOCH) // timedelta(microseconds=1):020d}"
+
+
+def _key_at(prefix: tuple[str, ...], place: str) -> IndexKey:
+    moment, _, task_id = place.partition("/")
+    return IndexKey.of(*prefix, _newest_first(datetime.fromisoformat(moment)), task_id)
+
 
 HEADS: Final = "head"
 ROWS: Final = "row"
@@ -145,7 +218,7 @@ def row_key(task_id: str, version: int) -> IndexKey:
 
 def place_keys(task: Task) -> list[IndexKey]:
     """Return the keys beside the head under which a task is found."""
-    keys = lists.keys_of(task)
+    keys = list_keys_of(task)
     if task.due_at is not None:
         keys.append(IndexKey.of(DUE, isoformat(task.due_at), task.task_id))
     place = place_of(task)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.tasks.pauses.model import PauseRecord, pauses_item, pauses_of
-from delegation.tasks.stores.persistence.failures import translated
+from delegation.tasks.stores.persistence.entities import translated
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.entities import EntityChanges, EntityHead
 from polaris_persistence.index.keys import IndexKey

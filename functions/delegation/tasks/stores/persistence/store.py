@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
-from delegation.tasks.life.admission.choice import Queued, Running
+from delegation.tasks.life.lanes import Queued, Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
@@ -46,7 +46,6 @@ from delegation.tasks.stores.base import (
     require_unmoved,
     require_version,
 )
-from delegation.tasks.stores.persistence import lists
 from delegation.tasks.stores.persistence.entities import (
     CHILDREN,
     DUE,
@@ -62,14 +61,16 @@ from delegation.tasks.stores.persistence.entities import (
     disown_children,
     entry_of,
     head_of,
+    list_place_of,
     place_keys,
+    range_of,
     row_key,
     stored_of,
     stored_task,
+    translated,
     write_children,
     write_task,
 )
-from delegation.tasks.stores.persistence.failures import translated
 from delegation.tasks.stores.persistence.notifications import STORED_NOTIFICATION, write_notifications
 from delegation.tasks.stores.persistence.pauses import STORED_PAUSES
 from delegation.timestamps import isoformat, stored_time_or
@@ -285,12 +286,12 @@ class PersistenceTaskStore:
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
         """See TaskStore.received: a label's keys, or all, in the order of the index."""
-        start, end, prefix = lists.range_of(which, before)
+        start, end, prefix = range_of(which, before)
         with translated():
             items = self.index().items(start=start, end=end, prefix=prefix)
             found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
             stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
-        places = [lists.place_of(key) for key, _ in found[:limit]]
+        places = [list_place_of(key) for key, _ in found[:limit]]
         heads = [entry_of(place.partition("/")[2], one) for place, one in zip(places, stored, strict=True)]
         entries = [
             (place, head)

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.admission.choice import Queued, Running
-from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.lanes import Lane, Queued, Running, Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register, Span
 from delegation.tasks.stores.base import Advance, Create, Revise

@@ -12,8 +12,8 @@ from delegation.tasks.errors import (
     TaskNotFound,
 )
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.admission.lanes import Lane, Traits
 from delegation.tasks.life.declared import recurrence
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.model import Caller, Labels, LanePlace, Status, Task
 from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
 from delegation.tasks.work.dispatch_queue import NoDispatchQueue

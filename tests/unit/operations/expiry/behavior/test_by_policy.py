@@ -6,9 +6,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.requests import TableExpiry, obstacle
 from delegation.removal.expiry.task_type import EXPIRY
-from delegation.tasks.life.admission.choice import Queued, Running, admitted
-from delegation.tasks.life.admission.lanes import Lane, Traits
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.lanes import Caps, Lane, Queued, Running, Traits, admitted
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import runs
 from delegation.tasks.work.behaviors import Behaviors

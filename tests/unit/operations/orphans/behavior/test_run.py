@@ -20,7 +20,7 @@ from delegation.polaris.errors import PolarisForbidden
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.model import CatalogPass
 from delegation.storage.memory import Faults, Killed
-from delegation.tasks.life.admission.lanes import Lane, Traits
+from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.model import Status
 from delegation.wire.requests import TableState
 from tests.effort import apart

@@ -7,7 +7,7 @@ import pytest
 
 from delegation.removal.purge.names import traits_of
 from delegation.removal.purge.requests import options_of, traits_at_submission
-from delegation.tasks.life.admission.lanes import Traits
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wire.requests import files_of
 from tests.kit.lakes.lake import filled

@@ -1,14 +1,185 @@
-"""Which waiting tasks may start: a pure function of what waits, what runs, and the caps."""
+"""Which waiting task starts next: the lanes of tasks, their caps `delegation.limits.*`, and the choice. Pure."""
 
+import hashlib
+import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
-from urllib.parse import unquote
+from enum import StrEnum
+from typing import Final, Self
+from urllib.parse import quote, unquote
 
-from delegation.tasks.life.admission.lanes import Lane
-from delegation.tasks.life.admission.limits import Caps
+from delegation.tasks.life.model import HELD, WAITING, Status, Task
+
+HIGHEST: Final = 9
+NORMAL: Final = 5
+_INLINE: Final = "inline"
+_LONGEST: Final = 200
+"""Characters of one part of a lane; five parts and a time fit a sort key of DynamoDB (1,024 bytes)."""
+
+_TEXT: Final = re.compile(r"(\d)/([^/]*)/([^/]*)/([^/]*)/(b?)([sl])")
+
+
+class Stage(StrEnum):
+    """How far the admission of a task is: it waits, it was dispatched and has no holder yet, or it has one.
+
+    The work of a large task that is PREPARING has not begun: its job may wait for the job service for hours.
+    """
+
+    QUEUED = "queued"
+    STARTING = "starting"
+    PREPARING = "preparing"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of a task before it runs: for whom, on which bucket, whether it is short, its priority (0 to 9).
+
+    No task that is not `is_background` waits for one that is, whatever its priority.
+    """
+
+    tenant: str = ""
+    bucket: str = ""
+    is_small: bool = True
+    priority: int = NORMAL
+    is_background: bool = False
+
+
+TraitsOf = Callable[[str], Traits]
+"""The traits of a task, of its stored payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Tasks that are alike for admission; `tenant`, `bucket` and `task_type` are encoded for keys (`part`).
+
+    `priority` is 0 to HIGHEST; tasks of a higher one are admitted first. One that `is_background` has the lowest.
+    """
+
+    tenant: str
+    bucket: str
+    task_type: str
+    priority: int = NORMAL
+    is_small: bool = True
+    is_background: bool = False
+
+    @classmethod
+    def of(cls, task_type: str, traits: Traits) -> Self:
+        """Return the lane of a task; ValueError names a priority outside of 0 to 9."""
+        if not 0 <= traits.priority <= HIGHEST:
+            raise ValueError(f"priority: {traits.priority} is not between 0 and {HIGHEST}")
+        priority = 0 if traits.is_background else traits.priority
+        names = part(traits.tenant), part(traits.bucket), part(task_type)
+        return cls(*names, priority, traits.is_small, traits.is_background)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the lane of its text; one that a newer release wrote otherwise is of an unknown task type."""
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            return cls("", "", part(text))
+        urgency, tenant, bucket, task_type, background, size = match.groups()
+        return cls(tenant, bucket, task_type, HIGHEST - int(urgency), size == "s", bool(background))
+
+    @property
+    def text(self) -> str:
+        """The lane as part of a sort key: the highest priority sorts first."""
+        size = f"{'b' if self.is_background else ''}{'s' if self.is_small else 'l'}"
+        return f"{HIGHEST - self.priority}/{self.tenant}/{self.bucket}/{self.task_type}/{size}"
+
+    @property
+    def words(self) -> str:
+        """The lane for people; a name that was too long for a key is cut."""
+        named = [f"tenant {unquote(self.tenant)}"] if self.tenant else []
+        named += [f"bucket {unquote(self.bucket)}"] if self.bucket else []
+        size = "small" if self.is_small else "large"
+        rank = "in the background" if self.is_background else f"priority {self.priority}"
+        return ", ".join((*named, f"{size} {unquote(self.task_type)}", rank))
+
+
+def part(value: str) -> str:
+    """Return a name as part of a lane: without separators, at most 200 characters, another one for another name."""
+    encoded = quote(value, safe="")
+    if len(encoded) <= _LONGEST:
+        return encoded
+    digest = hashlib.sha256(encoded.encode()).hexdigest()[:32]
+    return f"{encoded[: _LONGEST - 33]}~{digest}"
+
+
+def stage_of(task: Task) -> Stage | None:
+    """Return the stage of a task that is subject to admission, None for one that is not or has ended."""
+    lane = task.admission.lane
+    if lane is None:
+        return None
+    if task.status is Status.ACQUIRING_RESOURCES and not _has_begun(task) and not Lane.parse(lane).is_small:
+        return Stage.PREPARING
+    if task.status in HELD:
+        return Stage.HELD
+    if task.status in WAITING:
+        return Stage.STARTING if task.admission.admitted_ts is not None else Stage.QUEUED
+    return None
+
+
+def _has_begun(task: Task) -> bool:
+    """Return whether an attempt is known to work: in this process, or in a job that has shown a sign of life."""
+    if task.engine == _INLINE:
+        return True
+    began = task.lease.acquired_ts
+    return task.progress_ts is not None and (began is None or task.progress_ts >= began)
+
+
+PREFIX: Final = "delegation.limits."
+_OF_TYPE: Final = "task-type."
+_FORMER_OF_TYPE: Final = "kind."
+"""The older spelling, which is still accepted."""
+_EACH: Final = {"all": "everything", "tenant": "tenant", "bucket": "bucket"}
+_NUMBER: Final = re.compile(r"[1-9]\d{0,5}")
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Caps on tasks that run at once: all, of one tenant, on one bucket, of one task type; None is no cap."""
+
+    everything: int | None = None
+    tenant: int | None = None
+    bucket: int | None = None
+    task_types: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], refuse: Callable[[str, str], Exception]) -> Self | None:
+        """Return the caps of these properties, None without any; raises what `refuse` makes of a name and a reason."""
+        caps: dict[str, int] = {}
+        task_types: dict[str, int] = {}
+        for name, value in properties.items():
+            key = name.removeprefix(PREFIX)
+            if not _NUMBER.fullmatch(value):
+                raise refuse(name, f"{value!r} is not a positive whole number")
+            if key in _EACH:
+                caps[_EACH[key]] = int(value)
+            elif named := _task_type(key):
+                if task_types.setdefault(part(named), int(value)) != int(value):
+                    newer = f"{PREFIX}{_OF_TYPE}{named}"
+                    raise refuse(f"{PREFIX}{_FORMER_OF_TYPE}{named}", f"is an older name of {newer}, which differs")
+            else:
+                raise refuse(name, "is not a property of this service")
+        return cls(**caps, task_types=task_types) if properties else None
+
+    def caps(self, lane: Lane) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """Return the caps that a task of a lane counts against, each with the key of its count."""
+        found = (
+            (("all",), self.everything),
+            (("tenant", lane.tenant), self.tenant),
+            (("bucket", lane.bucket), self.bucket if lane.bucket else None),
+            (("task-type", lane.task_type), self.task_types.get(lane.task_type)),
+        )
+        return tuple((key, cap) for key, cap in found if cap is not None)
+
+
+def _task_type(key: str) -> str | None:
+    return next((key.removeprefix(each) for each in (_OF_TYPE, _FORMER_OF_TYPE) if key.startswith(each)), None)
+
 
 STARTING_AT_LEAST: Final = 25
 """So many dispatched tasks may be without a holder, more when more run: overload shows, and does not grow."""
