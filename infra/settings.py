@@ -120,8 +120,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
       the service takes no more of Polaris; the account must have as many unreserved.
     - `behaviors`: additional behaviors as `module` or `module:function`; the package must contain the modules
       (`python -m infra.package --module`).
-    - `added_task_types`: the task types of those behaviors that have a retry property and no dot in their name;
-      `added_kinds` is an older name.
+    - `added_task_types`: the task types of those behaviors that have a retry property and no dot in their name.
     - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
     - `architecture`: the processor of functions and Spark jobs, for which the package is built: arm64 or x86_64.
     - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: the address of a copy of
@@ -329,17 +328,6 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             if not _FUNCTION.fullmatch(name):
                 raise ValueError(f"{name!r} must be a module or module:function, such as acme.behaviors:purge_views")
         return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _older_names_are_taken(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Take a setting by its older name too, and refuse both with different values."""
-        if "added_kinds" not in given:
-            return given
-        older = given["added_kinds"]
-        if given.get("added_task_types", older) != older:
-            raise ValueError("delegation:added-kinds is an older name of delegation:added-task-types, which differs")
-        return {name: value for name, value in given.items() if name != "added_kinds"} | {"added_task_types": older}
 
     @model_validator(mode="after")
     def _no_address_is_an_example(self) -> Self:

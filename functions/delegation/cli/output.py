@@ -121,8 +121,7 @@ class JsonOutput:
 
     def task_types(self, found: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
         types = {name: dict(counts) for name, counts in found.items()}
-        # `kinds` is a former name of `types`.
-        print_json({"types": types, "kinds": types, "unreadable": unreadable})
+        print_json({"types": types, "unreadable": unreadable})
 
     def created(self, table: str, *, is_new: bool) -> None:
         print_json({"table": table, "created": is_new})

@@ -68,7 +68,7 @@ S3EndpointOption = Annotated[str | None, option("--s3-endpoint", "The URL of the
 def receipt_unknown(what: str, reason: str) -> CommandError:
     return CommandError(
         f"{printable(what)}: {reason}",
-        "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --kind "
+        "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --type "
         "ORPHAN_FILES` shows them.",
         code="RECEIPT_NOT_FOUND",
     )

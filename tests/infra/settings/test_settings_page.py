@@ -106,13 +106,8 @@ def test_every_property_that_the_service_knows_has_a_sentence() -> None:
     assert [each for each in known if not any(pattern_of(name).fullmatch(each) for name in NAMED["properties"])] == []
 
 
-def test_a_setting_is_shown_whatever_name_it_is_given_by() -> None:
-    layers = {"cdk.json": {"delegation:added-kinds": "SHOUT"}, "test.json": {"delegation:added-task-types": "ONCE"}}
-    shown = {each.name: (each.value, each.source) for each in shown_deployment(layers)}
-    assert shown["delegation:added-task-types"] == ("ONCE", "test.json")
-    first = {each.name: each.value for each in shown_deployment({"cdk.json": layers["cdk.json"]})}
-    assert first["delegation:added-task-types"] == "SHOUT"
-    caps = {"delegation.limits.kind.A": "3", "delegation.limits.task-type.B": "4"}
+def test_each_cap_of_a_task_type_is_shown() -> None:
+    caps = {"delegation.limits.task-type.A": "3", "delegation.limits.task-type.B": "4"}
     given = {each.name: each.value for each in shown_properties({"cdk.json": {"delegation:properties": caps}})}
     assert given.items() >= caps.items()
 

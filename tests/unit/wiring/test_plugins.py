@@ -1,22 +1,18 @@
 """The behaviors that DELEGATION_BEHAVIORS names."""
 
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 
 from delegation.tasks.authoring import behavior
 from delegation.tasks.life.lanes import Caps
-from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.plugins import BadPlugin, Plugins, load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.deployment import deployment
 from delegation.wiring.settings import BehaviorSettings
 from delegation.wiring.types import TYPES
 from tests.kit.tasks.services import task_service
-from tests.unit.wiring.example_behaviors import SHOUT
 
 EXAMPLES = "tests.unit.wiring.example_behaviors"
 TASK_TYPES = {"SHOUT", "ONCE", "WHOLE"}
@@ -103,23 +99,3 @@ def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     own = {"STORE_MAINTENANCE", "REFERENCE_INDEX", "CATALOG_HEALTH", "CATALOG_UPKEEP"}
     assert set(deployed.task_types) == purges | drops | upkeep | own
     deployed.store.dynamodb.client.close()
-
-
-class WrittenBefore:
-    """A behavior of an author who wrote it for an older release: it names its task types `kinds`."""
-
-    kinds = frozenset({"acme.before"})
-
-    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        raise NotImplementedError
-
-    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        raise NotImplementedError
-
-
-def test_the_older_names_of_task_types_are_still_taken() -> None:
-    before: Any = WrittenBefore()
-    behaviors = Behaviors([before])
-    assert behaviors.kinds == behaviors.task_types == {"acme.before": 1}
-    assert Plugins((before,)).versions == {"acme.before": 1}
-    assert SHOUT.kind == SHOUT.task_type == "SHOUT"

@@ -36,17 +36,11 @@ _PLACE: Final = re.compile(r"TYPE|NAME")
 
 @dataclass(frozen=True, slots=True)
 class ServiceSetting:
-    """A setting: its name, its default as text (None without one), one sentence, and an older name that is taken."""
+    """A setting: its name, its default as text (None without one), and one sentence."""
 
     name: str
     default: str | None
     meaning: str
-    former: str | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name, and the older one if there is one."""
-        return (self.name,) if self.former is None else (self.name, self.former)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +60,8 @@ def described() -> Mapping[str, tuple[ServiceSetting, ...]]:
     groups: dict[str, dict[str, dict[str, str | None]]] = json.loads(text)
     return {
         group: tuple(
-            ServiceSetting(f"{prefix}{name}", each.get("default"), each["meaning"], former and f"{prefix}{former}")
+            ServiceSetting(f"{prefix}{name}", each.get("default"), each["meaning"])
             for name, each in settings.items()
-            for former in [each.get("former")]
             if each["meaning"] is not None
         )
         for group, settings in groups.items()
@@ -97,10 +90,9 @@ def shown_deployment(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
     found: list[Shown] = []
     for setting in described()["deployment"]:
         given = [
-            (file, context[name])
+            (file, context[setting.name])
             for file, context in layers.items()
-            for name in setting.names
-            if context.get(name) not in (None, "")
+            if context.get(setting.name) not in (None, "")
         ]
         source, value = given[-1] if given else (None, None)
         if setting.name == PROPERTIES and value is not None:
@@ -120,7 +112,7 @@ def shown_properties(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
     source, given = sources[-1] if sources else (None, {})
     found: list[Shown] = []
     for setting in described()["properties"]:
-        names = [name for name in given if any(pattern_of(each).fullmatch(name) for each in setting.names)]
+        names = [name for name in given if pattern_of(setting.name).fullmatch(name)]
         found += [Shown(setting, name, as_text(given[name]), source) for name in names]
         if not names:
             found.append(_unset(setting))

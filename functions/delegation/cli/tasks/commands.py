@@ -69,7 +69,6 @@ def list_command(
     call.output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since, columns=wanted_columns)
 
 
-@app.command("kinds", hidden=True)
 @command(app, "types", "stack tasks_table")
 def types_command(call: Call) -> None:
     """Count the tasks of each type by status, for instance before a type is retired; reads the task table."""

@@ -55,12 +55,10 @@ TypeOption = Annotated[
     list[str] | None,
     typer.Option(
         "--type",
-        "--kind",
         help="Only tasks of this type, or purge, drop, expire or scan; may be repeated.",
         show_default=False,
     ),
 ]
-"""`--kind` is a former spelling."""
 _BY_COMMAND: Final = {
     "purge": "TABLE_PURGE",
     "drop": "TABLE_DROP_WITH_PURGE",

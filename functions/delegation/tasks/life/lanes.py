@@ -132,8 +132,6 @@ def _has_begun(task: Task) -> bool:
 
 PREFIX: Final = "delegation.limits."
 _OF_TYPE: Final = "task-type."
-_FORMER_OF_TYPE: Final = "kind."
-"""The older spelling, which is still accepted."""
 _EACH: Final = {"all": "everything", "tenant": "tenant", "bucket": "bucket"}
 _NUMBER: Final = re.compile(r"[1-9]\d{0,5}")
 
@@ -158,10 +156,8 @@ class Caps:
                 raise refuse(name, f"{value!r} is not a positive whole number")
             if key in _EACH:
                 caps[_EACH[key]] = int(value)
-            elif named := _task_type(key):
-                if task_types.setdefault(part(named), int(value)) != int(value):
-                    newer = f"{PREFIX}{_OF_TYPE}{named}"
-                    raise refuse(f"{PREFIX}{_FORMER_OF_TYPE}{named}", f"is an older name of {newer}, which differs")
+            elif key.startswith(_OF_TYPE) and (named := key.removeprefix(_OF_TYPE)):
+                task_types[part(named)] = int(value)
             else:
                 raise refuse(name, "is not a property of this service")
         return cls(**caps, task_types=task_types) if properties else None
@@ -175,10 +171,6 @@ class Caps:
             (("task-type", lane.task_type), self.task_types.get(lane.task_type)),
         )
         return tuple((key, cap) for key, cap in found if cap is not None)
-
-
-def _task_type(key: str) -> str | None:
-    return next((key.removeprefix(each) for each in (_OF_TYPE, _FORMER_OF_TYPE) if key.startswith(each)), None)
 
 
 STARTING_AT_LEAST: Final = 25

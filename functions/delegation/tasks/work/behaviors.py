@@ -165,11 +165,6 @@ class Behavior(Generic[P, R]):
                     self.task_type, f"{name} must be positive, and {LONGEST_DURATION.days} days at most, not {given}"
                 )
 
-    @property
-    def kind(self) -> str:
-        """The older name of `task_type`."""
-        return self.task_type
-
     def task_id(self, parameters: P, key: str | None = None) -> str:
         """Return the id of a task with these parameters or this key; another one at each call without either."""
         if key is not None:

@@ -202,7 +202,13 @@ def test_a_priority_outside_of_its_range_is_refused(priority: int) -> None:
 
 
 def test_caps_are_read_from_the_properties() -> None:
-    properties = {"all": "100", "tenant": "50", "bucket": "20", "kind.acme.report": "3", "kind.TABLE_PURGE": "90"}
+    properties = {
+        "all": "100",
+        "tenant": "50",
+        "bucket": "20",
+        "task-type.acme.report": "3",
+        "task-type.TABLE_PURGE": "90",
+    }
     limits = Policies.from_properties({f"delegation.limits.{name}": value for name, value in properties.items()}).limits
     assert limits == Caps(100, 50, 20, {"acme.report": 3, "TABLE_PURGE": 90})
     assert Policies.from_properties({}).limits is None
@@ -210,23 +216,14 @@ def test_caps_are_read_from_the_properties() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("all", "0"), ("all", "many"), ("tenant", "-1"), ("everything", "5"), ("kind.", "5"), ("bucket", "1.5")],
+    [("all", "0"), ("all", "many"), ("tenant", "-1"), ("everything", "5"), ("task-type.", "5"), ("bucket", "1.5")],
 )
 def test_a_wrong_cap_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidProperty, match=f"delegation.limits.{name}"):
         Policies.from_properties({f"delegation.limits.{name}": value})
 
 
-def test_a_cap_of_a_task_type_is_taken_by_its_older_name_too_but_not_with_another_value() -> None:
-    newer, older = "delegation.limits.task-type.acme.report", "delegation.limits.kind.acme.report"
-    caps = [Policies.from_properties(each).limits for each in ({newer: "3"}, {older: "3"}, {older: "3", newer: "3"})]
-    assert caps == [Caps(task_types={"acme.report": 3})] * 3
-    for each in ({newer: "3", older: "4"}, {older: "4", newer: "3"}):
-        with pytest.raises(InvalidProperty, match=rf"{older}.* older name of {newer}, which differs"):
-            Policies.from_properties(each)
-
-
-@pytest.mark.parametrize("name", [f"delegation.limits.{each}" for each in ("task-type.", "kind.", "type.A")])
+@pytest.mark.parametrize("name", [f"delegation.limits.{each}" for each in ("task-type.", "kind.A", "type.A")])
 def test_a_cap_of_no_task_type_is_refused(name: str) -> None:
     with pytest.raises(InvalidProperty, match=f"{name}.* is not a property of this service"):
         Policies.from_properties({name: "3"})

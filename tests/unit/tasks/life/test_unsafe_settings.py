@@ -73,15 +73,6 @@ def test_a_kind_without_a_dot_is_accepted_where_the_deployment_names_it() -> Non
     assert synthesized({name: "3"}, **{"delegation:added-task-types": "SHOUT, ONCE"}).properties == {name: "3"}
 
 
-def test_added_task_types_are_taken_by_their_older_name_too_but_not_with_another_value() -> None:
-    name = "delegation.retry.SHOUT.max-attempts"
-    former = {"delegation:added-kinds": "SHOUT"}
-    assert synthesized({name: "3"}, **former) == synthesized({name: "3"}, **{"delegation:added-task-types": "SHOUT"})
-    assert synthesized({name: "3"}, **former, **{"delegation:added-task-types": "SHOUT"}).added_task_types == ("SHOUT",)
-    with pytest.raises(ValidationError, match="added-kinds is an older name of delegation:added-task-types"):
-        synthesized({name: "3"}, **former, **{"delegation:added-task-types": "ONCE"})
-
-
 @pytest.mark.parametrize("kind", ["TABLE_PURGE", "TABLE_PURGE_PLAN", "STORE_MAINTENANCE", "REFERENCE_INDEX", "default"])
 def test_the_kinds_of_this_service_are_known(kind: str) -> None:
     assert synthesized({f"delegation.retry.{kind}.max-attempts": "3"})
