@@ -48,7 +48,7 @@ def outcome(task: Task, types: TaskTypes) -> StoredAnswer:
             details=task.result_extended,
             delegation_task_id=task.task_id,
             status="FAILED_TERMINAL",
-            retryable=retryable(code) if status == 502 else None,
+            retryable=retryable(code) or (False if status == 502 else None),
             partly_deleted=True if task.is_left_partly_done else None,
         ),
     )
@@ -61,9 +61,9 @@ def failure_status(error_code: str) -> int:
 
 
 def retryable(error_code: str) -> bool:
-    """Return whether Polaris or the object store failed in a way that may pass by itself, without an operator."""
+    """Return whether the cause may pass without an operator, so that the same request may succeed later."""
     known = _meaning(error_code)
-    return known is not None and known.status == 502 and known.retryable is True
+    return known is not None and known.retryable is True
 
 
 def _meaning(error_code: str) -> "CodeMeaning | None":

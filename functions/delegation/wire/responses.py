@@ -175,8 +175,7 @@ class ErrorResponse(BaseModel):
     )
     retryable: bool | None = Field(
         default=None,
-        description="Present with 502 and 503: true if the same request may succeed later, false if an operator has to "
-        "act first.",
+        description="True if the same request may succeed later, false with 502 if an operator has to act first.",
     )
     partly_deleted: Literal[True] | None = Field(
         default=None,

@@ -12,6 +12,7 @@ from delegation.edge.problems import Problem, problem_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.errors import IdempotencyError
 from delegation.polaris import errors as polaris
+from delegation.references.errors import ReferencesUnavailable
 from delegation.removal.purge.requests import purge_id
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
@@ -89,6 +90,22 @@ def test_an_answer_about_the_object_store_says_whether_the_request_may_be_repeat
     answer = world.execute(world.body("orders"), key="k1")
     assert (answer.status, json.loads(answer.body)["retryable"]) == (502, retryable)
     assert json.loads(problem_of(trouble).body)["retryable"] is retryable
+
+
+def test_an_outage_of_the_service_s_own_tables_is_retryable_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A throttled reference table ended a waiting purge with an answer from which no caller knew to repeat it."""
+
+    def fail(*_location: object, **_limit: object) -> bytes:
+        raise ReferencesUnavailable("query failed: ProvisionedThroughputExceededException")
+
+    monkeypatch.setattr(world.objects, "read", fail)
+    answer = world.execute(world.body("orders"), key="k1")
+    body = json.loads(answer.body)
+    assert (answer.status, body["error_code"], body["retryable"]) == (500, "REFERENCES_UNAVAILABLE", True)
+    monkeypatch.undo()
+    assert world.execute(world.body("orders"), key="k1").status == 200
 
 
 def repeated(world: World, key: str, every: timedelta, within: timedelta) -> list[Answer]:

@@ -1,6 +1,7 @@
 "use strict";
 // The views of a catalog: its audit, the health of its tables, and the upkeep of one table. app.js has what they use.
-const money = (value) => value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const cents = { minimumFractionDigits: 2, maximumFractionDigits: 2 };
+const money = (value) => (value > 0 && value < 0.005 ? "< 0.01" : value.toLocaleString("en", cents));
 const MATTERS = ["unreachable", "expirable", "small", "oversized", "unreadable", "overlapping"];
 // From the least to the most, as far as both are known.
 function between(range, text) {
@@ -60,11 +61,11 @@ function linkTo(fragment, ...content) {
   return made;
 }
 const unknownAs = (value, text) => (value === null || value === undefined ? "–" : text(value));
-function healthCells(one) {
+function healthCells(one, currency) {
   const name = linkTo("upkeep/" + encodeURIComponent(one.table), breakable([...one.namespace, one.name].join(".")));
   const expirable = one.expirable_snapshots === null ? "no rule" : number(one.expirable_snapshots);
   const saved = one.expirable_snapshots === null ? "–" : between(one.saved_month, money);
-  const made = cells([name, "long"], [number(one.files), "number", "files"], [size(one.bytes), "number"], [number(one.small_files), "number", "small"], [number(one.snapshots), "number", "snapshots"], [expirable, "number", "expirable"], [money(one.cost_month), "number", "a month"], [saved, "number", "expiry saves"]);
+  const made = cells([name, "long"], [number(one.files), "number", "files"], [size(one.bytes), "number"], [number(one.small_files), "number", "small"], [number(one.snapshots), "number", "snapshots"], [expirable, "number", "expirable"], [money(one.cost_month), "number", currency + " a month"], [saved, "number", currency + " saved by expiry"]);
   if (one.problem) made.firstChild.append(element("span", "could not be read: " + one.problem, "note FAILURE"));
   for (const run of one.runs ?? []) if (run.waiting_plan) made.firstChild.append(element("span", run.task_type + " waits for approval", "note"));
   return made;
@@ -100,7 +101,7 @@ const NOTHING_KNOWN = "Nothing is known of the tables of this catalog yet: their
 function showTables(found) {
   const total = found.tables.reduce((sum, one) => sum + one.cost_month, 0);
   const costs = counted(found.tables.length + found.more, "table") + "; " + (found.more ? "the files of the current snapshots of those shown cost " : "the files of their current snapshots cost ") + money(total) + " " + found.currency + " a month in S3 Standard (prices of " + found.prices_region + ", " + found.prices_as_of + ")";
-  $("health-rows").replaceChildren(...found.tables.map(healthCells));
+  $("health-rows").replaceChildren(...found.tables.map((one) => healthCells(one, found.currency)));
   $("healths").hidden = found.tables.length === 0;
   $("upkeep-more").hidden = !found.more;
   $("upkeep-more").replaceChildren(sentence(counted(found.more, "more table") + "; `delegation health CATALOG --json` has all."));

@@ -360,6 +360,7 @@ def test_the_upkeep_of_a_catalog_shows_its_tables_with_a_link_to_each(tmp_path):
     assert "sales.orders1,2345.0 GiB740123.500.50–1.25" in page.text("health-rows")
     assert "could not be read: CORRUPT_MANIFEST: torn" in page.text("health-rows")
     assert "no rule3.50–" in page.text("health-rows")
+    assert 'data-label="USD a month"' in page.document
     assert 'href="#upkeep/lake.%60sa.les%60.torn"' in page.document
     assert page.text("upkeep-notes").startswith(
         "9 tables; the files of the current snapshots of those shown cost 7.00 USD"
