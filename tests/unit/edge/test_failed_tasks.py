@@ -92,9 +92,7 @@ def test_an_answer_about_the_object_store_says_whether_the_request_may_be_repeat
     assert json.loads(problem_of(trouble).body)["retryable"] is retryable
 
 
-def test_an_outage_of_the_service_s_own_tables_is_retryable_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outage_of_the_service_s_own_tables_is_retryable_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A throttled reference table ended a waiting purge with an answer from which no caller knew to repeat it."""
 
     def fail(*_location: object, **_limit: object) -> bytes:
