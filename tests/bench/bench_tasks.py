@@ -29,7 +29,7 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.pauses.lookout import READ_EVERY
+from delegation.tasks.pauses import READ_EVERY
 from tests.chaos.load import Make, TableOfLoad
 from tests.faults.shared.histories import broken_rules
 

@@ -23,7 +23,7 @@ PARTS = (*FUNCTIONS, WORKER, JOB, EXECUTION, CONNECTIONS)
 SECONDS_BETWEEN_KILLS = 3.0
 LONGEST_OUTAGE_SECONDS = 120.0
 SHORTEST_PAUSE_SECONDS = 26.0
-"""Longer than the 20 s after which every process has read that it is paused (tasks/pauses/lookout.py)."""
+"""Longer than the 20 s after which every process has read that it is paused (tasks/pauses.py)."""
 
 
 class Kind(StrEnum):

@@ -10,8 +10,13 @@ import boto3
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.stores.dynamodb_reads import ADMISSION_INDEX, DUE_INDEX
-from delegation.tasks.stores.dynamodb_received import CORRELATION_INDEX, RECEIVED_INDEX, TARGET_INDEX
+from delegation.tasks.stores.dynamodb_reads import (
+    ADMISSION_INDEX,
+    CORRELATION_INDEX,
+    DUE_INDEX,
+    RECEIVED_INDEX,
+    TARGET_INDEX,
+)
 from polaris_common.dynamodb import client_config
 from tests.aws import mock_aws
 

@@ -133,7 +133,7 @@ RACES: Final = (
     ),
     Mutant(
         "a former owner hands over again",
-        f"{TASKS}work/parts/leases.py",
+        f"{TASKS}work/parts/writes.py",
         "            if task.lease.owner != owner:\n                return task\n",
         "",
         ("tests/unit/orchestration/test_former_owner.py",),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
     from delegation.references.dynamodb import DynamoDbReferenceStore
-    from delegation.tasks.pauses.model import PauseStore
+    from delegation.tasks.pauses import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
     from delegation.upkeep.health.dynamodb import DynamoDbHealthStore
     from delegation.wiring.tasks import StoredTasks

@@ -32,7 +32,7 @@ from delegation.tasks.authoring.context import Context
 from delegation.tasks.errors import (
     RunPostponed,
 )
-from delegation.tasks.life.declared.recurrence import CURSOR
+from delegation.tasks.life.declared import CURSOR
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
 from delegation.wire.purges import PurgeRequest

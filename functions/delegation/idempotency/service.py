@@ -19,7 +19,7 @@ from delegation.idempotency.record import Record, ResubmitPolicy, State, StoredA
 from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.notifications.owed import joined
+from delegation.tasks.life.notifications import joined
 from delegation.tasks.life.transitions import REST
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore
 from delegation.tasks.work.parts.reads import first_outcome

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from delegation.items import ItemOutcome, each_item
-from delegation.tasks.life.notifications.owed import Notification, revived
+from delegation.tasks.life.notifications import Notification, revived
 from delegation.tasks.stores.notifications import NotificationStore
 
 

@@ -20,11 +20,15 @@ from delegation.notifications.events import EventBus
 from delegation.notifications.https import Post
 from delegation.notifications.keys import Keys
 from delegation.notifications.queue import Message, NotificationQueue, Pool, pool_of
-from delegation.tasks.life.notifications import owed as owing
-from delegation.tasks.life.notifications import receivers
-from delegation.tasks.life.notifications.owed import Notification, NotificationState
-from delegation.tasks.life.notifications.policy import NotificationPolicy, callback_name, is_callback
-from delegation.tasks.life.notifications.receivers import Receiver
+from delegation.tasks.life import notifications as owing
+from delegation.tasks.life.notifications import (
+    Notification,
+    NotificationPolicy,
+    NotificationState,
+    Receiver,
+    callback_name,
+    is_callback,
+)
 from delegation.tasks.stores.notifications import NotificationStore
 from delegation.wire.signatures import KEY_HEADER, SIGNATURE_HEADER, signature
 
@@ -83,7 +87,7 @@ class Notifier:
             return Delivered(DeliveryOutcome.SKIPPED, owed)
         receiver = self.store.receiver(owed.channel)
         if receiver is not None and receiver.apart:
-            free = receivers.claimed(receiver, self.clock()) if message.apart else None
+            free = owing.claimed(receiver, self.clock()) if message.apart else None
             if free is None or (free is not receiver and not self.store.revise_receiver(receiver, free)):
                 return self._parked(owed, receiver)
             receiver = free
@@ -99,11 +103,11 @@ class Notifier:
             return self._failed(begun, error, apart=receiver is not None and receiver.apart)
         except NotificationError as error:
             took, now = self.clock() - started, self.clock()
-            known = self._recorded(receiver, begun, lambda one: receivers.after_failure(one, begun.channel, took, now))
+            known = self._recorded(receiver, begun, lambda one: owing.after_failure(one, begun.channel, took, now))
             return self._failed(begun, error, apart=known is not None and known.apart)
         took, now = self.clock() - started, self.clock()
         self.store.remove_notification(begun)
-        self._recorded(receiver, begun, lambda one: receivers.after_acceptance(one, begun.channel, took, now))
+        self._recorded(receiver, begun, lambda one: owing.after_acceptance(one, begun.channel, took, now))
         return Delivered(DeliveryOutcome.DELIVERED, begun)
 
     def _parked(self, owed: Notification, receiver: Receiver) -> Delivered:
@@ -187,7 +191,7 @@ def due(store: NotificationStore, policy: NotificationPolicy, now: datetime, *, 
 def _of_one_apart(
     store: NotificationStore, receiver: Receiver, policy: NotificationPolicy, now: datetime
 ) -> list[Notification]:
-    is_free = receivers.claimed(receiver, now) is not None
+    is_free = owing.claimed(receiver, now) is not None
     if is_free and not receiver.is_failing:
         return list(store.notifications(NotificationState.OWED, now, limit=SHARE, parked=receiver.channel))
     found = store.notifications(NotificationState.OWED, now, limit=_AGED, parked=receiver.channel)

@@ -19,8 +19,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from delegation.items import each_item
 from delegation.notifications.errors import malformed_message
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.notifications.owed import Notification
-from delegation.tasks.life.notifications.policy import is_callback
+from delegation.tasks.life.notifications import Notification, is_callback
 
 
 class Pool(StrEnum):

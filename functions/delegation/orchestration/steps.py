@@ -26,9 +26,9 @@ from delegation.tasks.life.outcomes import (
 )
 from delegation.tasks.life.task_type import runs
 from delegation.tasks.life.transitions import held_by
-from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT
+from delegation.tasks.pauses import PAUSED, PAUSED_WAIT
+from delegation.tasks.work.attempt_context import renew_every
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.lease_keeper import renew_every
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.parts.writes import other_lease
 from delegation.tasks.work.service import TaskService

@@ -12,7 +12,7 @@ from delegation.polaris.errors import PolarisUnavailable
 from delegation.references.errors import ReferencesError
 from delegation.references.names import REFERENCE_INDEX
 from delegation.references.refresh import Refresher
-from delegation.tasks.life.declared.recurrence import is_wanted
+from delegation.tasks.life.declared import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks

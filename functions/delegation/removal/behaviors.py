@@ -21,9 +21,8 @@ from delegation.removal.model import Neighbour, ReferenceCheck
 from delegation.removal.task_attempt import TaskAttempt, error_class
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import MalformedRecord, TaskNotFound
-from delegation.tasks.life.hand_overs import MEASURED
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.outcomes import AttemptError
+from delegation.tasks.life.outcomes import MEASURED, AttemptError
 from delegation.tasks.life.transitions import HANDED_OVER, held_by
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.parts.reads import TaskReads

@@ -15,9 +15,8 @@ from delegation.removal.errors import ComparisonTooOld, FilesThrottled, PlanTamp
 from delegation.removal.index import load_index, merge_findings
 from delegation.storage.base import ObjectNotFound, PlanStore
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.hand_overs import ABOVE_A_FUNCTION, MEASURED
 from delegation.tasks.life.model import Status, Task, jsonable
-from delegation.tasks.life.outcomes import ErrorClass
+from delegation.tasks.life.outcomes import ABOVE_A_FUNCTION, MEASURED, ErrorClass
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.service import TaskService

@@ -23,7 +23,7 @@ from delegation.metrics import (
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, LOST
-from delegation.tasks.pauses.lookout import PAUSED
+from delegation.tasks.pauses import PAUSED
 
 OTHER: Final = "OTHER"
 """The dimension instead of the types and codes of behaviors that a deployment added, which may be any number."""

@@ -15,8 +15,15 @@ from delegation.idempotency.upkeep import RecordUpkeep
 from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Expect, TaskStore
-from delegation.tasks.testing.builders import NOW, acquired, failed, nonce, resubmitted, submitted
-from delegation.tasks.testing.contract.support import written_by_a_newer_release
+from delegation.tasks.testing.contract.support import (
+    NOW,
+    acquired,
+    failed,
+    nonce,
+    resubmitted,
+    submitted,
+    written_by_a_newer_release,
+)
 
 SCOPE: Final = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")
 ANSWER: Final = StoredAnswer(202, '{"status":"QUEUED"}')

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from delegation.tasks.life.model import Caller
-from delegation.tasks.pauses.model import EVERYTHING, PauseMode, PauseRecord, PauseScope, PauseStore, WorkPause
+from delegation.tasks.pauses import EVERYTHING, PauseMode, PauseRecord, PauseScope, PauseStore, WorkPause
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ALL: Final = WorkPause(EVERYTHING, NOW, Caller(client_id="ops", subject="CN=ops"), "Polaris is being upgraded – äöü")

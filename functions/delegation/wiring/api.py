@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from delegation.gateway.drop.service import Tombstones
     from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
-    from delegation.tasks.pauses.model import PauseControl
+    from delegation.tasks.pauses import PauseControl
     from delegation.tasks.waiting import QueuePlace
     from delegation.tasks.work.behaviors import TaskBehavior
     from delegation.wire.identified import PlanApproval
@@ -82,7 +82,7 @@ def tombstones(tasks: TaskService) -> "Tombstones | None":
 
 
 def _pauses(store: DynamoDbTaskStore) -> "PauseControl":
-    from delegation.tasks.pauses.model import PauseControl  # noqa: PLC0415
+    from delegation.tasks.pauses import PauseControl  # noqa: PLC0415
 
     return PauseControl(pause_store(store), utc_now)
 

@@ -9,8 +9,7 @@ from functools import cache
 from delegation.tasks.life.policy import unknown_types
 from delegation.tasks.life.task_type import KnownTypes
 from delegation.tasks.work.behaviors import TaskBehavior
-from delegation.tasks.work.dispatch_queue import DispatchQueue
-from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper
+from delegation.tasks.work.parts.hooks import DispatchQueue, ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.settings import SWEEPS, BehaviorSettings, TaskSettings

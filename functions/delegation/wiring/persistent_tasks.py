@@ -4,11 +4,10 @@ from functools import cache
 from typing import Any
 
 from delegation.metrics import CHANGES_UNREADABLE, MetricLines
-from delegation.tasks.life.declared.recurrence import is_wanted
+from delegation.tasks.life.declared import is_wanted
 from delegation.tasks.stores.persistence.entities import translated
 from delegation.tasks.stores.persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
-from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
-from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
+from delegation.tasks.stores.persistence.records import PersistenceNotificationStore, PersistencePauseStore
 from delegation.tasks.stores.persistence.store import (
     PersistenceTaskStore,
     catalog_of_tasks,

@@ -9,13 +9,20 @@ from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.endings import AttemptCounts, EndingLines
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
-from delegation.tasks.pauses.lookout import ReadPauses
+from delegation.tasks.pauses import ReadPauses
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.work.dispatch_queue import DispatchQueue, NoDispatchQueue
-from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper, TaskHooks, ignored, uncounted
+from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
+from delegation.tasks.work.parts.hooks import (
+    DispatchQueue,
+    ExternalJobs,
+    JobsLeftToSweeper,
+    NoDispatchQueue,
+    TaskHooks,
+    ignored,
+    uncounted,
+)
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.clients import PATIENT, QUICK, aws
@@ -26,7 +33,7 @@ from polaris_common.dynamodb import client_config
 
 if TYPE_CHECKING:
     from delegation.storage.s3_plans import S3PlanStore
-    from delegation.tasks.pauses.model import PauseStore
+    from delegation.tasks.pauses import PauseStore
     from delegation.tasks.stores.notifications import NotificationStore
     from delegation.tasks.work.submit import Tasks
 

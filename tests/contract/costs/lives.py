@@ -14,11 +14,10 @@ from delegation.removal.purge.names import TASK_TYPES
 from delegation.removal.purge.run import purge_table
 from delegation.tasks.life.lanes import Caps
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.notifications.owed import Notification
-from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications import Notification, NotificationPolicy
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import NoDispatchQueue
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.contract.costs.operations import Harness, Nothing, notifier_over

@@ -21,16 +21,22 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lanes import Caps, Lane, Traits
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import AdoptedChildren, Labels, Status, Task
-from delegation.tasks.life.notifications.owed import Notification, joined, owed_by, sent_again
-from delegation.tasks.life.notifications.policy import NotificationPolicy
-from delegation.tasks.life.notifications.receivers import Receiver, after_failure
+from delegation.tasks.life.notifications import (
+    Notification,
+    NotificationPolicy,
+    Receiver,
+    after_failure,
+    joined,
+    owed_by,
+    sent_again,
+)
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Received, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
-from delegation.tasks.submission.requests import Call
+from delegation.tasks.submission.handles import Call
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.submit import Parent, Tasks
 from delegation.testing.reservations import finalized, reserved

@@ -16,12 +16,11 @@ from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.notifications import NotificationStore
 from delegation.tasks.submission.handles import Handle
-from delegation.tasks.work.dispatch_queue import DispatchMessages
 from delegation.tasks.work.parts.dispatching import Dispatching, OperatorChanges
-from delegation.tasks.work.parts.leases import Leases
+from delegation.tasks.work.parts.hooks import DispatchMessages
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.parts.submission import TaskSubmission
-from delegation.tasks.work.parts.writes import WriteLoop
+from delegation.tasks.work.parts.writes import Leases, WriteLoop
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from tests.contract.costs.lives import LIVES

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.pauses.dynamodb import PAUSES_KEY, DynamoDbPauseStore
-from delegation.tasks.pauses.model import MemoryPauseStore, PauseRecord, PauseStore
+from delegation.tasks.pauses import MemoryPauseStore, PauseRecord, PauseStore
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
+from delegation.tasks.stores.dynamodb_pauses import PAUSES_KEY, DynamoDbPauseStore
+from delegation.tasks.stores.persistence.records import PersistencePauseStore
 from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
 from delegation.tasks.testing.contract.support import FAR
 from delegation.testing.pauses import ALL, PauseStoreContract, PauseStorePromises

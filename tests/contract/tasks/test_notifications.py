@@ -10,7 +10,7 @@ from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from delegation.tasks.stores.notifications import NotificationStore, notification_item
-from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
+from delegation.tasks.stores.persistence.records import PersistenceNotificationStore
 from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
 from delegation.tasks.testing.contract import notifications as checks
 from delegation.tasks.testing.contract.notifications import CHECKS, FAR, OWED, NotificationCheck, ended

@@ -8,7 +8,7 @@ from delegation.idempotency.record import StoredAnswer
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.pauses.lookout import PAUSED
+from delegation.tasks.pauses import PAUSED
 from delegation.tasks.stores.base import Adopt, Advance, Expect, Revise, TaskChange
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.attempt_context import CHECK_EVERY

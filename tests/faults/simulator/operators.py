@@ -6,8 +6,15 @@ from datetime import timedelta
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller
-from delegation.tasks.pauses.lookout import NothingPaused, PauseLookout, ReadPauses
-from delegation.tasks.pauses.model import EVERYTHING, PauseMode, PauseRecord, WorkPause
+from delegation.tasks.pauses import (
+    EVERYTHING,
+    NothingPaused,
+    PauseLookout,
+    PauseMode,
+    PauseRecord,
+    ReadPauses,
+    WorkPause,
+)
 from tests.faults.simulator.scheduler import START, Actor, Simulation
 
 LONGEST = timedelta(minutes=5)

@@ -27,8 +27,7 @@ from delegation.removal.chunks import Chunk, Phase
 from delegation.removal.marks import Absent, Marks, record_adopted_plan
 from delegation.removal.purge.direct import DirectHead
 from delegation.storage.memory import MemoryPlanStore
-from delegation.tasks.stores.persistence.notifications import PersistenceNotificationStore
-from delegation.tasks.stores.persistence.pauses import PersistencePauseStore
+from delegation.tasks.stores.persistence.records import PersistenceNotificationStore, PersistencePauseStore
 from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
 from polaris_persistence.backends.base import ObjectKey, Reference, ReferenceKey, StoredObject
 from polaris_persistence.backends.memory import MemoryBackend

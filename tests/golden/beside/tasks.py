@@ -13,15 +13,14 @@ from delegation.notifications.queue import SqsNotificationQueue, announce
 from delegation.orchestration.dispatch import Admission, SqsDispatchQueue
 from delegation.removal.purge.names import TASK_TYPE
 from delegation.storage.memory import MemoryPlanStore
+from delegation.tasks.life import notifications as owing
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
-from delegation.tasks.life.notifications import owed as owing
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
-from delegation.tasks.pauses.lookout import PAUSED, PAUSED_WAIT, ReadPauses
-from delegation.tasks.pauses.model import PauseControl, PauseMode, PauseScope
+from delegation.tasks.pauses import PAUSED, PAUSED_WAIT, PauseControl, PauseMode, PauseScope, ReadPauses
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
 from delegation.tasks.stores.results import MOST_RESULT
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.parts.hooks import TaskHooks

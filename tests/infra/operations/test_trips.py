@@ -18,9 +18,9 @@ from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.model import Caller, Dispatches, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import STORE_MAINTENANCE
-from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
-from delegation.tasks.pauses.model import EVERYTHING, PauseControl
+from delegation.tasks.pauses import EVERYTHING, PauseControl
 from delegation.tasks.stores.base import Create
+from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.maintenance import TaskMaintenance
 from delegation.timestamps import utc_now

@@ -3,8 +3,8 @@
 from typing import Any
 
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.testing import builders
-from delegation.tasks.testing.builders import (
+from delegation.tasks.testing.contract import support
+from delegation.tasks.testing.contract.support import (
     HOUR,
     MINUTE,
     NOW,
@@ -45,9 +45,9 @@ __all__ = [
 
 def submitted(task_id: str | None = None, **fields: Any) -> Task:
     """Return version 1 of a purge, accepted at NOW, with a new nonce."""
-    return builders.submitted(task_id, **{"task_type": "TABLE_PURGE", **fields})
+    return support.submitted(task_id, **{"task_type": "TABLE_PURGE", **fields})
 
 
 def in_status(status: Status, **fields: Any) -> Task:
     """Return a purge that reached a status the ordinary way; `fields` are those of its first version."""
-    return builders.in_status(status, **{"task_type": "TABLE_PURGE", **fields})
+    return support.in_status(status, **{"task_type": "TABLE_PURGE", **fields})

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from delegation.cli.connection import Connection
 from delegation.cli.main import build
 from delegation.polaris.client import PolarisClient
-from delegation.tasks.pauses.model import MemoryPauseStore
+from delegation.tasks.pauses import MemoryPauseStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.unit.client.service import Service, Tokens
 from tests.unit.polaris.scripted import Server, raw_json, table_answer

@@ -19,7 +19,7 @@ from delegation.metrics import MetricLines
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life import decisions
 from delegation.tasks.life.model import Caller, Task
-from delegation.tasks.pauses.model import PauseControl
+from delegation.tasks.pauses import PauseControl
 from delegation.tasks.stores.base import Create, Received, ReceivedPage, Unreadable
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wiring.types import TYPES

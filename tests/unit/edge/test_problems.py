@@ -40,7 +40,7 @@ HIDDEN = (
     "delegation.idempotency",
     "delegation.notifications",
     "delegation.tasks.calls",
-    "delegation.tasks.life.declared.recurrence",
+    "delegation.tasks.life.declared",
     "delegation.tasks.recovery",
     "delegation.tasks.work.plugins",
 )

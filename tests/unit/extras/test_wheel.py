@@ -81,7 +81,7 @@ IN_MEMORY = {
         "storage.memory",
         "on(MemoryObjectStore(versioned_buckets=['versions']), MemoryPlanStore())",
     ),
-    "pauses.PauseStoreContract": ("store", "tasks.pauses.model", "MemoryPauseStore()"),
+    "pauses.PauseStoreContract": ("store", "tasks.pauses", "MemoryPauseStore()"),
     "references.ReferenceStoreContract": ("store", "references.store", "MemoryReferenceStore()"),
     "reservations.ReservationStoreContract": ("store", "idempotency.mutations.memory", "MemoryReservationStore()"),
     "tombstones.TombstoneStoreContract": ("store", "gateway.drop.store", "MemoryTombstoneStore()"),

@@ -14,7 +14,7 @@ import pytest
 from delegation.client.callbacks import CallbackVerifier
 from delegation.notifications.delivery import DeliveryOutcome
 from delegation.notifications.queue import Message
-from delegation.tasks.life.notifications.owed import NotificationState
+from delegation.tasks.life.notifications import NotificationState
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.timestamps import utc_now

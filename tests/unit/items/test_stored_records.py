@@ -16,8 +16,7 @@ from delegation.idempotency.mutations import dynamodb as reservations
 from delegation.idempotency.mutations.reservation import KeyPolicy, reserved
 from delegation.idempotency.record import Record, State
 from delegation.identifiers import TableIdentifier
-from delegation.tasks.life.notifications.owed import Notification, NotificationState
-from delegation.tasks.life.notifications.receivers import Receiver
+from delegation.tasks.life.notifications import Notification, NotificationState, Receiver
 from delegation.tasks.stores import codec, notifications
 from delegation.tasks.stores.admission import queued_entry, running_entry
 from delegation.upkeep.health import dynamodb as healths

@@ -9,8 +9,7 @@ from delegation.notifications.delivery import Notifier, send_due
 from delegation.notifications.errors import callback_unreachable
 from delegation.notifications.queue import Message, Pool, parse, pool_of
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.notifications.owed import Notification, owed_by
-from delegation.tasks.life.notifications.policy import NotificationPolicy, callback_name
+from delegation.tasks.life.notifications import Notification, NotificationPolicy, callback_name, owed_by
 from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from infra.environment.functions import DISPATCH_MAX_CONCURRENCY, NOTIFICATION_BATCH_SIZE
 from tests.kit.tasks.builders import in_status

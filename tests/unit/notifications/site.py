@@ -14,8 +14,7 @@ from delegation.storage.memory import Killed
 from delegation.tasks.errors import LeaseLost, StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.notifications.owed import Notification, NotificationState
-from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications import Notification, NotificationPolicy, NotificationState
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore

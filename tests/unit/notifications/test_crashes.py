@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from delegation.tasks.life.notifications.owed import NotificationState, owed_by
+from delegation.tasks.life.notifications import NotificationState, owed_by
 from tests.unit.notifications.receiver import HANG_UP, REDIRECT, Receiver
 from tests.unit.notifications.site import NotifyingProcesses
 

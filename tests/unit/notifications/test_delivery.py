@@ -8,10 +8,8 @@ import pytest
 from delegation.notifications.delivery import DeliveryOutcome, deliver_apart, deliver_due, send_due
 from delegation.notifications.errors import event_not_accepted
 from delegation.notifications.queue import Message, Pool, pool_of
-from delegation.tasks.life.notifications import owed as owing
-from delegation.tasks.life.notifications.owed import NotificationState
-from delegation.tasks.life.notifications.policy import NotificationPolicy
-from delegation.tasks.life.notifications.receivers import after_failure
+from delegation.tasks.life import notifications as owing
+from delegation.tasks.life.notifications import NotificationPolicy, NotificationState, after_failure
 from delegation.tasks.stores.base import Create
 from delegation.wiring.notifications.worker import deliver_once
 from tests.kit.tasks.builders import HOUR, MINUTE, submitted

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from delegation.client.callbacks import CallbackRefused, CallbackVerifier
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.notifications.owed import owed_by
+from delegation.tasks.life.notifications import owed_by
 from delegation.wire.signatures import parsed, signature
 from tests.kit.tasks.builders import NOW, Clock, in_status
 

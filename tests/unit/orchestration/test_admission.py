@@ -20,7 +20,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.dispatch_queue import ANY_TASK
+from delegation.tasks.work.parts.hooks import ANY_TASK
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service

@@ -16,8 +16,7 @@ from delegation.tasks.life.model import Caller, Labels, Status
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
-from delegation.tasks.pauses.lookout import ReadPauses
-from delegation.tasks.pauses.model import EVERYTHING, MemoryPauseStore, PauseControl, PauseMode, PauseScope
+from delegation.tasks.pauses import EVERYTHING, MemoryPauseStore, PauseControl, PauseMode, PauseScope, ReadPauses
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.claim import lease_next_available_task

@@ -17,7 +17,7 @@ from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock

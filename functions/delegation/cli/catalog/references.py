@@ -30,8 +30,7 @@ from delegation.references.blocking.model import LONGEST_REASON, Exemption, Subj
 from delegation.references.lost import LostRefs, restore_statement
 from delegation.references.store import ReferenceStore
 from delegation.tasks.life.policy import Policies, RetryPolicy
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.parts.hooks import TaskHooks
+from delegation.tasks.work.parts.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat, utc_now
 from delegation.wiring.types import TYPES

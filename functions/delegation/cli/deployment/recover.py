@@ -11,9 +11,9 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.output import print_json
 from delegation.identifiers import new_nonce
-from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
-from delegation.tasks.recovery.copying import Recovery, RecoveryReport, not_paused, recover_records
+from delegation.tasks.recovery import Recovery, RecoveryReport, not_paused, recover_records
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
 
 
 def records_unread(ids: list[str]) -> CommandError:

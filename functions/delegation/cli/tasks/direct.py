@@ -19,8 +19,7 @@ from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore, Unreadable
 from delegation.tasks.waiting import QueuePlace, waiting_of
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.parts.hooks import TaskHooks
+from delegation.tasks.work.parts.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now

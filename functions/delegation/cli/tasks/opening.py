@@ -12,7 +12,7 @@ from delegation.cli.tasks.why import Why, explain
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
 from delegation.tasks.life.model import Caller
-from delegation.tasks.pauses.model import PauseControl, PauseMode, PauseRecord, PauseScope
+from delegation.tasks.pauses import PauseControl, PauseMode, PauseRecord, PauseScope
 from delegation.timestamps import utc_now
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 

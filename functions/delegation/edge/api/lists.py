@@ -16,7 +16,7 @@ from delegation.edge.telemetry import Telemetry
 from delegation.tasks.life.model import Status, label_key
 from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.stores.base import Received, ReceivedPage, Unreadable, is_position
-from delegation.tasks.work.listing import Selection, page_of
+from delegation.tasks.work.parts.reads import Selection, page_of
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 

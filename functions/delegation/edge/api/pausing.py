@@ -13,7 +13,7 @@ from delegation.edge.document import read_body
 from delegation.edge.requests import bad_request
 from delegation.edge.telemetry import Telemetry
 from delegation.tasks.life.model import Caller
-from delegation.tasks.pauses.model import PauseMode, PauseRecord, PauseScope
+from delegation.tasks.pauses import PauseMode, PauseRecord, PauseScope
 from delegation.wire.pauses import PauseRequest, ResumeRequest
 from delegation.wire.responses import render_json
 

@@ -30,7 +30,7 @@ from delegation.wire.tasks import shown
 
 if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
-    from delegation.tasks.pauses.model import PauseControl
+    from delegation.tasks.pauses import PauseControl
     from delegation.tasks.waiting import QueuePlace
     from delegation.wire.identified import PlanApproval
 

@@ -14,7 +14,7 @@ from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import LONGEST_BACKOFF, Tombstone
 from delegation.items import each_item, reason_of
 from delegation.removal.purge.names import UPKEEP_TASK_TYPE
-from delegation.tasks.life.declared.recurrence import is_wanted
+from delegation.tasks.life.declared import is_wanted
 from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks

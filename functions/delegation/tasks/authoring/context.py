@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeVar, Unpack, overload
 
 from delegation.tasks.errors import AwaitedTaskFailed, ChildrenPending, LeaseLost
-from delegation.tasks.life.declared.recurrence import CURSOR
+from delegation.tasks.life.declared import CURSOR
 from delegation.tasks.life.model import Task
-from delegation.tasks.submission.handles import Handle
-from delegation.tasks.submission.requests import Call, Options, Parent
+from delegation.tasks.submission.handles import Call, Handle, Options, Parent
 from delegation.tasks.work.attempt_context import REPORT_EVERY, AttemptContext
 from delegation.tasks.work.submit import Tasks
 from polaris_common.errors import DelegationError

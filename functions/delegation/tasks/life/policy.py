@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from delegation.tasks.life import notifications as notices
 from delegation.tasks.life.lanes import PREFIX as CAPS
 from delegation.tasks.life.lanes import Caps
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.notifications import policy as notices
-from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications import NotificationPolicy
 from delegation.timestamps import parse_duration
 from polaris_common.backoff import exponential
 from polaris_common.errors import DelegationError

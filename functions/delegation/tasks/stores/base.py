@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from delegation.tasks.errors import RevisionConflict, StaleTask
 from delegation.tasks.life.model import Task, label_key
-from delegation.tasks.life.notifications.owed import Notification, owed_by
+from delegation.tasks.life.notifications import Notification, owed_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.notifications.owed import Notification, NotificationState
+from delegation.tasks.life.notifications import Notification, NotificationState
 from delegation.tasks.stores import notifications as stored
 from delegation.tasks.stores.dynamodb_reads import DynamoDbTaskReads
 from delegation.timestamps import isoformat
 from polaris_common.dynamodb import from_item, to_item
 
 if TYPE_CHECKING:
-    from delegation.tasks.life.notifications.receivers import Receiver
+    from delegation.tasks.life.notifications import Receiver
 
 logger = logging.getLogger(__name__)
 _INDEX: Final = "due"

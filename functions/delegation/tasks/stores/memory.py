@@ -10,8 +10,7 @@ from typing import Final
 from delegation.tasks.errors import MalformedRecord, TaskExists
 from delegation.tasks.life.lanes import Queued, Running
 from delegation.tasks.life.model import FORMAT, Task
-from delegation.tasks.life.notifications.owed import Notification, NotificationState
-from delegation.tasks.life.notifications.receivers import Receiver
+from delegation.tasks.life.notifications import Notification, NotificationState, Receiver
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT
-from delegation.tasks.life.notifications.owed import Notification, NotificationState
+from delegation.tasks.life.notifications import Notification, NotificationState
 from delegation.timestamps import isoformat, stored_time
 
 if TYPE_CHECKING:
-    from delegation.tasks.life.notifications.receivers import Receiver
+    from delegation.tasks.life.notifications import Receiver
 
 PARTITION: Final = "/notifications"
 """Ends the partition of a task's notifications; no version has such a partition, so reads of tasks do not see them."""
@@ -127,7 +127,7 @@ def receiver_item(receiver: "Receiver") -> dict[str, Any]:
 
 def receiver_of(item: Mapping[str, Any]) -> "Receiver":
     """Return a stored record of a receiver; raises MalformedRecord for one of another format."""
-    from delegation.tasks.life.notifications.receivers import Receiver  # noqa: PLC0415 - few processes read one
+    from delegation.tasks.life.notifications import Receiver  # noqa: PLC0415 - few processes read one
 
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"receiver: format: {item.get('format')!r} is not {FORMAT}")

@@ -5,8 +5,13 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.stores.dynamodb_reads import ADMISSION_INDEX, DUE_INDEX
-from delegation.tasks.stores.dynamodb_received import CORRELATION_INDEX, RECEIVED_INDEX, TARGET_INDEX
+from delegation.tasks.stores.dynamodb_reads import (
+    ADMISSION_INDEX,
+    CORRELATION_INDEX,
+    DUE_INDEX,
+    RECEIVED_INDEX,
+    TARGET_INDEX,
+)
 
 KEY: Final = {"task_id": "S", "version": "N"}
 _INDEXES: Final = {

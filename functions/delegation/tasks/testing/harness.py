@@ -16,11 +16,10 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.submission.handles import Handle
-from delegation.tasks.submission.requests import Call, Options
+from delegation.tasks.submission.handles import Call, Handle, Options
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, TaskBehavior
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import NoDispatchQueue
 from delegation.tasks.work.plugins import Plugins
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks

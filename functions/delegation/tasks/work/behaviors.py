@@ -20,8 +20,7 @@ from delegation.errors import RunCancelled
 from delegation.tasks.calls import bad_behavior, illegal_result, outcome_of, require_work, stored_json
 from delegation.tasks.errors import ChildrenPending, LeaseLost, MalformedPayload, waits_for_itself
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.declared.recurrence import AWAITS, CURSOR, FORGIVEN
-from delegation.tasks.life.declared.retry import PLAIN_RETRY, Retry
+from delegation.tasks.life.declared import AWAITS, CURSOR, FORGIVEN, PLAIN_RETRY, Retry
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.life.task_type import KnownTypes

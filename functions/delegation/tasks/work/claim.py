@@ -16,8 +16,8 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import runs
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import DueEntry
-from delegation.tasks.work.parts.leases import Leases
 from delegation.tasks.work.parts.reads import TaskReads
+from delegation.tasks.work.parts.writes import Leases
 from delegation.tasks.work.service import TaskService
 
 logger = logging.getLogger(__name__)

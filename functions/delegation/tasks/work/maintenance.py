@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from delegation.items import each_item
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.declared.recurrence import is_wanted
+from delegation.tasks.life.declared import is_wanted
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE as TASK_TYPE
 from delegation.tasks.life.task_type import runs

@@ -15,13 +15,11 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.work.dispatch_queue import DispatchMessages, DispatchQueue
 from delegation.tasks.work.parts.dispatching import Dispatching, OperatorChanges
-from delegation.tasks.work.parts.hooks import NO_HOOKS, TaskHooks
-from delegation.tasks.work.parts.leases import Leases
+from delegation.tasks.work.parts.hooks import NO_HOOKS, DispatchMessages, DispatchQueue, TaskHooks
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.parts.submission import TaskSubmission
-from delegation.tasks.work.parts.writes import WriteLoop
+from delegation.tasks.work.parts.writes import Leases, WriteLoop
 
 
 class TaskService:

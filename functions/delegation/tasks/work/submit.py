@@ -9,10 +9,9 @@ from typing import Any, Generic, TypeVar, Unpack, overload
 from pydantic import BaseModel
 
 from delegation.tasks.calls import illegal_parameters, stored_json
-from delegation.tasks.life.declared.recurrence import bad_schedule
+from delegation.tasks.life.declared import bad_schedule
 from delegation.tasks.life.model import Task
-from delegation.tasks.submission.handles import Handle
-from delegation.tasks.submission.requests import Call, Options, Parent, Schedule
+from delegation.tasks.submission.handles import Call, Handle, Options, Parent, Schedule
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 

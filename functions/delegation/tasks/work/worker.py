@@ -22,9 +22,9 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.task_type import runs
 from delegation.tasks.life.transitions import LOST
+from delegation.tasks.work.attempt_context import DoneWithin, LeaseKeeper, done_within
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.lease_keeper import DoneWithin, LeaseKeeper, done_within
 from delegation.tasks.work.parts.hooks import INLINE
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import end_attempt, ending_of

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from delegation.tasks.life.notifications.owed import Notification
+from delegation.tasks.life.notifications import Notification
 from delegation.tasks.work.parts.hooks import unannounced
 from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.settings import NotificationQueueSettings

@@ -19,10 +19,9 @@ from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import new_session
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
-from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
-from delegation.tasks.pauses.lookout import ReadPauses
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
-from delegation.tasks.work.parts.hooks import TaskHooks
+from delegation.tasks.pauses import ReadPauses
+from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
+from delegation.tasks.work.parts.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.purge import polaris, purge_behavior, vended_store

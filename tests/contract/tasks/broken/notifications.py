@@ -5,8 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.notifications.owed import Notification, NotificationState, owed_by
-from delegation.tasks.life.notifications.receivers import Receiver
+from delegation.tasks.life.notifications import Notification, NotificationState, Receiver, owed_by
 from delegation.tasks.stores.base import Advance, Expect, TaskChange
 from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.testing.contract import admission, children, lists, reads, removal, threads, writes
+from delegation.tasks.testing.contract import admission, children, reads, writes
 from delegation.tasks.testing.contract.support import Check
 from tests.contract.tasks.broken import admission as broken_admission
 from tests.contract.tasks.broken import children as broken_children
@@ -36,8 +36,8 @@ BROKEN: tuple[Broken, ...] = (
             writes.revise_of_a_touched_head_is_a_revision_conflict,
             writes.revise_of_a_former_version_is_stale,
             writes.revise_of_an_unknown_task_is_stale,
-            threads.one_winner_per_version,
-            threads.heartbeats_and_a_finish_do_not_overwrite_each_other,
+            admission.one_winner_per_version,
+            admission.heartbeats_and_a_finish_do_not_overwrite_each_other,
         ),
     ),
     Broken(broken_writes.CreateWithoutRow, (writes.create_stores_head_and_first_version,)),
@@ -66,12 +66,12 @@ BROKEN: tuple[Broken, ...] = (
         (
             writes.create_is_refused_with_the_task_that_exists,
             writes.create_is_refused_after_the_task_changed,
-            threads.one_creator_per_task,
+            admission.one_creator_per_task,
         ),
     ),
     Broken(broken_writes.ForgetfulCreate, (writes.create_repeated_with_its_nonce_succeeds_again,)),
     Broken(
-        broken_writes.SilentCreate, (writes.create_is_refused_with_the_task_that_exists, threads.one_creator_per_task)
+        broken_writes.SilentCreate, (writes.create_is_refused_with_the_task_that_exists, admission.one_creator_per_task)
     ),
     Broken(broken_writes.WinnerNotShown, (writes.advance_from_a_former_version_is_stale,)),
     Broken(broken_writes.RevisedRow, (writes.revise_rewrites_the_head_and_keeps_the_rows,)),
@@ -104,16 +104,16 @@ BROKEN: tuple[Broken, ...] = (
     Broken(broken_reads.HeadsHideUnreadableOnes, (reads.heads_include_what_they_cannot_read,)),
     Broken(broken_reads.HeadsStopAtAnUnreadableOne, (reads.heads_include_what_they_cannot_read,)),
     Broken(broken_writes.DropsUnknownDetails, (reads.unknown_attributes_survive_every_rewrite,)),
-    Broken(broken_reads.RemovesTheHeadOnly, (removal.remove_deletes_rows_and_head_of_that_task_only,)),
+    Broken(broken_reads.RemovesTheHeadOnly, (writes.remove_deletes_rows_and_head_of_that_task_only,)),
     Broken(
         broken_reads.RemovesUnconditionally,
-        (removal.remove_of_a_task_that_changed_is_refused, removal.remove_of_a_live_task_is_refused),
+        (writes.remove_of_a_task_that_changed_is_refused, writes.remove_of_a_live_task_is_refused),
     ),
-    Broken(broken_reads.RemovesAnyRevision, (removal.remove_of_a_task_that_was_touched_is_refused,)),
-    Broken(broken_reads.ForgetsTheLastRowToo, (removal.forget_leaves_the_row_of_the_head,)),
-    Broken(broken_reads.LooksForTheFirstRow, (removal.a_task_is_there_although_its_first_row_was_forgotten,)),
-    Broken(broken_reads.ForgetsNothing, (removal.forget_deletes_old_rows_of_that_task_only,)),
-    Broken(broken_reads.QueriesAnEmptyRange, (removal.forget_of_a_first_version_deletes_nothing,)),
+    Broken(broken_reads.RemovesAnyRevision, (writes.remove_of_a_task_that_was_touched_is_refused,)),
+    Broken(broken_reads.ForgetsTheLastRowToo, (writes.forget_leaves_the_row_of_the_head,)),
+    Broken(broken_reads.LooksForTheFirstRow, (writes.a_task_is_there_although_its_first_row_was_forgotten,)),
+    Broken(broken_reads.ForgetsNothing, (writes.forget_deletes_old_rows_of_that_task_only,)),
+    Broken(broken_reads.QueriesAnEmptyRange, (writes.forget_of_a_first_version_deletes_nothing,)),
     Broken(
         broken_children.ForgetsTheParent,
         (children.adopt_records_child_and_parent_without_a_change_of_the_head, children.a_child_outlives_its_records),
@@ -134,7 +134,7 @@ BROKEN: tuple[Broken, ...] = (
     Broken(broken_writes.SharedHeads, (writes.tasks_do_not_affect_each_other,)),
     Broken(
         broken_writes.ChecksThenActs,
-        (threads.one_winner_per_version, threads.one_creator_per_task, threads.no_acknowledged_revision_is_lost),
+        (admission.one_winner_per_version, admission.one_creator_per_task, admission.no_acknowledged_revision_is_lost),
     ),
     Broken(broken_admission.QueuedIgnoresLanes, (admission.queued_has_the_longest_waiting_of_each_lane,)),
     Broken(broken_admission.SkipsALaneBetweenPages, (admission.lanes_are_read_from_one_to_the_next,)),
@@ -152,15 +152,15 @@ BROKEN: tuple[Broken, ...] = (
         broken_admission.RegisterWithoutCondition,
         (admission.the_register_moves_from_its_revision_only, admission.one_of_many_writers_moves_the_register),
     ),
-    Broken(broken_lists.ListsTheOldestFirst, (lists.the_newest_received_is_first_however_large_the_pages,)),
-    Broken(broken_lists.ListsStopAtAnEmptyDay, (lists.the_newest_received_is_first_however_large_the_pages,)),
-    Broken(broken_lists.ListsSkipTasksOfOneMoment, (lists.tasks_of_one_moment_have_a_fixed_order,)),
-    Broken(broken_lists.ListsForgetTheirTime, (lists.a_list_begins_at_its_time,)),
-    Broken(broken_lists.ListsIgnoreTheCorrelation, (lists.a_label_finds_its_tasks_in_the_same_order,)),
-    Broken(broken_lists.ListsEveryTarget, (lists.a_label_finds_its_tasks_in_the_same_order,)),
-    Broken(broken_lists.ListsVersions, (lists.a_list_has_the_present_heads_once,)),
-    Broken(broken_lists.ListsKeepTheFirstPlace, (lists.a_task_submitted_again_moves_to_the_front,)),
-    Broken(broken_lists.ListsLookForTheirPosition, (lists.a_page_follows_a_position_whose_task_is_gone,)),
-    Broken(broken_lists.ListsHideUnreadableOnes, (lists.a_list_includes_what_it_cannot_read,)),
-    Broken(broken_lists.ListsRaiseOnAnUnreadableOne, (lists.a_list_includes_what_it_cannot_read,)),
+    Broken(broken_lists.ListsTheOldestFirst, (reads.the_newest_received_is_first_however_large_the_pages,)),
+    Broken(broken_lists.ListsStopAtAnEmptyDay, (reads.the_newest_received_is_first_however_large_the_pages,)),
+    Broken(broken_lists.ListsSkipTasksOfOneMoment, (reads.tasks_of_one_moment_have_a_fixed_order,)),
+    Broken(broken_lists.ListsForgetTheirTime, (reads.a_list_begins_at_its_time,)),
+    Broken(broken_lists.ListsIgnoreTheCorrelation, (reads.a_label_finds_its_tasks_in_the_same_order,)),
+    Broken(broken_lists.ListsEveryTarget, (reads.a_label_finds_its_tasks_in_the_same_order,)),
+    Broken(broken_lists.ListsVersions, (reads.a_list_has_the_present_heads_once,)),
+    Broken(broken_lists.ListsKeepTheFirstPlace, (reads.a_task_submitted_again_moves_to_the_front,)),
+    Broken(broken_lists.ListsLookForTheirPosition, (reads.a_page_follows_a_position_whose_task_is_gone,)),
+    Broken(broken_lists.ListsHideUnreadableOnes, (reads.a_list_includes_what_it_cannot_read,)),
+    Broken(broken_lists.ListsRaiseOnAnUnreadableOne, (reads.a_list_includes_what_it_cannot_read,)),
 )

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.notifications import owed as owing
-from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life import notifications as owing
+from delegation.tasks.life.notifications import NotificationPolicy
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from tests.kit.tasks.builders import HOUR, NOW, failed, submitted

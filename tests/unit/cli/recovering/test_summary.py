@@ -5,7 +5,7 @@ import json
 import pytest
 
 from delegation.cli.deployment.recover import print_report, records_unread
-from delegation.tasks.recovery.copying import RecoveryReport
+from delegation.tasks.recovery import RecoveryReport
 
 IDS = [f"0a0a0a0a-0000-4000-8000-{number:012d}" for number in range(60)]
 

@@ -21,7 +21,7 @@ from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.pauses.model import MemoryPauseStore, PauseControl
+from delegation.tasks.pauses import MemoryPauseStore, PauseControl
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wire.responses import ServiceConfig

@@ -12,7 +12,7 @@ from delegation.client.client import DelegationClient
 from delegation.client.errors import ErrorAnswer
 from delegation.edge.api import paging
 from delegation.tasks.life.model import Labels, Status
-from delegation.tasks.work import listing
+from delegation.tasks.work.parts import reads
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, integration_response
 from tests.kit.names import HOSTILE
 from tests.kit.tasks.builders import in_status
@@ -100,8 +100,8 @@ def test_each_name_filters_by_itself_through_the_client_and_the_front(api: Api) 
 
 def test_a_filtered_list_has_each_task_once_whatever_is_between(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages end after a number of reads, so some are short or empty."""
-    monkeypatch.setattr(listing, "AT_ONCE", 3)
-    monkeypatch.setattr(listing, "MOST_READS", 2)
+    monkeypatch.setattr(reads, "AT_ONCE", 3)
+    monkeypatch.setattr(reads, "MOST_READS", 2)
     ids = [put(api, age, Status.FAILURE if age in {1, 2, 3, 4, 30} else Status.SUBMITTED) for age in range(32)]
     expected = [ids[age] for age in (1, 2, 3, 4, 30)]
     for size in ("1", "2", "3", "4", "100"):
@@ -117,7 +117,7 @@ def test_a_page_reads_a_bounded_number_of_times(api: Api) -> None:
     for age in range(1, 1200):
         api.tasks.tasks[str(age)] = in_status(Status.SUBMITTED, task_id=str(age), received_timestamp=NOW - age * MINUTE)
     page = body_of(api.call("GET", "/v1/tasks", query={"status": "FAILURE"}))
-    assert (page["tasks"], api.tasks.lists) == ([], 1 + listing.MOST_READS)
+    assert (page["tasks"], api.tasks.lists) == ([], 1 + reads.MOST_READS)
     assert page["next_page_token"] is not None
 
 

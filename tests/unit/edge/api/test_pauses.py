@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.pauses.model import MemoryPauseStore, PauseControl, PauseRecord
+from delegation.tasks.pauses import MemoryPauseStore, PauseControl, PauseRecord
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.conftest import NOW, Api
 

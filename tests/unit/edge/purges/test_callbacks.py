@@ -8,7 +8,7 @@ import pytest
 from delegation.edge.problems import status_of
 from delegation.idempotency.errors import IdempotencyError
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications import NotificationPolicy
 from delegation.tasks.stores.base import Advance
 from delegation.tasks.stores.memory import MemoryNotificationStore
 from delegation.tasks.submission.options import InvalidOption

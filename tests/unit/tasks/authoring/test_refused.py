@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from delegation.tasks.authoring import Context, OnLost, Retry, behavior
 from delegation.tasks.errors import RunPostponed, TaskError
-from delegation.tasks.life.declared.recurrence import Recurrence
+from delegation.tasks.life.declared import Recurrence
 from delegation.tasks.life.model import Status
 from delegation.tasks.submission.handles import pause_after
 from delegation.tasks.testing import TaskHarness

@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskError
 from delegation.tasks.life.model import Caller, Labels
 from delegation.tasks.life.task_type import TaskType, TaskTypes
-from delegation.tasks.pauses.lookout import NothingPaused, ReadPauses
-from delegation.tasks.pauses.model import (
+from delegation.tasks.pauses import (
     EVERYTHING,
     LONGEST_REASON,
     MOST_PAUSES,
     MemoryPauseStore,
+    NothingPaused,
     PauseControl,
     PauseMode,
     PauseRecord,
     PauseScope,
+    ReadPauses,
     WorkPause,
     pause_of,
     pauses_item,

@@ -11,10 +11,10 @@ from delegation.cli.deployment.recover import recover
 from delegation.idempotency.store import MemoryIdempotencyStore
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Caller, Status, Task
-from delegation.tasks.pauses.dynamodb import DynamoDbPauseStore
-from delegation.tasks.pauses.model import EVERYTHING, PauseControl
+from delegation.tasks.pauses import EVERYTHING, PauseControl
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from polaris_common.dynamodb import from_item
 from tests.contract.task_tables import create_task_table, moto, no_wait

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from delegation.tasks.life.declared.retry import Retry
+from delegation.tasks.life.declared import Retry
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
-from delegation.tasks.submission.requests import Parent
+from delegation.tasks.submission.handles import Parent
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
 from polaris_common.errors import DelegationError
 from tests.kit.tasks.builders import HOUR

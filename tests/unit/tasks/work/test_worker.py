@@ -15,9 +15,9 @@ from delegation.tasks.life.policy import LeasePolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.codec import due_bucket
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.work.attempt_context import WorkOutlivedLease, renew_every
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.lease_keeper import WorkOutlivedLease, renew_every
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings

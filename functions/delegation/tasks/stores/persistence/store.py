@@ -71,8 +71,7 @@ from delegation.tasks.stores.persistence.entities import (
     write_children,
     write_task,
 )
-from delegation.tasks.stores.persistence.notifications import STORED_NOTIFICATION, write_notifications
-from delegation.tasks.stores.persistence.pauses import STORED_PAUSES
+from delegation.tasks.stores.persistence.records import STORED_NOTIFICATION, STORED_PAUSES, write_notifications
 from delegation.timestamps import isoformat, stored_time_or
 from polaris_persistence.backends.base import Backend
 from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess

@@ -9,19 +9,11 @@ from typing import Final
 import pytest
 
 # Before the checks are imported: a failed assertion shows its values.
-_NAMES: Final = ("admission", "children", "lists", "notifications", "reads", "removal", "support", "threads", "writes")
+_NAMES: Final = ("admission", "children", "notifications", "reads", "support", "writes")
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _NAMES))
 
 from delegation.tasks.stores.base import TaskStore  # noqa: E402
-from delegation.tasks.testing.contract import (  # noqa: E402
-    admission,
-    children,
-    lists,
-    reads,
-    removal,
-    threads,
-    writes,
-)
+from delegation.tasks.testing.contract import admission, children, reads, writes  # noqa: E402
 from delegation.tasks.testing.contract.support import Check  # noqa: E402
 
 __all__ = ["CONCURRENT", "SEQUENTIAL", "Check", "TaskStoreContract"]
@@ -29,12 +21,12 @@ __all__ = ["CONCURRENT", "SEQUENTIAL", "Check", "TaskStoreContract"]
 SEQUENTIAL: Final[tuple[Check, ...]] = (
     *writes.CHECKS,
     *reads.CHECKS,
-    *removal.CHECKS,
+    *writes.REMOVAL,
     *children.CHECKS,
     *admission.CHECKS,
-    *lists.CHECKS,
+    *reads.LISTS,
 )
-CONCURRENT: Final[tuple[Check, ...]] = (*threads.CHECKS, *admission.THREADED)
+CONCURRENT: Final[tuple[Check, ...]] = (*admission.CONCURRENT, *admission.THREADED)
 """The checks that write from several threads at once, which an emulator of a store may be unfit for."""
 
 

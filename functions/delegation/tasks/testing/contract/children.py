@@ -3,8 +3,19 @@
 from delegation.tasks.errors import RevisionConflict, StaleTask
 from delegation.tasks.life.model import AdoptedChildren, Task
 from delegation.tasks.stores.base import MOST_AT_ONCE, Adopt, Advance, Child, Create, Revise, TaskStore
-from delegation.tasks.testing.builders import acquired, failed, started, submitted, touched
-from delegation.tasks.testing.contract.support import FAR, Check, refused, row, rows, stored
+from delegation.tasks.testing.contract.support import (
+    FAR,
+    Check,
+    acquired,
+    failed,
+    refused,
+    row,
+    rows,
+    started,
+    stored,
+    submitted,
+    touched,
+)
 
 
 def a_child(attempt: int = 1, task_id: str | None = None, payload: str = "{}") -> Child:

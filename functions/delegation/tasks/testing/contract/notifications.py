@@ -7,26 +7,33 @@ from datetime import timedelta
 import pytest
 
 from delegation.tasks.errors import StaleTask
+from delegation.tasks.life import notifications as owing
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.notifications import owed as owing
-from delegation.tasks.life.notifications.owed import Notification, NotificationState, joined, owed_by
-from delegation.tasks.life.notifications.policy import NotificationPolicy
-from delegation.tasks.life.notifications.receivers import after_failure
+from delegation.tasks.life.notifications import (
+    Notification,
+    NotificationPolicy,
+    NotificationState,
+    after_failure,
+    joined,
+    owed_by,
+)
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskStore
 from delegation.tasks.stores.notifications import NotificationStore
-from delegation.tasks.testing.builders import (
+from delegation.tasks.testing.contract.support import (
+    FAR,
     HOUR,
     MINUTE,
     NOW,
     acquired,
     failed,
+    refused,
     resubmitted,
+    rows,
     started,
     submitted,
     succeeded,
     touched,
 )
-from delegation.tasks.testing.contract.support import FAR, refused, rows
 
 NotificationCheck = Callable[[TaskStore, NotificationStore], None]
 CHANNELS = ("event", "callback:catalog")

@@ -9,7 +9,7 @@ from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.model import Caller, Status, Task
-from delegation.tasks.pauses.lookout import PAUSED_WAIT
+from delegation.tasks.pauses import PAUSED_WAIT
 from delegation.tasks.work.parts.writes import WriteLoop, Written
 
 

@@ -11,12 +11,12 @@ from delegation.tasks.errors import (
     TaskExists,
     TaskNotFound,
 )
+from delegation.tasks.life import declared
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.declared import recurrence
 from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.model import Caller, Labels, LanePlace, Status, Task
 from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
-from delegation.tasks.work.dispatch_queue import NoDispatchQueue
+from delegation.tasks.work.parts.hooks import NoDispatchQueue
 from delegation.tasks.work.parts.writes import RACES, WriteLoop
 from polaris_common.errors import DelegationError
 
@@ -159,7 +159,7 @@ class TaskSubmission:
         """Return an existing task as its repeated submission wants it, the same task if nothing changes."""
         now = self._writes.clock()
         if stored.status is not Status.FAILURE and not (rerun and stored.status is Status.SUCCESS):
-            return recurrence.rescheduled(stored, first, now, moved=moved)
+            return declared.rescheduled(stored, first, now, moved=moved)
         resumes = resumes and stored.status is Status.FAILURE
         again = self.resubmitted(
             stored,
@@ -171,7 +171,7 @@ class TaskSubmission:
             at=first.next_scheduled_run_ts,
         )
         again = again.evolve(requested_by=first.requested_by)
-        return recurrence.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
+        return declared.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
 
     def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:
         """Let a background task wait for its admission, or count its dispatch when there are no limits or none for it.

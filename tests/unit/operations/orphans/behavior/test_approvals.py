@@ -26,7 +26,7 @@ from delegation.operations.orphans.place import Place
 from delegation.removal.index import load_index
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.recovery.copying import recovered
+from delegation.tasks.recovery import recovered
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.worlds.service import LIFETIME, REALM

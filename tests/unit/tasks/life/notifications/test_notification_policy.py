@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications import NotificationPolicy
 from delegation.tasks.life.policy import InvalidProperty, Policies
 from infra.environment.context import default_properties
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delegation.tasks.life import notifications as owing
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.notifications import owed as owing
-from delegation.tasks.life.notifications.owed import NotificationState, joined, owed_by
-from delegation.tasks.life.notifications.policy import NotificationPolicy
+from delegation.tasks.life.notifications import NotificationPolicy, NotificationState, joined, owed_by
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, in_status, submitted, succeeded, touched
 
 BOTH = ("event", "callback:catalog")

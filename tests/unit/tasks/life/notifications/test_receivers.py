@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from delegation.tasks.life.notifications.receivers import (
+from delegation.tasks.life.notifications import (
     BLOCKING,
     FORGOTTEN_AFTER,
     LONGEST_PAUSE,

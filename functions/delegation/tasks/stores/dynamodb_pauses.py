@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from delegation.tasks.pauses.model import PauseRecord, pauses_item, pauses_of
+from delegation.tasks.pauses import PauseRecord, pauses_item, pauses_of
 from delegation.tasks.stores.dynamodb import ConditionalTable
 from polaris_common.dynamodb import from_item, to_item
 

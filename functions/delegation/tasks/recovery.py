@@ -1,4 +1,4 @@
-"""Copying what a task table lost from a copy of it: never over what the live table has.
+"""Recovery of a task table from a copy of an earlier time: never over what the live table has.
 
 A call reads the copy with Scans and writes with conditional puts, so it may be interrupted and repeated.
 """

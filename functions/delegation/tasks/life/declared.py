@@ -1,8 +1,10 @@
-"""When tasks run: later, again after an interval or at the times of a cron expression, changed by submitting again.
+"""What a behavior declares of its tasks: when they recur, and how they are retried.
 
+When tasks run: later, again after an interval or at the times of a cron expression, changed by submitting again.
 Pure functions, no I/O.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,6 +13,7 @@ from typing import Any, Final
 
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.outcomes import ErrorClass
 from delegation.timestamps import LONGEST_DURATION
 from polaris_common.errors import DelegationError
 
@@ -161,3 +164,55 @@ def is_wanted(head: Task | None, every: timedelta | None, now: datetime) -> bool
     if head is None:
         return True
     return head.is_terminal and every is not None and now - head.last_status_change_ts >= every
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often, how fast and after which errors attempts are retried.
+
+    What is None follows `delegation.retry.default.*`, and `delegation.retry.TYPE.*` is stronger than all of it. With
+    `on`, only these errors are retried. Without it all are, but those of `never` and each DelegationError that is not
+    `retryable`.
+    """
+
+    attempts: int | None = None
+    backoff: timedelta | None = None
+    multiplier: float | None = None
+    longest: timedelta | None = None
+    jitter: bool | None = None
+    on: tuple[type[Exception], ...] = ()
+    never: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.attempts is not None and self.attempts < 1:
+            raise ValueError(f"attempts: {self.attempts} is less than 1")
+        if self.multiplier is not None and not 1 <= self.multiplier < math.inf:
+            raise ValueError(f"multiplier: {self.multiplier} is not a number of at least 1")
+        for name in ("backoff", "longest"):
+            wait = getattr(self, name)
+            if wait is not None and not timedelta(0) <= wait <= LONGEST_DURATION:
+                raise ValueError(f"{name}: {wait} is not between nothing and {LONGEST_DURATION.days} days")
+
+    def fields(self) -> Mapping[str, Any]:
+        declared = {
+            "max_attempts": self.attempts,
+            "initial_backoff": self.backoff,
+            "backoff_multiplier": self.multiplier,
+            "max_backoff": self.longest,
+            "jitter": self.jitter,
+        }
+        return {name: value for name, value in declared.items() if value is not None}
+
+    def error_class(self, error: Exception) -> ErrorClass:
+        """Return whether another attempt may help after this error of the work."""
+        if self.on:
+            retried = isinstance(error, self.on) and not isinstance(error, self.never)
+        elif isinstance(error, DelegationError):
+            retried = error.retryable and not isinstance(error, self.never)
+        else:
+            retried = not isinstance(error, self.never)
+        return ErrorClass.TRANSIENT if retried else ErrorClass.PERMANENT
+
+
+PLAIN_RETRY: Final = Retry()
+"""Retries as the properties have them, after every error that another attempt may mend."""

@@ -1,0 +1,424 @@
+"""What the end of a task announces, who is notified of it, and when a receiver is set apart; pure functions, no I/O.
+
+What the end of a task announces: an event, and the callbacks that its requests picked; pure functions, no I/O.
+A task names its channels when it is submitted, so every process that ends it announces the same, whatever its settings.
+
+When a receiver of notifications is set apart, so that one that hangs, is slow or refuses delays no other.
+A circuit breaker with a bulkhead. A receiver that is set apart gets its notifications from a queue of its own kind, one
+at a time after growing pauses while it fails, until it has accepted several in a row quickly. Pure functions, no I/O.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from delegation.tasks.life.model import Status, Task
+from delegation.timestamps import isoformat, parse_duration
+from polaris_common.backoff import exponential
+
+PREFIX: Final = "delegation.notifications."
+EVENT: Final = "event"
+"""The channel of the event on EventBridge."""
+_CALLBACK: Final = "callback:"
+_URL_OF: Final = "callback."
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
+_NUMBER: Final = re.compile(r"[1-9]\d{0,3}", re.ASCII)
+_LONGEST_URL: Final = 2048
+_SWITCHES: Final = {"events": "events", "private-addresses": "private_addresses"}
+_DURATIONS: Final = {"initial-backoff-duration": "initial_backoff", "max-backoff-duration": "max_backoff"}
+_LEAST_WAIT: Final = timedelta(seconds=60)
+"""Longer than a delivery may take, so that the next one does not begin beside it."""
+Refuse = Callable[[str, str], Exception]
+
+
+def callback_channel(name: str) -> str:
+    return _CALLBACK + name
+
+
+def is_callback(channel: str) -> bool:
+    return channel.startswith(_CALLBACK)
+
+
+def callback_name(channel: str) -> str:
+    return channel.removeprefix(_CALLBACK)
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationPolicy:
+    """What ends of tasks announce by default: nothing.
+
+    `events`: an event on EventBridge for each end; `callbacks`: the URLs that a request may pick, by name;
+    `private_addresses`: whether their hosts may have addresses that are not public. A delivery that fails is repeated
+    after pauses that double from `initial_backoff` up to `max_backoff`, `max_attempts` in all.
+    """
+
+    events: bool = False
+    callbacks: Mapping[str, str] = field(default_factory=dict, repr=False)
+    private_addresses: bool = False
+    max_attempts: int = 30
+    initial_backoff: timedelta = timedelta(seconds=60)
+    max_backoff: timedelta = timedelta(hours=1)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether an end of a task may announce anything."""
+        return self.events or bool(self.callbacks)
+
+    @property
+    def every_channel(self) -> tuple[str, ...]:
+        return (*((EVENT,) if self.events else ()), *map(callback_channel, sorted(self.callbacks)))
+
+    def wait_after(self, attempt: int) -> timedelta:
+        """Return how long after the beginning of delivery `attempt` (from 1) the next one is due, if it failed."""
+        first, longest = self.initial_backoff.total_seconds(), self.max_backoff.total_seconds()
+        return max(timedelta(seconds=exponential(attempt, first, longest)), _LEAST_WAIT)
+
+    @property
+    def lasts(self) -> timedelta:
+        """How long a notification is tried when each delivery fails."""
+        return sum((self.wait_after(attempt) for attempt in range(1, self.max_attempts + 1)), timedelta(0))
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], refuse: Refuse) -> Self:
+        """Return the policy of these properties; raises what `refuse` makes of a name and a reason."""
+        fields: dict[str, Any] = {}
+        callbacks: dict[str, str] = {}
+        for full, value in properties.items():
+            name = full.removeprefix(PREFIX)
+            if name in _SWITCHES:
+                fields[_SWITCHES[name]] = _switch(full, value, refuse)
+            elif name in _DURATIONS:
+                fields[_DURATIONS[name]] = _duration(full, value, refuse)
+            elif name == "max-attempts":
+                if not _NUMBER.fullmatch(value):
+                    raise refuse(full, f"{value!r} is not a positive whole number up to 9999")
+                fields["max_attempts"] = int(value)
+            elif name.startswith(_URL_OF):
+                callback = name.removeprefix(_URL_OF)
+                callbacks[_named(full, callback, refuse)] = _url(full, value, refuse)
+            else:
+                raise refuse(full, "is not a property of this service")
+        policy = cls(**fields, callbacks=callbacks)
+        if policy.max_backoff < policy.initial_backoff:
+            raise refuse(f"{PREFIX}max-backoff-duration", "is below the initial backoff")
+        return policy
+
+
+def _switch(name: str, value: str, refuse: Refuse) -> bool:
+    if value not in {"true", "false"}:
+        raise refuse(name, f"{value!r} is neither true nor false")
+    return value == "true"
+
+
+def _duration(name: str, value: str, refuse: Refuse) -> timedelta:
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise refuse(name, str(error)) from error
+
+
+def _named(full: str, name: str, refuse: Refuse) -> str:
+    if not _NAME.fullmatch(name):
+        raise refuse(full, "a callback's name must be 1 to 32 lower-case letters, digits and hyphens, a letter first")
+    return name
+
+
+def _url(name: str, value: str, refuse: Refuse) -> str:
+    """Return a URL that can be called; no message quotes it, because its path or query may hold a secret."""
+    try:
+        parts = urlsplit(value)
+        has_place = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise refuse(name, "is not a URL") from None
+    if not has_place:
+        raise refuse(name, "must be an https URL with a host")
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        raise refuse(name, "must have neither a user name nor a fragment")
+    if len(value) > _LONGEST_URL or not value.isascii() or not value.isprintable() or " " in value:
+        raise refuse(name, f"must be at most {_LONGEST_URL} printable ASCII characters, without blanks")
+    return value
+
+
+TASK_ENDED: Final = "TASK_ENDED"
+SEND_AGAIN_AFTER: Final = timedelta(seconds=60)
+"""When the sweeper sends a notification whose first message is not known to have arrived."""
+_LONGEST_ERROR: Final = 300
+_NEVER_TRIED: Final = "its receiver failed whenever it was tried with other notifications"
+
+
+class NotificationState(StrEnum):
+    """Whether a notification is still to be delivered, or was tried as often as the policy allows (a dead letter)."""
+
+    OWED = "owed"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One notification of one end of a task on one channel; it is deleted when it was delivered.
+
+    `notification_id` is the same in every process that computes it, and is the Idempotency-Key of every delivery.
+    `body` is JSON text, the same bytes at every delivery. `attempts` counts the deliveries that were begun, `due_at` is
+    when the next is sent, `revision` grows with every change. `parked`: its receiver was set apart (`receivers`), so it
+    is found among those of its channel only. `since_ts`: when it was sent again by command.
+    """
+
+    notification_id: str
+    task_id: str
+    version: int
+    channel: str
+    body: str = field(repr=False)
+    created_ts: datetime
+    due_at: datetime
+    state: NotificationState = NotificationState.OWED
+    attempts: int = 0
+    last_error: str | None = None
+    revision: int = 1
+    parked: bool = False
+    since_ts: datetime | None = None
+
+    @property
+    def owed_since(self) -> datetime:
+        """When it became owed, or was sent again by command last."""
+        return self.since_ts or self.created_ts
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing delivers it until it is sent again by command."""
+        return self.state is NotificationState.DEAD
+
+
+def owed_by(rows: Iterable[Task]) -> tuple[Notification, ...]:
+    """Return what new versions of a task announce: each SUCCESS and FAILURE one notification for each channel."""
+    return tuple(_notification(row, channel) for row in rows if row.is_terminal for channel in row.notify)
+
+
+def joined(task: Task, channels: Iterable[str]) -> tuple[Task, tuple[Notification, ...]]:
+    """Return the task with the channels of a request that attached to it, and their notifications if it has ended.
+
+    The task is the same if it has them already. The event of an end was owed when it ended.
+    """
+    if task.is_terminal:
+        return task, tuple(_notification(task, channel) for channel in channels if is_callback(channel))
+    more = tuple(channel for channel in channels if channel not in task.notify)
+    return (task.evolve(notify=(*task.notify, *more)) if more else task), ()
+
+
+def begun(owed: Notification, now: datetime, policy: NotificationPolicy) -> Notification:
+    """Count a delivery that is about to begin; it is repeated if it has no outcome by `due_at`.
+
+    The one after the last that the policy allows is a dead letter instead: its process ended without an outcome.
+    """
+    if owed.attempts >= policy.max_attempts:
+        return _dead(owed, now)
+    return _changed(owed, attempts=owed.attempts + 1, due_at=now + policy.wait_after(owed.attempts + 1))
+
+
+def failed(
+    owed: Notification, error: str, now: datetime, policy: NotificationPolicy, *, apart: bool = False
+) -> Notification:
+    """Record why a delivery failed: it is repeated at `due_at`, or is a dead letter after the last.
+
+    `apart`: its receiver is set apart now.
+    """
+    reason = error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 1] + "…"
+    if owed.attempts >= policy.max_attempts:
+        return _dead(owed, now, last_error=reason)
+    return _changed(owed, last_error=reason, parked=apart)
+
+
+def parked(owed: Notification, due_at: datetime, now: datetime, policy: NotificationPolicy) -> Notification:
+    """Put a notification with the others of its receiver, which is set apart; no delivery was begun.
+
+    After the time that all deliveries together would have taken it is a dead letter, for a receiver that fails is tried
+    with few of them.
+    """
+    if is_aged(owed, now, policy):
+        return _dead(owed, now, last_error=owed.last_error or _NEVER_TRIED)
+    return _changed(owed, parked=True, due_at=max(due_at, now))
+
+
+def is_aged(owed: Notification, now: datetime, policy: NotificationPolicy) -> bool:
+    """Return whether a notification has been owed for longer than all deliveries together would have taken."""
+    return now - owed.owed_since >= policy.lasts
+
+
+def sent_again(owed: Notification, now: datetime) -> Notification:
+    """Move the time at which the sweeper sends it, because it is about to be sent."""
+    return _changed(owed, due_at=now + SEND_AGAIN_AFTER)
+
+
+def revived(owed: Notification, now: datetime) -> Notification:
+    """Let a dead letter be delivered again, with a fresh number of attempts; the last error stays."""
+    return _changed(owed, state=NotificationState.OWED, attempts=0, due_at=now, since_ts=now)
+
+
+def notification_id(task: Task, channel: str) -> str:
+    """Return the id of a notification of this version: two lives of a removed task differ by their creation."""
+    name = f"{task.task_id}:{isoformat(task.created_ts)}:{task.version}:{channel}"
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:notification:{name}"))
+
+
+def _dead(owed: Notification, now: datetime, **changes: Any) -> Notification:
+    return _changed(owed, state=NotificationState.DEAD, due_at=now, parked=False, **changes)
+
+
+def _changed(owed: Notification, **changes: Any) -> Notification:
+    """Take the tag from an object that was written over the listed one, in case that it has it."""
+    return replace(owed, revision=owed.revision + 1, **changes)
+
+
+def _notification(task: Task, channel: str) -> Notification:
+    key = notification_id(task, channel)
+    return Notification(
+        notification_id=key,
+        task_id=task.task_id,
+        version=task.version,
+        channel=channel,
+        body=json.dumps(_document(task, channel, key), ensure_ascii=False, separators=(",", ":")),
+        created_ts=task.last_status_change_ts,
+        due_at=task.last_status_change_ts + SEND_AGAIN_AFTER,
+    )
+
+
+def _document(task: Task, channel: str, key: str) -> dict[str, Any]:
+    about = _about(task.task_payload)
+    document = {
+        "notification_id": key,
+        "type": TASK_ENDED,
+        "channel": channel,
+        "task_id": task.task_id,
+        "version": task.version,
+        "task_type": task.task_type,
+        "status": task.status.value,
+        "error_code": task.error_code if task.status is Status.FAILURE else None,
+        "result_summary": task.result_summary,
+        "partly_deleted": task.is_left_partly_done or None,
+        "created_ts": isoformat(task.created_ts),
+        "ended_ts": isoformat(task.last_status_change_ts),
+        **about,
+    }
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def _about(payload: str) -> dict[str, Any]:
+    """Return the table and the correlation id of a payload (Delegation Service proposal, Persistence), if it has any.
+
+    A receiver finds its own work by them; a payload of another form has none.
+    """
+    try:
+        document = json.loads(payload)
+    except ValueError:
+        return {}
+    common = document.get("common_payload") if isinstance(document, Mapping) else None
+    parameters = document.get("operation_parameters") if isinstance(document, Mapping) else None
+    return {
+        "polaris_correlation_id": common.get("polaris_correlation_id") if isinstance(common, Mapping) else None,
+        "table_identity": parameters.get("table_identity") if isinstance(parameters, Mapping) else None,
+    }
+
+
+SLOW: Final = timedelta(milliseconds=500)
+"""A delivery that takes longer is a strike, accepted or not."""
+BLOCKING: Final = timedelta(seconds=2)
+"""A delivery that takes longer sets its receiver apart at once."""
+STRIKES: Final = 3
+"""So many strikes in a row set a receiver apart."""
+PROOF: Final = 3
+"""So many quick acceptances in a row bring it back; twice as many after each relapse."""
+_MOST_DOUBLINGS: Final = 6
+PROBE: Final = timedelta(seconds=30)
+"""How long nobody else delivers to a failing receiver while one delivery tries it; longer than a delivery takes."""
+FIRST_PAUSE: Final = timedelta(seconds=30)
+LONGEST_PAUSE: Final = timedelta(minutes=15)
+FORGOTTEN_AFTER: Final = timedelta(hours=24)
+"""A receiver that gave no cause to change its record for so long begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """What the last deliveries to a receiver were like; one without a record is like one without strikes.
+
+    `strikes` counts failed or slow deliveries in a row, `failures` failed ones, `quick` quick acceptances in a row
+    since it was set apart, for the last time of `times_apart`. No delivery to one that is set apart begins before
+    `not_before`. `revision` grows with every change.
+    """
+
+    channel: str
+    changed_ts: datetime
+    not_before: datetime
+    strikes: int = 0
+    failures: int = 0
+    quick: int = 0
+    times_apart: int = 0
+    apart: bool = False
+    revision: int = 1
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether it is set apart and its last delivery failed: one delivery at a time tries it."""
+        return self.apart and self.failures > 0
+
+
+def after_failure(before: Receiver | None, channel: str, took: timedelta, now: datetime) -> Receiver:
+    """Return the record of a receiver after a failed delivery."""
+    known = _known(before, channel, now)
+    failures = known.failures + 1
+    after = _struck(replace(known, failures=failures, quick=0), took, now)
+    if not after.apart:
+        return after
+    tried = failures if known.apart else 1
+    pause = exponential(tried, FIRST_PAUSE.total_seconds(), LONGEST_PAUSE.total_seconds())
+    return replace(after, failures=tried, not_before=now + timedelta(seconds=pause))
+
+
+def after_acceptance(before: Receiver | None, channel: str, took: timedelta, now: datetime) -> Receiver | None:
+    """Return the record of a receiver after a delivery that it accepted; `before` if nothing changed."""
+    if took > SLOW:
+        return _struck(replace(_known(before, channel, now), failures=0, quick=0, not_before=now), took, now)
+    if before is None or not (before.apart or before.strikes):
+        return before
+    quick = before.quick + 1
+    still_apart = before.apart and quick < proof(before)
+    return _with_pace(
+        replace(before, strikes=0, failures=0, quick=quick if still_apart else 0, apart=still_apart, not_before=now),
+        now,
+    )
+
+
+def claimed(receiver: Receiver, now: datetime) -> Receiver | None:
+    """Return the record with which a delivery to a receiver that is set apart may begin, None while none may.
+
+    The same record may begin any number of deliveries; another one has to be stored first, by one process only.
+    """
+    if now < receiver.not_before:
+        return None
+    return _with_pace(replace(receiver, not_before=now + PROBE), now) if receiver.is_failing else receiver
+
+
+def proof(receiver: Receiver) -> int:
+    """Return how many quick acceptances in a row bring a receiver back that is set apart."""
+    return PROOF << min(receiver.times_apart - 1, _MOST_DOUBLINGS)
+
+
+def _known(before: Receiver | None, channel: str, now: datetime) -> Receiver:
+    return Receiver(channel, now, now, revision=0) if before is None else before
+
+
+def _struck(receiver: Receiver, took: timedelta, now: datetime) -> Receiver:
+    strikes = STRIKES if took > BLOCKING else min(receiver.strikes + 1, STRIKES)
+    apart = receiver.apart or strikes >= STRIKES
+    former = 0 if now - receiver.changed_ts >= FORGOTTEN_AFTER else receiver.times_apart
+    times = receiver.times_apart if receiver.apart else former + apart
+    return _with_pace(replace(receiver, strikes=strikes, apart=apart, times_apart=times), now)
+
+
+def _with_pace(receiver: Receiver, now: datetime) -> Receiver:
+    """Take the tag from an object that was written over the listed one, in case that it has it."""
+    return replace(receiver, changed_ts=now, revision=receiver.revision + 1)

@@ -1,1 +1,0 @@
-"""Pauses: no attempt begins and, unless the service drains, none continues; one record in the task store has them."""
