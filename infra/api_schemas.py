@@ -12,10 +12,9 @@ import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
-from delegation.wire.described import COMPONENT
-from delegation.wire.identified import PlanApproval
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import (
+    COMPONENT,
     ErrorResponse,
     Estimate,
     Health,
@@ -25,6 +24,7 @@ from delegation.wire.responses import (
     TaskPlace,
     TaskSuccessResponse,
 )
+from delegation.wire.tables import PlanApproval
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 from delegation.wire.tombstones import RestoreRequest, TombstoneList
 from delegation.wiring.types import TYPES

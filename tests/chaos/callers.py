@@ -21,8 +21,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.errors import NoSuchTable, PolarisError
 from delegation.wire.pauses import PauseRequest, ResumeRequest
-from delegation.wire.purges import PurgeRequest
 from delegation.wire.requests import TableState
+from delegation.wire.tables import PurgeRequest
 from tests.chaos.findings import Call
 from tests.chaos.load import Make, TableOfLoad, Way
 from tests.chaos.site import WholeSystem

@@ -15,7 +15,7 @@ from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstream import Upstream
 from delegation.gateway.upstreams.http import HttpUpstream
-from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from infra.local.processes.wsgi import WsgiServer
 from tests.integration.local.catalog_world import Stack

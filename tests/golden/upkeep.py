@@ -16,8 +16,8 @@ from delegation.removal.expiry.retention import Permission, Withdrawn
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Caller
 from delegation.upkeep.execution.submitting import UpkeepTasks
-from delegation.wire.identified import PlanApproval
 from delegation.wire.requests import TableState
+from delegation.wire.tables import PlanApproval
 from tests.golden.expiries import expire, sweep_and_drive, with_expiries
 from tests.kit.lakes.lake import LakeSource
 from tests.kit.lakes.listing import LakeListing

@@ -13,7 +13,7 @@ from rich.console import Console
 from delegation.cli.connection import Connection, Stack
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.transitions import HANDED_OVER
-from delegation.wire.purges import PurgeRequest
+from delegation.wire.tables import PurgeRequest
 from delegation.wire.tasks import TaskRecord
 from infra.local.demo import tables as demo_tables
 from infra.local.demo.__main__ import Demo

@@ -20,7 +20,7 @@ from delegation.removal.expiry.requests import MAX_REF_AGE, MAX_SNAPSHOT_AGE, NO
 from delegation.removal.expiry.retention import Decision, KeptSnapshot, decide, unknown_ids
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat, parse_duration, utc_now
-from delegation.wire.identified import ExpiryRequest
+from delegation.wire.tables import ExpiryRequest
 from polaris_common.errors import counted, printable
 
 MOST_ROWS: Final = 200

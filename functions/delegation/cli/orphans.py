@@ -32,8 +32,8 @@ from delegation.removal.index import segment_of
 from delegation.storage.base import PlanStore
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat
-from delegation.wire.identified import OrphanFilesRequest, PlanApproval
 from delegation.wire.requests import TableRequest
+from delegation.wire.tables import OrphanFilesRequest, PlanApproval
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import counted, printable
 

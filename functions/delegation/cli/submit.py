@@ -21,8 +21,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.tasks.submission.form import RequestForm, WantedTask
 from delegation.tasks.submission.options import PLACE, OptionTable
 from delegation.timestamps import utc_now
-from delegation.wire.identified import IdentifiedRequest
-from delegation.wire.keys import is_key
+from delegation.wire.requests import is_key
+from delegation.wire.tables import IdentifiedRequest
 from delegation.wire.tasks import TaskRecord
 from delegation.wiring.types import TYPES
 from polaris_common.errors import DelegationError

@@ -9,8 +9,8 @@ from delegation.client.factory import TaskExecutorFactory
 from delegation.client.local import LocalTaskExecutor
 from delegation.client.settings import ClientSettings
 from delegation.identifiers import TableIdentifier
-from delegation.wire.purges import PurgeRequest
 from delegation.wire.responses import ServiceConfig, TaskAccepted, TaskSuccessResponse
+from delegation.wire.tables import PurgeRequest
 from delegation.wire.tasks import TaskList, TaskRecord
 
 __all__ = [

@@ -13,9 +13,9 @@ from delegation.client.dropping import Authorise, PurgedTable, TableCatalog, dro
 from delegation.client.errors import ClientMisconfigured, NothingPurged
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
-from delegation.wire.purges import PurgeRequest
 from delegation.wire.requests import TableState
 from delegation.wire.responses import TaskSuccessResponse
+from delegation.wire.tables import PurgeRequest
 
 DRY_RUN: Final = "dry-run"
 _SPELLINGS: Final = (DRY_RUN, "dryRun")

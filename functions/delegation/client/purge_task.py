@@ -35,8 +35,8 @@ from delegation.tasks.errors import (
 from delegation.tasks.life.declared import CURSOR
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
-from delegation.wire.purges import PurgeRequest
 from delegation.wire.requests import TableState
+from delegation.wire.tables import PurgeRequest
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import DelegationError
 

@@ -9,8 +9,8 @@ from delegation.edge import answers
 from delegation.edge.wanted import SubmittedWork
 from delegation.idempotency.canonical import Scope, payload_hashes
 from delegation.idempotency.errors import RequestInProgress
-from delegation.idempotency.record import StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Replayed
+from delegation.idempotency.store import StoredAnswer
 from delegation.tasks.errors import LeaseLost, TaskError
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease

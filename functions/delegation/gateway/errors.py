@@ -1,6 +1,6 @@
 """Errors of the gateway."""
 
-from delegation.idempotency.mutations.errors import NothingDone
+from delegation.idempotency.mutations.reservation import NothingDone
 from polaris_common.errors import DelegationError
 
 

@@ -6,9 +6,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from delegation.idempotency.errors import RecordConflict
-from delegation.idempotency.record import FORMAT, Record
-from delegation.idempotency.store import RecordPage, RecordWrite
+from delegation.idempotency.store import FORMAT, Record, RecordConflict, RecordPage, RecordWrite
 from delegation.tasks.errors import MalformedRecord, OutcomeUnknown
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import TaskChange

@@ -1,11 +1,6 @@
 """Errors of accepting a request."""
 
-from typing import TYPE_CHECKING
-
 from polaris_common.errors import DelegationError, counted
-
-if TYPE_CHECKING:
-    from delegation.idempotency.record import Record
 
 
 class IdempotencyError(DelegationError):
@@ -64,14 +59,3 @@ class ResubmitsExhausted(IdempotencyError):
 def task_conflict(task_id: str, reason: str) -> IdempotencyError:
     """Return the error: the stored task with this id does not admit the request; `reason` states why and what to do."""
     return IdempotencyError(f"task {task_id} {reason}", code="TASK_EXISTS", task_id=task_id)
-
-
-class RecordConflict(IdempotencyError):
-    """Another process wrote the record since it was read; `stored` is the record now. Read it again."""
-
-    code = "RECORD_CONFLICT"
-    retryable = True
-
-    def __init__(self, stored: "Record | None") -> None:
-        super().__init__("another process wrote the idempotency record")
-        self.stored = stored

@@ -9,14 +9,22 @@ from typing import Final, Protocol
 from delegation.idempotency.canonical import RULE, Scope
 from delegation.idempotency.errors import (
     KeyConflict,
-    RecordConflict,
     RequestInProgress,
     ResubmitsExhausted,
     ResubmittedTooSoon,
     task_conflict,
 )
-from delegation.idempotency.record import Record, ResubmitPolicy, State, StoredAnswer, finalize
-from delegation.idempotency.store import IdempotencyStore, RecordWrite, start_expiry
+from delegation.idempotency.store import (
+    IdempotencyStore,
+    Record,
+    RecordConflict,
+    RecordWrite,
+    ResubmitPolicy,
+    State,
+    StoredAnswer,
+    finalize,
+    start_expiry,
+)
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications import joined

@@ -16,8 +16,8 @@ from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask, not_waited_for
 from delegation.tasks.submission.options import CALLBACK, DRY_RUN, OptionTable, callback_of
-from delegation.wire.identified import IdentifiedRequest
 from delegation.wire.requests import TableState, files_of
+from delegation.wire.tables import IdentifiedRequest
 from polaris_common.errors import printable
 
 _NOT_OF_THE_WORK: Final = frozenset({CALLBACK})

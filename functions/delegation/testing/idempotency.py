@@ -5,13 +5,20 @@ from typing import Any, Final
 
 import pytest
 
-from delegation.idempotency import record as records
+from delegation.idempotency import store as records
 from delegation.idempotency.canonical import Scope
-from delegation.idempotency.errors import RecordConflict
-from delegation.idempotency.record import Record, State, StoredAnswer
 from delegation.idempotency.service import bind
-from delegation.idempotency.store import IdempotencyStore, RecordPage, RecordWrite, start_expiry
-from delegation.idempotency.upkeep import RecordUpkeep
+from delegation.idempotency.store import (
+    IdempotencyStore,
+    Record,
+    RecordConflict,
+    RecordPage,
+    RecordUpkeep,
+    RecordWrite,
+    State,
+    StoredAnswer,
+    start_expiry,
+)
 from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Expect, TaskStore

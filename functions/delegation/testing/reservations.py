@@ -12,8 +12,13 @@ from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import IdempotencyError
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.errors import ReservationConflict
-from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationState, ReservationStore
+from delegation.idempotency.mutations.reservation import (
+    KeyPolicy,
+    Reservation,
+    ReservationConflict,
+    ReservationState,
+    ReservationStore,
+)
 
 Check = Callable[[ReservationStore], None]
 NOW: Final = datetime(2026, 11, 22, 12, 0, 0, 123456, tzinfo=UTC)

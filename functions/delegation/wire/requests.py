@@ -1,5 +1,6 @@
-"""The requests of the API (Delegation Service proposal, Persistence, and Appendix).
+"""The requests of the API (Delegation Service proposal, Persistence, and Appendix), and their idempotency keys.
 
+The requests of the API (Delegation Service proposal, Persistence, and Appendix).
 An unknown member is refused, because it may be a misspelled one that keeps files; those of Iceberg's documents are not.
 
 The API's document is made from these models (infra.api_schemas): their descriptions are for callers.
@@ -30,7 +31,17 @@ from pydantic_core import PydanticCustomError
 
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import isoformat
-from delegation.wire.described import UUID_PATTERN, component, described
+from delegation.wire.responses import UUID_PATTERN, component, described
+
+KEY_PATTERN: Final = r"^[a-zA-Z0-9][a-zA-Z0-9_.-]*$"
+LONGEST_KEY: Final = 255
+KEY_RULE: Final = f"1 to {LONGEST_KEY} characters matching {KEY_PATTERN}"
+_KEY: Final = re.compile(KEY_PATTERN, re.ASCII)
+
+
+def is_key(text: str) -> bool:
+    return len(text) <= LONGEST_KEY and _KEY.fullmatch(text) is not None
+
 
 MAX_NAME_LENGTH: Final = 1024
 MAX_URI_LENGTH: Final = 4096

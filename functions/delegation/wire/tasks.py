@@ -7,8 +7,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AwareDatetime, Field
 
-from delegation.wire.described import TaskId, described
-from delegation.wire.responses import Answer, KeptFiles
+from delegation.wire.responses import Answer, KeptFiles, TaskId, described
 
 STATUSES: Final = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED", "SUCCESS", "FAILURE"]
 """Delegation Service proposal, Status Enum; a client accepts the statuses of a newer service too."""

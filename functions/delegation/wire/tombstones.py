@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from delegation.wire.described import component, described
+from delegation.wire.responses import component, described
 
 STATES: Final = [
     "PENDING", "RENAMED", "PURGING", "PURGED", "DROPPED", "RESTORING", "RESTORED", "FAILED", "CLEARED",

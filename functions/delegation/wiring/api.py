@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from delegation.tasks.pauses import PauseControl
     from delegation.tasks.waiting import QueuePlace
     from delegation.tasks.work.behaviors import TaskBehavior
-    from delegation.wire.identified import PlanApproval
+    from delegation.wire.tables import PlanApproval
 
 
 def api_dependencies() -> Dependencies:

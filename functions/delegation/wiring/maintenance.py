@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.idempotency.upkeep import RecordUpkeep
+from delegation.idempotency.store import RecordUpkeep
 from delegation.identifiers import new_nonce
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance

@@ -42,8 +42,7 @@ from delegation.polaris.policies import PolicyClient
 from delegation.removal.expiry.requests import NOW, OLDER_THAN
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
-from delegation.wire.identified import ExpiryRequest
-from delegation.wire.purges import PurgeRequest
+from delegation.wire.tables import ExpiryRequest, PurgeRequest
 from delegation.wire.tasks import TaskRecord
 from infra.local.demo import tables as demo_tables
 from infra.local.demo.report import ExpiredTable, Purged, Report

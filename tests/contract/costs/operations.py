@@ -11,9 +11,8 @@ from delegation.idempotency.canonical import Scope
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
 from delegation.idempotency.mutations.reservation import Reservation
-from delegation.idempotency.record import Record, StoredAnswer
 from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation, bind
-from delegation.idempotency.store import RecordWrite
+from delegation.idempotency.store import Record, RecordWrite, StoredAnswer
 from delegation.notifications.delivery import Notifier
 from delegation.notifications.queue import Message
 from delegation.tasks.errors import RevisionConflict

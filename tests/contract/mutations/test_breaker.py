@@ -4,9 +4,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delegation.idempotency.mutations.breaker import BreakingStore
-from delegation.idempotency.mutations.errors import RecordOutcomeUnknown, RecordsUnavailable, ReservationConflict
-from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.dynamodb import BreakingStore
+from delegation.idempotency.mutations.reservation import (
+    MemoryReservationStore,
+    RecordOutcomeUnknown,
+    RecordsUnavailable,
+    ReservationConflict,
+)
 from delegation.testing.reservations import NOW, SCOPE, reserved
 
 

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from delegation.idempotency.mutations.errors import MutationInProgress
-from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.reservation import ReservationStore
+from delegation.idempotency.mutations.reservation import MemoryReservationStore, MutationInProgress, ReservationStore
 from delegation.idempotency.mutations.service import How
 from tests.contract.mutations.world import AFTER_LEASE, Calls, Crashed, EffectfulCatalog, crash, fail
 from tests.contract.task_tables import moto, reservation_store

@@ -9,9 +9,7 @@ import pytest
 
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.errors import MutationInProgress
-from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.reservation import LARGEST_BODY
+from delegation.idempotency.mutations.reservation import LARGEST_BODY, MemoryReservationStore, MutationInProgress
 from delegation.idempotency.mutations.service import How, MutationAttempt
 from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, crash
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from delegation.idempotency.errors import KeyConflict
-from delegation.idempotency.mutations.errors import MutationInProgress
-from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import MemoryReservationStore, MutationInProgress
 from delegation.idempotency.mutations.service import How
 from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, Outcome, crash, fail
 from tests.effort import examples

@@ -8,8 +8,14 @@ from typing import Any, Final
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.errors import MutationInProgress, RecordOutcomeUnknown, RecordsUnavailable
-from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationStore
+from delegation.idempotency.mutations.reservation import (
+    KeyPolicy,
+    MutationInProgress,
+    RecordOutcomeUnknown,
+    RecordsUnavailable,
+    Reservation,
+    ReservationStore,
+)
 from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
 from delegation.testing.reservations import NOW, nonce
 from tests.kit.clocks import Clock

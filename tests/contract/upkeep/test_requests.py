@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from delegation.edge.answers import problem_of
 from delegation.edge.errors import BadRequest
-from delegation.edge.problems import problem_of
 from delegation.errors import GuardRefused
 from delegation.idempotency.errors import IdempotencyError
 from delegation.operations.orphans.behavior import names as removals

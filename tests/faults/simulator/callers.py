@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon
-from delegation.idempotency.record import StoredAnswer
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
+from delegation.idempotency.store import StoredAnswer
 from delegation.tasks.errors import (
     LeaseLost,
     MalformedRecord,

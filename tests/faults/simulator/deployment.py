@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from delegation.idempotency.service import Acceptance
-from delegation.idempotency.store import MemoryIdempotencyStore, RecordWrite
-from delegation.idempotency.upkeep import RecordUpkeep
+from delegation.idempotency.store import MemoryIdempotencyStore, RecordUpkeep, RecordWrite
 from delegation.orchestration.job_runs import ExternalJobRuns, JobService
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep

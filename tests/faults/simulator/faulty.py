@@ -4,9 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from delegation.idempotency.errors import RecordConflict
-from delegation.idempotency.record import Record
-from delegation.idempotency.store import RecordPage, RecordWrite
+from delegation.idempotency.store import Record, RecordConflict, RecordPage, RecordWrite
 from delegation.tasks.errors import OutcomeUnknown, RevisionConflict, StaleTask, StoreUnavailable, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskChange, TaskHeads

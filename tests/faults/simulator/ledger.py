@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from delegation.idempotency.record import StoredAnswer
+from delegation.idempotency.store import StoredAnswer
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies

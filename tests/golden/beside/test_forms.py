@@ -18,7 +18,7 @@ from delegation.errors import GuardRefused
 from delegation.gateway.drop import tombstones as drops
 from delegation.gateway.drop.tombstones import ENDED
 from delegation.idempotency.errors import KeyConflict
-from delegation.idempotency.mutations.errors import MutationInProgress
+from delegation.idempotency.mutations.reservation import MutationInProgress
 from delegation.idempotency.mutations.service import How
 from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.notifications.delivery import DeliveryOutcome, Notifier, send_due

@@ -17,7 +17,7 @@ from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 
 BASE: Final = "/api/catalog"

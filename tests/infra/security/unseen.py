@@ -247,7 +247,7 @@ UNSEEN: Final = (
         ("run_inline",),
         ("dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"),
         _RECORDS,
-        "Maintenance starts the expiry of idempotency records and deletes expired ones (idempotency/upkeep.py).",
+        "Maintenance starts the expiry of idempotency records and deletes expired ones (idempotency/store.py).",
     ),
     Unseen(
         _ENDING,

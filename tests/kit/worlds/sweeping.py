@@ -22,7 +22,7 @@ from delegation.removal.chunks import Phase
 from delegation.removal.index import load_index, planned_paths
 from delegation.storage.memory import Faults
 from delegation.tasks.life.model import Caller, Task
-from delegation.wire.identified import PlanApproval
+from delegation.wire.tables import PlanApproval
 from tests.kit.lakes.lake import LakeSource, busy_table
 from tests.kit.stories.orphans import SMALL
 from tests.kit.worlds.indexed import IndexedWorld

@@ -14,8 +14,8 @@ import httpx
 
 from delegation.client.client import DelegationClient
 from delegation.client.delegated_purge import DelegatedPurge
+from delegation.edge.answers import problem_of
 from delegation.edge.api.routes import record_of
-from delegation.edge.problems import problem_of
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import NoSuchTable
 from delegation.polaris.model import LoadedTable

@@ -22,7 +22,7 @@ from delegation.client.errors import (
 )
 from delegation.client.protocol.repeats import Repeat, SameKeyPauses, log_repeat, same_key_wait
 from delegation.identifiers import TableIdentifier
-from delegation.wire.purges import PurgeRequest
+from delegation.wire.tables import PurgeRequest
 from tests.unit.client.service import (
     CONFIG,
     SUCCEEDED,

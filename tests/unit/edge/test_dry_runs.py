@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import rfc8785
 
-from delegation.edge.problems import problem_of
+from delegation.edge.answers import problem_of
 from delegation.idempotency.errors import KeyConflict
 from delegation.removal.purge.names import PurgeDetails
 from delegation.removal.purge.requests import options_of

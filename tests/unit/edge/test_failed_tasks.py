@@ -7,8 +7,7 @@ from functools import partial
 
 import pytest
 
-from delegation.edge.answers import failure_status
-from delegation.edge.problems import Problem, problem_of
+from delegation.edge.answers import Problem, failure_status, problem_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.errors import IdempotencyError
 from delegation.polaris import errors as polaris

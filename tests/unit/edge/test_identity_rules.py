@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.edge.problems import problem_of
+from delegation.edge.answers import problem_of
 from delegation.idempotency.canonical import NotCanonicalizable, payload_hash
 from delegation.idempotency.errors import KeyConflict
-from delegation.idempotency.record import Record
-from delegation.idempotency.store import RecordWrite
+from delegation.idempotency.store import Record, RecordWrite
 from tests.kit.worlds.service import World
 
 BIG = 2**60

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from delegation.edge.answers import problem_of
 from delegation.edge.errors import BadRequest
-from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import KeyConflict
 from delegation.removal.purge.names import PurgeDetails
 from delegation.tasks.life.model import Status

@@ -10,10 +10,9 @@ import pytest
 
 import delegation
 from delegation.edge import errors as edge
-from delegation.edge.answers import failure_status, retryable
+from delegation.edge.answers import failure_status, problem_of, retryable, status_of
 from delegation.edge.codes import by_code
 from delegation.edge.errors import EdgeError
-from delegation.edge.problems import problem_of, status_of
 from delegation.errors import GuardRefused
 from delegation.idempotency.errors import (
     KeyConflict,

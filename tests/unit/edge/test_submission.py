@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.edge.problems import problem_of
+from delegation.edge.answers import problem_of
 from delegation.idempotency.errors import IdempotencyError, KeyConflict, RequestInProgress
 from delegation.polaris.errors import NoSuchTable, PolarisError, PolarisUnavailable
 from delegation.removal.details import purge_id

@@ -83,7 +83,7 @@ IN_MEMORY = {
     ),
     "pauses.PauseStoreContract": ("store", "tasks.pauses", "MemoryPauseStore()"),
     "references.ReferenceStoreContract": ("store", "references.store", "MemoryReferenceStore()"),
-    "reservations.ReservationStoreContract": ("store", "idempotency.mutations.memory", "MemoryReservationStore()"),
+    "reservations.ReservationStoreContract": ("store", "idempotency.mutations.reservation", "MemoryReservationStore()"),
     "tombstones.TombstoneStoreContract": ("store", "gateway.drop.store", "MemoryTombstoneStore()"),
 }
 """The contracts of delegation.testing and polaris_persistence.testing: the fixture, and a store to give it."""

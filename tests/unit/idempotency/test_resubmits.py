@@ -5,7 +5,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.idempotency.record import ResubmitPolicy
+from delegation.idempotency.store import ResubmitPolicy
 from tests.kit.tasks.builders import NOW
 
 seconds = st.integers(1, 3600).map(lambda count: timedelta(seconds=count))

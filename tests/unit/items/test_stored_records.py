@@ -14,7 +14,7 @@ from delegation.idempotency import dynamodb as keys
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.mutations import dynamodb as reservations
 from delegation.idempotency.mutations.reservation import KeyPolicy, reserved
-from delegation.idempotency.record import Record, State
+from delegation.idempotency.store import Record, State
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.notifications import Notification, NotificationState, Receiver
 from delegation.tasks.stores import codec, notifications

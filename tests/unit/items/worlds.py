@@ -13,9 +13,7 @@ import pytest
 
 from delegation.gateway.drop.tombstones import TombstoneState, pending
 from delegation.handlers import dispatcher, sweeper
-from delegation.idempotency.record import Record, State
-from delegation.idempotency.store import RecordWrite
-from delegation.idempotency.upkeep import RecordUpkeep
+from delegation.idempotency.store import Record, RecordUpkeep, RecordWrite, State
 from delegation.identifiers import TableIdentifier
 from delegation.notifications.delivery import Delivered, Notifier, deliver_due
 from delegation.notifications.queue import announce, parse

@@ -11,7 +11,7 @@ CODE = ROOT / "functions" / "delegation"
 GENERIC = ("tasks", "edge", "orchestration", "idempotency", "notifications", "wire", "wiring", "handlers", "cli/tasks")
 """What serves every type; the operations, the gateway and the client are rooms of their own."""
 ROOMS = {
-    "wire/purges.py": "the body of a purge",
+    "wire/tables.py": "the body of a purge",
     "wire/tombstones.py": "what an operator does with a dropped table",
     "wire/responses.py": "the answers of the proposal, whose totals are those of a purge",
     "edge/api/tombstones.py": "what an operator does with a dropped table",

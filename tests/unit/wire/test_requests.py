@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from delegation.edge.api.routes import read_idempotency_key
 from delegation.edge.errors import BadRequest
 from delegation.edge.requests import read_payload
-from delegation.wire.purges import OPERATIONS, PurgePayload
 from delegation.wire.requests import MAX_NAME_LENGTH
 from delegation.wire.responses import (
     ErrorResponse,
@@ -22,6 +21,7 @@ from delegation.wire.responses import (
     TaskSuccessResponse,
     render,
 )
+from delegation.wire.tables import OPERATIONS, PurgePayload
 from delegation.wiring.types import TYPES
 from tests.unit.edge.requests import ABSENT, SECRET, changed, identity_only, loaded
 

@@ -27,7 +27,7 @@ from delegation.client.protocol.repeats import (
     same_key_wait,
 )
 from delegation.client.protocol.requests import Bearer, Conversation, Notify, Pause, Send, ServiceRequest
-from delegation.wire.keys import KEY_RULE, is_key
+from delegation.wire.requests import KEY_RULE, is_key
 from delegation.wire.responses import ServiceConfig
 
 A = TypeVar("A", bound=BaseModel)

@@ -30,9 +30,9 @@ from delegation.client.protocol.requests import (
     with_query,
 )
 from delegation.timestamps import isoformat
-from delegation.wire.identified import PlanApproval
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse
+from delegation.wire.tables import PlanApproval
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
 from delegation.wire.tombstones import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
 from polaris_common.backoff import exponential

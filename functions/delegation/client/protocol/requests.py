@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 from delegation.identifiers import encoded, encoded_query
-from delegation.wire.purges import PurgeRequest
+from delegation.wire.tables import PurgeRequest
 
 EXECUTE: Final = "v1/tasks/execute/synchronous"
 SUBMIT: Final = "v1/tasks"

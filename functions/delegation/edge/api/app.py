@@ -1,13 +1,14 @@
 """The API: each request goes to the operation of its method and path; every error is answered as an ErrorResponse."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.edge.answers import BASE_PATH, RETRY_AFTER_SECONDS
-from delegation.edge.api.description import Description
+from delegation.edge.answers import BASE_PATH, RETRY_AFTER_SECONDS, problem_of
 from delegation.edge.api.endpoints import (
     APPROVE,
     CANCEL,
@@ -35,20 +36,93 @@ from delegation.edge.api.endpoints import (
     TOMBSTONES,
     VERSIONS,
     Endpoint,
+    caller_of,
+    check_request_id,
 )
-from delegation.edge.api.health import HealthCheck
 from delegation.edge.api.management import Management
+from delegation.edge.api.release import VERSION
 from delegation.edge.api.routes import Dependencies, Event, Routes, Served
 from delegation.edge.errors import MethodNotAllowed, route_not_found
-from delegation.edge.problems import problem_of
 from delegation.edge.telemetry import Telemetry, request_id_of
+from delegation.edge.trust.permissions import Permission
 from delegation.metrics import MetricLines
+from delegation.wire.responses import render_json
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.edge.api.lists import Lists
-    from delegation.edge.api.pausing import Pausing
+    from delegation.edge.api.management import Pausing
     from delegation.edge.api.tombstones import TombstoneRoutes
+
+
+_HTML: Final = {
+    "Content-Type": "text/html; charset=utf-8",
+    # The page has no script and loads nothing.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The files, sent byte for byte; infra/package/description.py makes them when the package is built."""
+
+    telemetry: Telemetry
+
+    def openapi(self, event: Event) -> Served:
+        """Return the OpenAPI document as JSON; it equals docs/openapi.yaml."""
+        return self._file(event, DESCRIPTION, "openapi.json")
+
+    def page(self, event: Event) -> Served:
+        """Return the page, in which every error code has an anchor (`type` of an ErrorResponse)."""
+        found = self._file(event, PAGE, "docs.html")
+        return Served(found.status, found.body, _HTML)
+
+    def _file(self, event: Event, endpoint: Endpoint, name: str) -> Served:
+        check_request_id(event)
+        body = resources.files("delegation.edge.api").joinpath(name).read_bytes()
+        self.telemetry.served(endpoint.operation, 200)
+        return Served(200, body, {})
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """The health of the service; without a token only whether it is up, which is decided by the first check."""
+
+    deps: Dependencies
+    telemetry: Telemetry
+
+    def health(self, event: Event) -> Served:
+        """Return 200 if the service is up, and 503 if a request would fail."""
+        check_request_id(event)
+        caller = caller_of(event)
+        in_full = caller is not None and Permission.READ in caller.permissions
+        names = list(self.deps.checks) if in_full else list(self.deps.checks)[:1]
+        found = [checked(name, self.deps.checks[name]) for name in names]
+        status = "up" if all(each["ok"] for each in found) else "down"
+        body: dict[str, Any] = {"status": status}
+        if in_full:
+            body |= {"version": VERSION, "realm": self.deps.realm, "dependencies": found, "paused": self._paused()}
+            body["maintenance"] = self.deps.maintenance()
+        answer = 200 if status == "up" else 503
+        self.telemetry.served(HEALTH.operation, answer)
+        return Served(answer, render_json(body), {} if status == "up" else {"Retry-After": "5"})
+
+    def _paused(self) -> list[Mapping[str, Any]]:
+        """Return what is paused; nothing if that cannot be read now, for then the check of the task table fails."""
+        try:
+            return [pause.document() for pause in self.deps.pauses().shown().pauses]
+        except DelegationError:
+            return []
+
+
+def checked(name: str, check: Callable[[], object]) -> Mapping[str, Any]:
+    """Return the result of a check: `ok`, and the error's code if it failed."""
+    try:
+        check()
+    except DelegationError as error:
+        return {"name": name, "ok": False, "error_code": error.code}
+    return {"name": name, "ok": True, "error_code": None}
+
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 Operation = Callable[[Event, LambdaContext, str], Served]
@@ -143,7 +217,7 @@ def _tombstones(deps: Dependencies, telemetry: Telemetry) -> "TombstoneRoutes":
 
 
 def _pausing(deps: Dependencies, telemetry: Telemetry) -> "Pausing":
-    from delegation.edge.api.pausing import Pausing  # noqa: PLC0415 - a cold start needs none of it
+    from delegation.edge.api.management import Pausing  # noqa: PLC0415 - a cold start needs none of it
 
     return Pausing(deps, telemetry)
 

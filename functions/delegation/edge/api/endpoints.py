@@ -1,9 +1,15 @@
 """The operations of docs/openapi.yaml: their methods, their paths, and who may call them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from delegation.edge.trust.permissions import Permission
+from delegation.edge import headers
+from delegation.edge.errors import BadRequest, EdgeError, permission_missing
+from delegation.edge.telemetry import REQUEST_ID, is_request_id
+from delegation.edge.trust.permissions import OF_POLARIS, Permission
+from delegation.misspellings import did_you_mean
+from polaris_common.errors import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +86,70 @@ ENDPOINTS: Final = (
     DESCRIPTION,
     PAGE,
 )
+
+
+_LONGEST_NAME: Final = 64
+_NO_BODY: Final = frozenset({"", "{}", "null"})
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The token's client and subject, and what the identity of its certificate may do."""
+
+    client_id: str
+    subject: str
+    permissions: frozenset[Permission]
+
+
+def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Admitted:
+    """Return the caller of an operation.
+
+    Raises EdgeError without the authorizer's context, Forbidden, and BadRequest for a request id that cannot be logged
+    and for what the operation does not take.
+    """
+    caller = caller_of(event)
+    if caller is None:
+        raise EdgeError("the request carries no authorized caller", code="UNAUTHORIZED")
+    if endpoint.permission is not None and endpoint.permission not in caller.permissions:
+        raise permission_missing(endpoint.permission)
+    check_request_id(event)
+    if endpoint.query is not None:
+        _check_taken(event, endpoint, endpoint.query)
+    return caller
+
+
+def _check_taken(event: Mapping[str, Any], endpoint: Endpoint, known: tuple[str, ...]) -> None:
+    """Raise BadRequest for a parameter or a body that the operation would ignore."""
+    query = event.get("multiValueQueryStringParameters") or event.get("queryStringParameters") or {}
+    for name, values in query.items():
+        place = f"query {printable(name, _LONGEST_NAME)}"
+        if name not in known:
+            raise BadRequest(
+                place, f"is not a parameter of {endpoint.method} {endpoint.path}; {did_you_mean(name, known)}"
+            )
+        if not isinstance(values, str) and len(values) > 1:
+            raise BadRequest(place, "must not be repeated")
+    if not endpoint.has_body and "".join((event.get("body") or "").split()) not in _NO_BODY:
+        raise BadRequest("body", f"must be absent: {endpoint.method} {endpoint.path} takes none")
+
+
+def caller_of(event: Mapping[str, Any]) -> Admitted | None:
+    """Return who called, None for a caller without a token."""
+    context = (event.get("requestContext") or {}).get("authorizer") or {}
+    client = context.get("client_id")
+    if not isinstance(client, str) or not client:
+        return None
+    subject = context.get("subject")
+    return Admitted(client, subject if isinstance(subject, str) else "", _permissions(context.get("permissions")))
+
+
+def check_request_id(event: Mapping[str, Any]) -> None:
+    """Raise BadRequest for a request id that cannot be logged."""
+    if not all(map(is_request_id, headers.values(event, REQUEST_ID))):
+        raise BadRequest(REQUEST_ID, "must be at most 128 characters of printable ASCII")
+
+
+def _permissions(text: object) -> frozenset[Permission]:
+    # During a deployment the authorizer may be of the former release, which admitted only Polaris and named none.
+    words = text.split() if isinstance(text, str) else OF_POLARIS
+    return frozenset(permission for permission in Permission if permission in words)

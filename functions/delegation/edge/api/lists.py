@@ -1,14 +1,15 @@
-"""`GET /v1/tasks`: the tasks of the deployment, the newest received first."""
+"""`GET /v1/tasks`: the tasks of the deployment, the newest received first; and pages of any list."""
 
+import base64
+import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from delegation.edge.api import paging
-from delegation.edge.api.callers import admitted
-from delegation.edge.api.endpoints import LIST
+from delegation.edge.api.endpoints import LIST, admitted
 from delegation.edge.api.routes import Dependencies, Event, Served
 from delegation.edge.errors import BadRequest
 from delegation.edge.outlook import outlook_of
@@ -19,6 +20,83 @@ from delegation.tasks.stores.base import Received, ReceivedPage, Unreadable, is_
 from delegation.tasks.work.parts.reads import Selection, page_of
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
+
+TOKEN: Final = "page_token"  # noqa: S105 - the name of a parameter
+SIZE: Final = "page_size"
+MOST_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of a page's records: its body, escaped, has to fit a Lambda's answer of 6 MB (AWS Lambda guide, "Quotas")."""
+_LONGEST_TOKEN: Final = 2048
+_NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A wanted page: at most `size` entries after the position `after` (None: from the start) of the list `of`."""
+
+    of: str
+    size: int
+    after: str | None
+
+    def token(self, last: str) -> str:
+        """Return the token of the page that follows the entry at the position `last`."""
+        document = json.dumps([self.of, last], ensure_ascii=False, separators=(",", ":")).encode()
+        return base64.urlsafe_b64encode(document).decode().rstrip("=")
+
+
+def read(event: Mapping[str, Any], *, of: str, largest: int) -> Page:
+    """Return the page that a request's query asks for; raises BadRequest, also for a token of another list."""
+    query = event.get("queryStringParameters") or {}
+    return Page(of, _size(query.get(SIZE), largest), _position(query.get(TOKEN), of))
+
+
+class Room:
+    """The bytes that a page has left; its first record has room whatever its size."""
+
+    def __init__(self) -> None:
+        self._left: int | None = None
+
+    def has_room_for(self, record: Mapping[str, Any]) -> bool:
+        size = len(render_json(record))
+        if self._left is not None and size > self._left:
+            return False
+        self._left = (MOST_BYTES if self._left is None else self._left) - size
+        return True
+
+
+def _size(text: str | None, largest: int) -> int:
+    if text is None:
+        return largest
+    if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= largest:
+        raise BadRequest(f"query {SIZE}", f"must be a number from 1 to {largest}")
+    return int(text)
+
+
+def _position(token: str | None, of: str) -> str | None:
+    if not token:
+        return None
+    try:
+        raw = base64.urlsafe_b64decode(token[:_LONGEST_TOKEN] + "=" * (-len(token) % 4))
+        found = json.loads(raw)
+    except (binascii.Error, ValueError, RecursionError):
+        found = None
+    match found:
+        case [str(listed), str(last)] if listed == of:
+            return last
+    raise foreign_token()
+
+
+def number_after(page: Page) -> int:
+    """Return the number after which a page begins; raises BadRequest for a position that is no number."""
+    if page.after is None:
+        return 0
+    if not _NUMBER.fullmatch(page.after):
+        raise foreign_token()
+    return int(page.after)
+
+
+def foreign_token() -> BadRequest:
+    return BadRequest(f"query {TOKEN}", "must be the next_page_token of the same list with the same filters")
+
 
 STATUS: Final = "status"
 TYPE: Final = "type"
@@ -42,9 +120,9 @@ class Lists:
         admitted(event, LIST)
         query = event.get("queryStringParameters") or {}
         selection = selected(query, self.deps.clock())
-        page = paging.read(event, of=_list_of(query), largest=_LARGEST_PAGE)
+        page = read(event, of=_list_of(query), largest=_LARGEST_PAGE)
         if page.after is not None and not is_position(page.after):
-            raise paging.foreign_token()
+            raise foreign_token()
         found = page_of(self.deps.tasks.reads, selection, before=page.after, size=page.size)
         body = _body(found, self.deps.clock(), self.deps.types)
         cursor = body.pop("cursor")
@@ -103,7 +181,7 @@ def _body(page: ReceivedPage, now: datetime, types: TaskTypes) -> dict[str, Any]
     """Return the page's tasks and those that cannot be read, as far as there is room, and the cursor that follows."""
     tasks: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
-    cursor, room, last = page.cursor, paging.Room(), None
+    cursor, room, last = page.cursor, Room(), None
     for place, entry in page.entries:
         if isinstance(entry, Unreadable):
             unreadable.append({"task_id": entry.task_id, "reason": entry.reason})

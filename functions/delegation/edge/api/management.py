@@ -1,15 +1,30 @@
-"""What operators do with a task: read its versions and its receipt, cancel it, retry it."""
+"""What operators do with a task, or with all at once: cancel, retry, approve, read receipts, pause and resume."""
 
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from delegation.edge.api import paging
-from delegation.edge.api.callers import Admitted, admitted
-from delegation.edge.api.endpoints import APPROVE, CANCEL, ESTIMATE, PLACE, RECEIPT, RESEND, RETRY, VERSIONS, Endpoint
+from delegation.edge.answers import problem_of
+from delegation.edge.api import lists
+from delegation.edge.api.endpoints import (
+    APPROVE,
+    CANCEL,
+    ESTIMATE,
+    PAUSE,
+    PAUSES,
+    PLACE,
+    RECEIPT,
+    RESEND,
+    RESUME,
+    RETRY,
+    VERSIONS,
+    Admitted,
+    Endpoint,
+    admitted,
+)
 from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, require_json, task_id_of
 from delegation.edge.document import read_body
 from delegation.edge.errors import EdgeError
@@ -17,12 +32,103 @@ from delegation.edge.requests import bad_request
 from delegation.edge.submission import SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
+from delegation.idempotency.canonical import Scope, payload_hashes, unread_body
+from delegation.idempotency.mutations.answer import MutationAnswer
+from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.transitions import CANCELLED
-from delegation.wire.identified import PlanApproval
+from delegation.tasks.pauses import PauseMode, PauseRecord, PauseScope
+from delegation.tasks.work.parts.reads import TaskReads
+from delegation.wire.pauses import PauseRequest, ResumeRequest
 from delegation.wire.responses import render_json
+from delegation.wire.tables import PlanApproval
 from delegation.wire.tasks import shown
+from polaris_common.errors import DelegationError
+
+_ROWS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedChange:
+    """A request to change a task; `body` is its text, which the operation itself does not read.
+
+    `change` makes the change and returns the task. `did` is given the status that was first observed and a version that
+    followed, or the present one, and returns whether that version shows the change.
+    """
+
+    caller: str
+    realm: str
+    endpoint: Endpoint
+    task_id: str
+    key: str
+    body: str
+    change: Callable[[], Task]
+    did: Callable[[str, Task], bool]
+
+
+def once(mutations: Mutations, reads: TaskReads, request: KeyedChange) -> Performed:
+    """Make the change once for its key, or return the stored answer.
+
+    Raises KeyConflict, MutationInProgress, the errors of the stores, and the refusal of a change that is made now; it
+    is stored for the repeats.
+    """
+    refusals: list[DelegationError] = []
+
+    def run(_attempt: MutationAttempt) -> MutationAnswer:
+        try:
+            return _recorded(reads, request.change())
+        except DelegationError as error:
+            problem = problem_of(error)
+            if problem.status >= 500:
+                raise
+            refusals.append(error)
+            return MutationAnswer(problem.status, problem.body)
+
+    performed = mutations.perform(
+        Mutation(
+            scope=Scope(
+                request.caller,
+                request.realm,
+                request.endpoint.method,
+                request.endpoint.path.replace("{taskId}", request.task_id),
+                request.key,
+            ),
+            payload_hash=payload_hashes(unread_body(request.body)),
+            run=run,
+            verify=lambda attempt: _verified(reads, request, attempt),
+            observe=lambda: _observed(reads, request.task_id),
+        )
+    )
+    if refusals and performed.how is How.EXECUTED:
+        raise refusals[-1]
+    return performed
+
+
+def _recorded(reads: TaskReads, task: Task) -> MutationAnswer:
+    return MutationAnswer(200, render_json(record_of(reads, task)))
+
+
+def _observed(reads: TaskReads, task_id: str) -> str | None:
+    try:
+        task = reads.get(task_id)
+    except TaskNotFound:
+        return None
+    return f"{task.version} {task.status}"
+
+
+def _verified(reads: TaskReads, request: KeyedChange, attempt: MutationAttempt) -> MutationAnswer | None:
+    """Return the answer if a version after the observed one, or the present one, shows the change."""
+    if attempt.before is None:
+        return None
+    version, _, status = attempt.before.partition(" ")
+    head = reads.get(request.task_id)
+    rows = reads.versions(request.task_id, after=int(version), limit=_ROWS)
+    for row in (*rows, head):
+        if request.did(status, row):
+            return _recorded(reads, head if head.version == row.version else row)
+    return None
+
 
 _LARGEST_PAGE: Final = 100
 
@@ -38,12 +144,12 @@ class Management:
         """Return versions of a task, oldest first (Delegation Service proposal, Persistence)."""
         admitted(event, VERSIONS)
         found = task_id_of(task_id)
-        page = paging.read(event, of=f"versions {found}", largest=_LARGEST_PAGE)
-        after = paging.number_after(page)
+        page = lists.read(event, of=f"versions {found}", largest=_LARGEST_PAGE)
+        after = lists.number_after(page)
         rows = self.deps.tasks.reads.versions(found, after=after, limit=page.size + 1)
         if not rows and not after:
             raise TaskNotFound(found)
-        room = paging.Room()
+        room = lists.Room()
         records = itertools.takewhile(room.has_room_for, (shown(row.public()) for row in rows[: page.size]))
         versions = list(records)
         more = len(rows) > len(versions)
@@ -172,7 +278,6 @@ class Management:
         key = key_of(event, self.deps)
         if key is None:
             return self._served(endpoint, task_id, record_of(self.deps.tasks.reads, change()))
-        from delegation.edge.api.keyed import KeyedChange, once  # noqa: PLC0415 - a cold start needs none of it
 
         request = KeyedChange(
             caller.client_id, self.deps.realm, endpoint, task_id, key, event.get("body") or "", change, did
@@ -203,3 +308,88 @@ def _shows_nothing(_before: str, _after: Task) -> bool:
 def _shows_retry(before: str, after: Task) -> bool:
     """Only a retry, or another submission, follows a FAILURE."""
     return before == Status.FAILURE and after.status is Status.SUBMITTED
+
+
+B = TypeVar("B", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Pausing:
+    """The operations on pauses; each may be repeated, and with an idempotency key changes something at most once."""
+
+    deps: Dependencies
+    telemetry: Telemetry
+
+    def shown(self, event: Event) -> Served:
+        admitted(event, PAUSES)
+        return self._served(PAUSES, self.deps.pauses().shown())
+
+    def pause(self, event: Event) -> Served:
+        """Pause a scope in the caller's name; raises BadRequest, TaskError (TOO_MANY_PAUSES)."""
+        caller = admitted(event, PAUSE)
+
+        def pause(wanted: PauseRequest) -> PauseRecord:
+            by = Caller(client_id=caller.client_id, subject=caller.subject)
+            mode = PauseMode(wanted.mode)
+            return self.deps.pauses().pause(self._scope(wanted), by=by, reason=wanted.reason, mode=mode)
+
+        return self._changed(event, PAUSE, caller, PauseRequest, pause)
+
+    def resume(self, event: Event) -> Served:
+        """End the pause of a scope; raises BadRequest."""
+        caller = admitted(event, RESUME)
+        return self._changed(
+            event, RESUME, caller, ResumeRequest, lambda wanted: self.deps.pauses().resume(self._scope(wanted))
+        )
+
+    def _changed(
+        self, event: Event, endpoint: Endpoint, caller: Admitted, model: type[B], change: Callable[[B], PauseRecord]
+    ) -> Served:
+        """Make a change, at most once for its key; one whose outcome is unknown is made again, with the same effect."""
+        key = key_of(event, self.deps)
+        document = _document(event)
+        wanted = _read(document, model)
+        if key is None:
+            return self._served(endpoint, change(wanted))
+        from delegation.idempotency.canonical import Scope, payload_hashes  # noqa: PLC0415 - only a key needs it
+        from delegation.idempotency.mutations.answer import MutationAnswer  # noqa: PLC0415
+        from delegation.idempotency.mutations.service import Mutation  # noqa: PLC0415
+
+        performed = self.deps.mutations().perform(
+            Mutation(
+                scope=Scope(caller.client_id, self.deps.realm, endpoint.method, endpoint.path, key),
+                payload_hash=payload_hashes(document),
+                run=lambda _attempt: MutationAnswer(200, _body(change(wanted))),
+                verify=lambda _attempt: None,
+                observe=lambda: None,
+            )
+        )
+        self.telemetry.served(endpoint.operation, performed.answer.status)
+        return Served(performed.answer.status, performed.answer.body, {})
+
+    def _scope(self, wanted: ResumeRequest) -> PauseScope:
+        realm = self.deps.realm if wanted.scope == "realm" else None
+        return PauseScope(realm=realm, table=wanted.table)
+
+    def _served(self, endpoint: Endpoint, record: PauseRecord) -> Served:
+        self.telemetry.served(endpoint.operation, 200)
+        return Served(200, _body(record), {})
+
+
+def _body(record: PauseRecord) -> bytes:
+    """Return the page's tasks and those that cannot be read, as far as there is room, and the cursor that follows."""
+    return render_json({"pauses": [one.document() for one in record.pauses]})
+
+
+def _document(event: Event) -> Mapping[str, Any]:
+    """Return the body of a request; raises what `read_body` and `require_json` raise."""
+    require_json(event)
+    return read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
+
+
+def _read(document: Mapping[str, Any], model: type[B]) -> B:
+    """Return the parameters of a request; raises BadRequest."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise bad_request(error, model) from None

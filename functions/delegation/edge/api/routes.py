@@ -9,8 +9,7 @@ from uuid import UUID
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge import headers
-from delegation.edge.api.callers import admitted
-from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint
+from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint, admitted
 from delegation.edge.document import Document, read_body
 from delegation.edge.errors import BadRequest, EdgeError, route_not_found, unsupported_media_type
 from delegation.edge.requests import ReadPayload, read_payload
@@ -24,7 +23,7 @@ from delegation.tasks.submission.form import RequestForm
 from delegation.tasks.submission.options import DRY_RUN, DRY_RUN_SPELLINGS
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.service import TaskService
-from delegation.wire.keys import KEY_RULE, is_key
+from delegation.wire.requests import KEY_RULE, is_key
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
     from delegation.tasks.pauses import PauseControl
     from delegation.tasks.waiting import QueuePlace
-    from delegation.wire.identified import PlanApproval
+    from delegation.wire.tables import PlanApproval
 
 Event = Mapping[str, Any]
 

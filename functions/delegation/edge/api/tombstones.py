@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from delegation.edge.api import paging
-from delegation.edge.api.callers import Admitted, admitted
+from delegation.edge.api import lists
 from delegation.edge.api.endpoints import (
     DISMISS_TOMBSTONE,
     PURGE_TOMBSTONE,
     RESTORE_TOMBSTONE,
     TOMBSTONE,
     TOMBSTONES,
+    Admitted,
     Endpoint,
+    admitted,
 )
 from delegation.edge.api.routes import (
     Dependencies,
@@ -58,9 +59,9 @@ class TombstoneRoutes:
     def list(self, event: Event) -> Served:
         """Return a page of tombstones, the newest first."""
         admitted(event, TOMBSTONES)
-        page = paging.read(event, of="tombstones", largest=_LARGEST_PAGE)
+        page = lists.read(event, of="tombstones", largest=_LARGEST_PAGE)
         if page.after is not None and not _CURSOR.fullmatch(page.after):
-            raise paging.foreign_token()
+            raise lists.foreign_token()
         found = self._operations().list(page.size, page.after)
         token = None if found.cursor is None else page.token(found.cursor)
         body = {"tombstones": [record.public() for record in found.tombstones], "next_page_token": token}
@@ -162,7 +163,7 @@ def _unread(event: Event) -> Mapping[str, str]:
 
 def _answered(make: Callable[[], TombstoneEntry], refusals: "list[DelegationError]") -> "MutationAnswer":
     """Return the answer to a change, or to its refusal, which is noted; raises errors that may pass."""
-    from delegation.edge.problems import problem_of  # noqa: PLC0415
+    from delegation.edge.answers import problem_of  # noqa: PLC0415
     from delegation.idempotency.mutations.answer import MutationAnswer  # noqa: PLC0415
 
     try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from delegation.idempotency.mutations.errors import MutationInProgress
+from delegation.idempotency.mutations.reservation import MutationInProgress
 from delegation.idempotency.mutations.service import Mutation, Mutations, Performed
 
 LONGEST_ANSWER_SECONDS: Final = 28.0

@@ -1,5 +1,6 @@
 """The record of a mutation's key: who holds it until when, and the final answer; all decisions about it are pure."""
 
+import threading
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -10,8 +11,53 @@ from typing import Final, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.idempotency.canonical import RULE, Scope
+from delegation.idempotency.errors import IdempotencyError
 from delegation.idempotency.mutations.answer import MutationAnswer, shortened, storable
 from delegation.timestamps import Timestamp
+
+
+class NothingDone(Exception):
+    """Mixed into the errors of a mutation's `run` that prove that it had no effect and will have none."""
+
+
+class MutationInProgress(IdempotencyError):
+    """Another call holds the key: repeat the request later (Idempotency-Key proposal, `request_in_progress`)."""
+
+    code = "request_in_progress"
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("a request with this Idempotency-Key is still running; repeat it unchanged after Retry-After")
+
+
+class ReservationConflict(IdempotencyError):
+    """The key has another reservation than the caller of the store expected: `stored`, None if it has none."""
+
+    code = "RECORD_CONFLICT"
+    retryable = True
+
+    def __init__(self, stored: "Reservation | None") -> None:
+        super().__init__("another process wrote the idempotency record")
+        self.stored = stored
+
+
+class RecordsUnavailable(IdempotencyError):
+    """The store of idempotency records did not answer; nothing was read or written."""
+
+    code = "STORE_UNAVAILABLE"
+    retryable = True
+
+
+class RecordOutcomeUnknown(IdempotencyError):
+    """A write of an idempotency record got no clear answer, and could not be read back."""
+
+    code = "OUTCOME_UNKNOWN"
+    retryable = True
+
+
+def malformed_reservation(message: str) -> IdempotencyError:
+    return IdempotencyError(message, code="MALFORMED_RECORD")
+
 
 FORMAT: Final = 1
 KIND: Final = "MUTATION"
@@ -219,3 +265,50 @@ class ReservationStore(Protocol):
 
     def replace(self, record: Reservation, before: Reservation) -> None:
         """Write a record if `before` is still the stored one; one call. Raises ReservationConflict otherwise."""
+
+
+def no_fault(_point: str) -> None:
+    """Inject nothing."""
+
+
+class MemoryReservationStore:
+    """Records in a dictionary; `fault` is called before and after each write and before each read, with its name."""
+
+    def __init__(self, fault: Callable[[str], None] = no_fault) -> None:
+        self.fault = fault
+        self._lock = threading.Lock()
+        self._records: dict[str, Reservation] = {}
+
+    def get(self, scope: str) -> Reservation | None:
+        self.fault("before get")
+        with self._lock:
+            return self._readable(scope)
+
+    def reserve(self, record: Reservation, now: datetime) -> None:
+        self.fault("before reserve")
+        with self._lock:
+            stored = self._records.get(record.scope)
+            if stored is not None and stored.nonce != record.nonce and not stored.is_expired(now):
+                raise ReservationConflict(self._readable(record.scope))
+            self._records[record.scope] = record
+        self.fault("after reserve")
+
+    def replace(self, record: Reservation, before: Reservation) -> None:
+        self.fault("before replace")
+        with self._lock:
+            stored = self._records.get(record.scope)
+            if stored is None or stored.nonce not in {record.nonce, before.nonce}:
+                raise ReservationConflict(self._readable(record.scope))
+            self._records[record.scope] = record
+        self.fault("after replace")
+
+    def remove(self, scope: str) -> None:
+        """Delete a record, as the time to live of a table does with one that has expired."""
+        with self._lock:
+            self._records.pop(scope, None)
+
+    def _readable(self, scope: str) -> Reservation | None:
+        record = self._records.get(scope)
+        if record is not None and record.format != FORMAT:
+            raise malformed_reservation(f"format: {record.format!r} is not {FORMAT}")
+        return record

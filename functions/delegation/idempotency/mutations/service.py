@@ -11,16 +11,14 @@ from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.errors import (
+from delegation.idempotency.mutations.reservation import (
+    KeyPolicy,
     MutationInProgress,
     NothingDone,
     RecordOutcomeUnknown,
     RecordsUnavailable,
-    ReservationConflict,
-)
-from delegation.idempotency.mutations.reservation import (
-    KeyPolicy,
     Reservation,
+    ReservationConflict,
     ReservationState,
     ReservationStore,
     Ruling,

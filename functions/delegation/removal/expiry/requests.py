@@ -27,7 +27,7 @@ from delegation.tasks.submission.options import (
     option_not_allowed,
 )
 from delegation.timestamps import parse_duration
-from delegation.wire.identified import EXPIRE_SNAPSHOTS, ExpireSnapshotsPayload, ExpiryRequest, IdentifiedRequest
+from delegation.wire.tables import EXPIRE_SNAPSHOTS, ExpireSnapshotsPayload, ExpiryRequest, IdentifiedRequest
 
 _POLICY: Final = "policy"
 

@@ -31,9 +31,9 @@ from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.task_type import Measured
 from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
 from delegation.tasks.submission.options import CALLBACK, DRY_RUN, InvalidOption, SetBy, callback_of
-from delegation.wire.purges import OPERATIONS, PurgePayload, PurgeRequest
 from delegation.wire.requests import TableState, files_of
 from delegation.wire.responses import ExecutionResult, KeptFiles
+from delegation.wire.tables import OPERATIONS, PurgePayload, PurgeRequest
 from polaris_common.errors import printable
 
 

@@ -13,8 +13,7 @@ from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.routing import CatalogPaths
-from delegation.idempotency.mutations.breaker import BreakingStore
-from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
+from delegation.idempotency.mutations.dynamodb import BreakingStore, DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import KEYS_UNAVAILABLE, MetricLines
 from delegation.timestamps import utc_now

@@ -2,8 +2,8 @@
 
 import tomllib
 
+from delegation.edge.answers import problem_of
 from delegation.edge.api.release import VERSION
-from delegation.edge.problems import problem_of
 from delegation.polaris.errors import PolarisUnavailable
 from delegation.tasks.errors import StoreUnavailable
 from tests.paths import ROOT

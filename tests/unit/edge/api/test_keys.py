@@ -14,9 +14,7 @@ from aws_lambda_powertools import Logger
 from delegation.edge.api.app import create_app
 from delegation.edge.api.endpoints import ENDPOINTS, EXECUTE, SUBMIT
 from delegation.edge.api.routes import Dependencies
-from delegation.idempotency.mutations.errors import RecordsUnavailable
-from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.reservation import KeyPolicy
+from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReservationStore, RecordsUnavailable
 from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
 from delegation.storage.memory import Killed

@@ -10,7 +10,7 @@ import pytest
 
 from delegation.client.client import DelegationClient
 from delegation.client.errors import ErrorAnswer
-from delegation.edge.api import paging
+from delegation.edge.api import lists
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.work.parts import reads
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, integration_response
@@ -122,7 +122,7 @@ def test_a_page_reads_a_bounded_number_of_times(api: Api) -> None:
 
 
 def test_a_page_ends_before_it_is_too_large_to_be_answered(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(lists, "MOST_BYTES", 10_000)
     ids = [put(api, age, task_payload="x" * size) for age, size in enumerate((4_000, 30_000, 1, 4_000, 4_000))]
     pages, query = [], {}
     while not pages or query:

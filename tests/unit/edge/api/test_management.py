@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.edge.api import paging
+from delegation.edge.api import lists
 from delegation.edge.api.endpoints import ENDPOINTS, SUBMIT, Endpoint
 from delegation.edge.trust.permissions import OPEN_METHODS, Permission
 from delegation.tasks.life.model import Caller, Status
@@ -83,7 +83,7 @@ def test_a_page_of_versions_ends_before_it_is_too_large_to_be_answered(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The largest version, 400 KB, always has room."""
-    monkeypatch.setattr(paging, "MOST_BYTES", 1)
+    monkeypatch.setattr(lists, "MOST_BYTES", 1)
     seen, query = [], {}
     for _ in range(3):
         body = body_of(api.call("GET", f"{TASK}/versions", query=query))

@@ -23,14 +23,9 @@ from delegation.handlers import api as handler_module
 from delegation.idempotency.errors import KeyConflict, RequestInProgress
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import AdoptedChildren, Status, Task
-from delegation.wire.purges import PurgePayload, PurgeTableOperationParameters
-from delegation.wire.requests import (
-    CommonPayload,
-    StorageCredential,
-    TableIdentity,
-    TableMetadata,
-)
+from delegation.wire.requests import CommonPayload, StorageCredential, TableIdentity, TableMetadata
 from delegation.wire.responses import ErrorResponse, ExecutionResult, TaskAccepted, TaskSuccessResponse
+from delegation.wire.tables import PurgePayload, PurgeTableOperationParameters
 from delegation.wire.tasks import REPORTED, shown
 from delegation.wiring import api as wiring
 from delegation.wiring.types import TYPES

@@ -18,8 +18,7 @@ from delegation.gateway.drop.errors import (
 )
 from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneConflict, TombstonePage
 from delegation.gateway.drop.tombstones import DISMISSED, MovedTable, Tombstone, TombstoneState
-from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.reservation import KeyPolicy
+from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.edge.problems import status_of
+from delegation.edge.answers import status_of
 from delegation.idempotency.errors import IdempotencyError
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications import NotificationPolicy

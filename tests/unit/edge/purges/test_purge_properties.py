@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from delegation.edge.answers import failure_status
+from delegation.edge.answers import failure_status, problem_of
 from delegation.edge.errors import BadRequest
-from delegation.edge.problems import problem_of
 from delegation.idempotency.errors import IdempotencyError
 from delegation.removal.purge.limits import Limits
 from delegation.removal.purge.names import PurgeDetails

@@ -9,8 +9,7 @@ import pytest
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.gateway.keys.patience import Patience
-from delegation.idempotency.mutations.errors import MutationInProgress
-from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import MemoryReservationStore, MutationInProgress
 from delegation.storage.memory import Faults, Killed
 from tests.kit.tasks.builders import SECOND
 from tests.unit.gateway.drop.deployment import Counted

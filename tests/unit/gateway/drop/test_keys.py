@@ -17,7 +17,7 @@ from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.messages import CatalogRequest
 from delegation.idempotency.errors import KeyConflict
-from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
 from tests.kit.tasks.builders import nonce

@@ -16,7 +16,7 @@ from delegation.gateway.answers import error_answer
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
 from delegation.gateway.keys.calls import denies
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.idempotency.mutations.errors import RecordsUnavailable
+from delegation.idempotency.mutations.reservation import RecordsUnavailable
 from delegation.storage.memory import Killed
 from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, PURGE_VIEWS
 from tests.unit.gateway.keys.mutations import SCHEMA, SELECT_2, VIEW_VERSION

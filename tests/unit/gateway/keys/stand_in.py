@@ -28,8 +28,7 @@ from delegation.gateway.keys.service import CatalogMutations, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.upstream import Upstream
 from delegation.gateway.upstreams.http import HttpUpstream
-from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.reservation import Reservation, ReservationStore
+from delegation.idempotency.mutations.reservation import MemoryReservationStore, Reservation, ReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Killed
 from infra.local.catalog.principals import tokens

@@ -12,7 +12,7 @@ from delegation.gateway.answers import error_answer
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.messages import CatalogAnswer
-from delegation.idempotency.mutations.errors import RecordsUnavailable
+from delegation.idempotency.mutations.reservation import RecordsUnavailable
 from delegation.storage.memory import Killed
 from tests.unit.gateway.keys.mutations import (
     SCHEMA,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegation.edge.problems import problem_of
+from delegation.edge.answers import problem_of
 from delegation.idempotency.errors import IdempotencyError
 from delegation.removal.details import table_labels
 from delegation.removal.expiry.names import PLAN_TASK_TYPE, TASK_TYPE, UPKEEP_PRIORITY, ExpiryDetails

@@ -22,8 +22,8 @@ from rich.console import Console
 from delegation.cli.submit import form_of
 from delegation.cli.submit import options_of as asked_by
 from delegation.cli.tasks.screens import task_screen
+from delegation.edge.answers import problem_of
 from delegation.edge.codes import by_code
-from delegation.edge.problems import problem_of
 from delegation.errors import GuardRefused
 from delegation.removal.index import Finding
 from delegation.removal.paths import AT_ANOTHER_TABLE

@@ -28,8 +28,8 @@ from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.schedule.choice import PolicyTerms
 from delegation.upkeep.schedule.windows import Window
-from delegation.wire.identified import PlanApproval
 from delegation.wire.requests import TableState
+from delegation.wire.tables import PlanApproval
 from tests.kit.errors import coded
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, UpkeepWorld, killing, named
 

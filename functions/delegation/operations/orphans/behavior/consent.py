@@ -14,7 +14,7 @@ from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.parts.writes import WriteLoop
-from delegation.wire.identified import PlanApproval
+from delegation.wire.tables import PlanApproval
 from polaris_common.errors import DelegationError, printable
 
 

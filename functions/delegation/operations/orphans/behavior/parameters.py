@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.removal.requests import TableWork
-from delegation.wire.identified import ORPHAN_FILES
+from delegation.wire.tables import ORPHAN_FILES
 
 
 class TableOrphans(TableWork):

@@ -21,8 +21,11 @@ from delegation.gateway.drop.caller.keyed import KeyedDrops
 from delegation.gateway.drop.errors import TombstoneOutcomeUnknown, TombstonesUnavailable
 from delegation.gateway.keys.patience import Patience
 from delegation.gateway.keys.service import policy_for
-from delegation.idempotency.mutations.errors import RecordOutcomeUnknown, RecordsUnavailable
-from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import (
+    MemoryReservationStore,
+    RecordOutcomeUnknown,
+    RecordsUnavailable,
+)
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable

@@ -22,7 +22,7 @@ import httpx
 from pyiceberg.serializers import FromInputFile
 
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
-from delegation.idempotency.mutations.memory import MemoryReservationStore
+from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.storage.memory import Faults, Killed
 from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from polaris_common.errors import DelegationError

@@ -13,8 +13,7 @@ from aws_lambda_powertools import Logger
 
 from delegation.edge.api.app import create_app
 from delegation.edge.api.routes import Dependencies
-from delegation.idempotency.mutations.memory import MemoryReservationStore
-from delegation.idempotency.mutations.reservation import KeyPolicy
+from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
 from delegation.operations.orphans.approval import Approval

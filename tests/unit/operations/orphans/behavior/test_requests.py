@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from delegation.edge.answers import problem_of
 from delegation.edge.outlook import outlook_of
-from delegation.edge.problems import problem_of
 from delegation.errors import GuardRefused
 from delegation.operations.orphans.approval import ApprovalLimits
 from delegation.operations.orphans.behavior.details import OrphanDetails

@@ -9,7 +9,7 @@ from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.relation import obstacle, replays, resumes
 from delegation.removal.requests import TableCheck, TableForm, WorkRelation
 from delegation.tasks.submission.form import RequestSources, RequestWords
-from delegation.wire.identified import IdentifiedRequest, OrphanFilesPayload, OrphanFilesRequest
+from delegation.wire.tables import IdentifiedRequest, OrphanFilesPayload, OrphanFilesRequest
 
 
 @lru_cache(maxsize=1)
