@@ -16,13 +16,14 @@ revision of its entry, so a process that was paused neither replaces nor deletes
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from decimal import Decimal
+from itertools import chain
 from typing import Any, Final
 
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.areas import EVERYWHERE, around, fold
 from delegation.references.blocking.dynamodb import DynamoDbBlocking, packed, unpacked
-from delegation.references.errors import PassLost, ReferencesOutcomeUnknown, ReferencesUnavailable
+from delegation.references.errors import PassLost, ReferencesError, ReferencesOutcomeUnknown, ReferencesUnavailable
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.locations import split
 from delegation.timestamps import isoformat, stored_time
@@ -32,6 +33,9 @@ FORMAT: Final = 1
 _WRITES_A_CALL: Final = 25
 """DynamoDB API Reference, BatchWriteItem."""
 _END: Final = "\x00"
+_HASH_LENGTH: Final = 32
+_DAMAGED: Final = -1
+"""The revision of an item that stores no number from 1."""
 
 
 class ReferenceTable(DynamoDbCalls):
@@ -43,39 +47,48 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
     def entries(self, catalog: str) -> Iterator[TableEntry]:
         names = {"#name": "name"}
         shown = (
-            "sk, namespace, #name, table_uuid, metadata_location, areas, etag, revision, displaced, absent, "
+            "pk, sk, namespace, #name, table_uuid, metadata_location, areas, etag, revision, displaced, absent, "
             "cloned, problem, problem_location, problem_since, unanswered, unread"
         )
         for item in self._query(
             f"catalog:{catalog}", "table:", ProjectionExpression=shown, ExpressionAttributeNames=names
         ):
-            yield _entry_of(catalog, item)
+            if (identifier := self._named(catalog, item)) is not None:  # else its areas protect under its hash
+                yield _entry_of(identifier, item)
 
     def get(self, identifier: TableIdentifier) -> TableEntry | None:
         item = self._get(f"catalog:{identifier.catalog}", f"table:{_hash(identifier)}")
-        return None if item is None else _entry_of(identifier.catalog, item)
+        return None if item is None else _entry_of(identifier, item)
 
     def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
         found = self._query(
             f"catalog:{catalog}",
             "table:",
-            ProjectionExpression="namespace, #name, table_uuid",
+            ProjectionExpression="pk, sk, namespace, #name, table_uuid, areas",
             ExpressionAttributeNames={"#name": "name"},
         )
-        return frozenset(_identifier(catalog, one) for one in found if one.get("table_uuid") == table_uuid)
+        clones = (self._named(catalog, item) for item in found if item.get("table_uuid") == table_uuid)
+        return frozenset(identifier for identifier in clones if identifier is not None)
 
     def put(self, entry: TableEntry) -> None:
+        self._put_entry(entry)
+
+    def _put_entry(self, entry: TableEntry) -> int:
+        """Put an entry and return its revision."""
         identifier = entry.identifier
         entry = entry.bounded()
         key = {"pk": f"catalog:{identifier.catalog}", "sk": f"table:{_hash(identifier)}"}
         stored = self._get(key["pk"], key["sk"]) or {}
-        if stored and stored["revision"] != entry.revision:
+        before = entry.revision
+        if stored and _identifier(identifier.catalog, stored) != identifier:
+            before = _revision(stored)  # no reader knew the entry
+        if stored and _revision(stored) != before:
             raise PassLost(f"another process wrote the references of {identifier}")
         former = _texts(stored, "areas") - set(entry.areas)
         # What the put before this one retired; it is removed first, so that no item collects the areas of many.
         for area in sorted(_texts(stored, "retired") - _texts(stored, "areas") - set(entry.areas)):
             self._delete(_area_key(identifier, area), entry.revision)
-        revision = entry.revision + 1
+        revision = 1 + (self._last_revision(stored) if before == _DAMAGED else before)
         common = {"namespace": list(identifier.namespace), "name": identifier.name, "revision": revision}
         problem = {"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}
         found_by = [{**_area_key(identifier, area), **common} for area in entry.areas]
@@ -83,31 +96,60 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
             found_by.append({**problem, **common, **_problem_attributes(entry)})
         self._put_all(found_by)
         item = {**key, **common, "format": FORMAT, **_attributes(entry), "retired": sorted(former)}
-        if self._conditional("put_item", entry.revision, Item=to_item(item)) is not None:
+        if self._conditional("put_item", before, Item=to_item(item)) is not None:
             raise PassLost(f"another process wrote the references of {identifier}")
         for area in sorted(former):
             self._delete(_area_key(identifier, area), revision)
         if entry.problem is None and "problem" in stored:
             self._delete(problem, revision)
+        return revision
 
     def remove(self, entry: TableEntry) -> None:
         identifier = entry.identifier
         key = {"pk": f"catalog:{identifier.catalog}", "sk": f"table:{_hash(identifier)}"}
         stored = self._get(key["pk"], key["sk"])
-        if stored is None or stored["revision"] != entry.revision:
+        if stored is None or _revision(stored) != entry.revision:
             return
+        if entry.revision == _DAMAGED:
+            entry = replace(
+                entry, revision=self._put_entry(entry)
+            )  # without one, the items of a later put would go too
         for area in sorted(_texts(stored, "areas") | _texts(stored, "retired")):
             self._delete(_area_key(identifier, area), entry.revision)
         self._delete({"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}, entry.revision)
         self._delete(key, entry.revision)
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
-        found = {_identifier(catalog, item) for item in self._at(catalog, EVERYWHERE)}
+        found = {self._required_name(catalog, item) for item in self._at(catalog, EVERYWHERE)}
         for area in {one for asked in areas for one in fold([asked])}:
             bucket, key = split(area)
-            found.update(_identifier(catalog, item) for item in self._query(f"area:{catalog}:{bucket}", key))
-            found.update(_identifier(catalog, item) for one in around(area)[1:] for item in self._at(catalog, one))
+            below = self._query(f"area:{catalog}:{bucket}", key)
+            beside = (item for wider in around(area)[1:] for item in self._at(catalog, wider))
+            found.update(self._required_name(catalog, item) for item in chain(below, beside))
         return frozenset(found)
+
+    def _named(self, catalog: str, item: Mapping[str, Any]) -> TableIdentifier | None:
+        """Return the table of an item; one whose name is damaged has it in other items with the hash in its key."""
+        if (identifier := _identifier(catalog, item)) is not None:
+            return identifier
+        hash_ = _hash_in(item)
+        entry = self._get(f"catalog:{catalog}", f"table:{hash_}") or {}
+        areas = (split(area) for area in sorted(_texts(entry, "areas")))
+        others = (self._get(f"area:{catalog}:{bucket}", f"{key}{_END}{hash_}") for bucket, key in areas)
+        names = (_identifier(catalog, other) for other in chain([entry], others) if other)
+        return next((name for name in names if name is not None), None)
+
+    def _required_name(self, catalog: str, item: Mapping[str, Any]) -> TableIdentifier:
+        if (identifier := self._named(catalog, item)) is None:
+            raise ReferencesError(f"the item {item['pk']!r}, {item['sk']!r} of the reference index names no table")
+        return identifier
+
+    def _last_revision(self, entry: Mapping[str, Any]) -> int:
+        """Return the last revision of an entry that lost it, which the items of its areas have."""
+        areas = (split(area) for area in sorted(_texts(entry, "areas")))
+        catalog, hash_ = entry["pk"].removeprefix("catalog:"), _hash_in(entry)
+        items = (self._get(f"area:{catalog}:{bucket}", f"{key}{_END}{hash_}") for bucket, key in areas)
+        return max((_revision(item) for item in items if item), default=0)
 
     def _at(self, catalog: str, area: str) -> Iterator[dict[str, Any]]:
         """The items of tables with exactly this area; a key may contain NUL, the hash after it does not."""
@@ -117,24 +159,15 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
 
     def unreadable(self, catalog: str) -> list[TableEntry]:
         items = self._query(f"problem:{catalog}", "")
-        return [_entry_of(catalog, item) for item in items]
+        return [_entry_of(self._required_name(catalog, item), item) for item in items]
 
     def pass_of(self, catalog: str) -> CatalogPass:
         item = self._get(f"catalog:{catalog}", "pass")
         return CatalogPass(catalog) if item is None else _pass_of(catalog, item)
 
     def write_pass(self, before: CatalogPass, after: CatalogPass) -> CatalogPass:
-        written = replace(after, revision=before.revision + 1)
-        condition = "revision = :before" if before.revision else "attribute_not_exists(pk)"
-        values = {"ExpressionAttributeValues": to_item({":before": before.revision})} if before.revision else {}
-        refused = self._dynamodb.conditional(
-            "put_item",
-            TableName=self._table,
-            Item=to_item(_pass_item(written)),
-            ConditionExpression=condition,
-            **values,
-        )
-        if refused is not None:
+        written = replace(after, revision=max(before.revision, 0) + 1)
+        if self._conditional("put_item", before.revision, Item=to_item(_pass_item(written))) is not None:
             raise PassLost(f"another process refreshes the references of catalog {before.catalog}")
         return written
 
@@ -147,6 +180,9 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         """Write an item that still has this revision, or none for 0; return what refused it."""
         condition = "revision = :before" if revision else "attribute_not_exists(pk)"
         values = {"ExpressionAttributeValues": to_item({":before": revision})} if revision else {}
+        if revision == _DAMAGED:
+            condition = "attribute_exists(pk) AND (NOT attribute_type(revision, :number) OR revision < :before)"
+            values = {"ExpressionAttributeValues": to_item({":number": "N", ":before": 1})}
         return self._dynamodb.conditional(
             operation, TableName=self._table, ConditionExpression=condition, **arguments, **values
         )
@@ -179,7 +215,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
 
 def _hash(identifier: TableIdentifier) -> str:
     text = NAMESPACE_SEPARATOR.join((*identifier.namespace, identifier.name))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
 
 
 def _area_key(identifier: TableIdentifier, area: str) -> dict[str, str]:
@@ -187,8 +223,23 @@ def _area_key(identifier: TableIdentifier, area: str) -> dict[str, str]:
     return {"pk": f"area:{identifier.catalog}:{bucket}", "sk": f"{key}{_END}{_hash(identifier)}"}
 
 
-def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier:
-    return TableIdentifier(catalog, tuple(item["namespace"]), item["name"])
+def _hash_in(item: Mapping[str, Any]) -> str:
+    """Return the hash of the table's name in the key of any of its items."""
+    return str(item["sk"])[-_HASH_LENGTH:]
+
+
+def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier | None:
+    """Return the table that an item names, None if its key has the hash of another name."""
+    try:
+        identifier = TableIdentifier(catalog, tuple(item["namespace"]), item["name"])
+        return identifier if _hash(identifier) == _hash_in(item) else None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _revision(item: Mapping[str, Any]) -> int:
+    found = item.get("revision")
+    return int(found) if isinstance(found, Decimal) and found >= 1 else _DAMAGED
 
 
 def _attributes(entry: TableEntry) -> dict[str, Any]:
@@ -221,15 +272,15 @@ def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
     }
 
 
-def _entry_of(catalog: str, item: Mapping[str, Any]) -> TableEntry:
+def _entry_of(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntry:
     """Return an entry; one that is damaged is that of a table that cannot be read, which the next pass visits."""
     try:
-        return _whole_entry(catalog, item)
-    except (AttributeError, TypeError, ValueError) as error:
+        return _whole_entry(identifier, item)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         from delegation.items import reason_of  # noqa: PLC0415 - most processes read no such entry
 
-        areas, revision = tuple(sorted(_texts(item, "areas"))), int(item["revision"])
-        return TableEntry(_identifier(catalog, item), "", "", areas, problem=reason_of(error), revision=revision)
+        areas = tuple(sorted(_texts(item, "areas")))
+        return TableEntry(identifier, "", "", areas, problem=reason_of(error), revision=_revision(item))
 
 
 def _texts(item: Mapping[str, Any], name: str) -> set[str]:
@@ -238,18 +289,23 @@ def _texts(item: Mapping[str, Any], name: str) -> set[str]:
     return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
 
 
-def _whole_entry(catalog: str, item: Mapping[str, Any]) -> TableEntry:
+def _whole_entry(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntry:
     if len(_texts(item, "areas")) < len(item.get("areas", ())):
         raise TypeError("areas is no list of texts")
+    for name in ("table_uuid", "metadata_location", "etag", "problem", "problem_location"):
+        if not isinstance(item.get(name, ""), str):
+            raise TypeError(f"{name} is no text")
+    if _revision(item) == _DAMAGED or _identifier(identifier.catalog, item) is None:
+        raise ValueError("revision or name is damaged")
     return TableEntry(
-        identifier=_identifier(catalog, item),
-        table_uuid=item.get("table_uuid", ""),
-        metadata_location=item.get("metadata_location", ""),
+        identifier=identifier,
+        table_uuid=item["table_uuid"],
+        metadata_location=item["metadata_location"],
         areas=tuple(item.get("areas", ())),
         etag=item.get("etag"),
         seen=unpacked(item.get("seen")) or frozenset(),  # without it all manifests are read again
         problem=item.get("problem"),
-        revision=int(item["revision"]),
+        revision=_revision(item),
         displaced=frozenset(item.get("displaced", ())),
         absent=bool(item.get("absent", False)),
         cloned=bool(item.get("cloned", False)),
@@ -280,7 +336,18 @@ def _pass_item(state: CatalogPass) -> dict[str, Any]:
 
 
 def _pass_of(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
-    times: dict[str, Any] = {name: datetime.fromisoformat(item[name]) if name in item else None for name in _TIMES}
+    """Return the passes over a catalog; a damaged record keeps their number, and a pass is due."""
+    try:
+        return _whole_pass(catalog, item)
+    except (KeyError, TypeError, ValueError):
+        numbers = (int(n) for name in ("number", "complete") if isinstance(n := item.get(name), Decimal))
+        return CatalogPass(catalog, number=max(numbers, default=0), revision=_revision(item))
+
+
+def _whole_pass(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
+    if _revision(item) == _DAMAGED:
+        raise ValueError("revision is damaged")
+    times: dict[str, Any] = {name: stored_time(item[name]) if name in item else None for name in _TIMES}
     positions: dict[str, Any] = {name: tuple(item[name]) if name in item else None for name in _POSITIONS}
     return CatalogPass(
         catalog=catalog,
@@ -288,7 +355,7 @@ def _pass_of(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
         owner=item.get("owner"),
         problem=item.get("problem"),
         checked=int(item["checked"]),
-        revision=int(item["revision"]),
+        revision=_revision(item),
         number=int(item.get("number", 0)),
         complete=int(item.get("complete", 0)),
         again=bool(item.get("again", False)),

@@ -18,7 +18,7 @@ from polaris_persistence.commits.entities import EntityHead
 from polaris_persistence.errors import CorruptObject, PersistenceError, feed_expired, invalid_page_token
 from polaris_persistence.ids.snowflake import made_at_ms
 from polaris_persistence.index.keys import IndexKey
-from polaris_persistence.objects.objects import ObjectRef, PersistedModel
+from polaris_persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 from polaris_persistence.objects.store import CatalogStore, of_model
 from polaris_persistence.objects.types import ObjectType
 
@@ -178,16 +178,29 @@ class Feed:
         return feed_expired(f"commits of {self._name!r} after the cursor are no longer kept; list everything")
 
     def _back(self, next_: int | None) -> Iterator[tuple[int, int]]:
-        """Return id and number of the commits from one backwards, by every twentieth head."""
+        """Return id and number of the commits from one backwards, by every twentieth head.
+
+        One of these that does not decode is passed by the tail of the head after it. Raises CorruptObject if none of
+        twenty decodes, or the newest.
+        """
+        newer: list[int] = []
         while next_ is not None:
-            found = self._store.fetch(ObjectRef(self._type, next_), self._model)
+            passed, found = self._readable([next_, *reversed(newer)])
             if found is None:
                 return
-            head = found.value
-            yield next_, head.seq
+            head = of_model(found, self._model).value
             # All but the last of the tail; with that one it continues.
-            yield from ((id_, head.seq - back) for back, id_ in enumerate(head.tail[:-1], 1))
-            next_ = head.tail[-1] if head.tail else None
+            newer, older = [next_, *head.tail[passed:-1]], head.tail[passed:]
+            yield from ((id_, head.seq - passed - back) for back, id_ in enumerate(newer))
+            next_ = older[-1] if older else None
+
+    def _readable(self, ids: list[int]) -> tuple[int, Loaded[PersistedModel] | None]:
+        """Return how many heads do not decode, and the one after them, None if it is absent. Raises CorruptObject."""
+        for passed, id_ in enumerate(ids[:-1]):
+            [found] = self._store.fetch_readable([ObjectRef(self._type, id_)])
+            if not isinstance(found, CorruptObject):
+                return passed, found
+        return len(ids) - 1, self._store.fetch_many([ObjectRef(self._type, ids[-1])])[0]
 
     def _entries(self, page: list[tuple[int, int]]) -> Iterator[FeedEntry]:
         heads = self._store.fetch_readable(ObjectRef(self._type, one) for one, _ in page)

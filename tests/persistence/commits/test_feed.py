@@ -12,7 +12,7 @@ from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.directories import Directory, entity_committer
 from polaris_persistence.commits.entities import EntityChanges, EntityHead
 from polaris_persistence.commits.feed import Feed, FeedCursor, FeedEntry
-from polaris_persistence.errors import PersistenceError
+from polaris_persistence.errors import CorruptObject, PersistenceError
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.maintenance.recovery import reset
 from polaris_persistence.maintenance.run import SweepPolicy
@@ -243,3 +243,31 @@ def test_a_commit_that_cannot_be_read_is_one_entry_without_names(world: FedEntit
     ]
     assert found.entries[1].names is None
     assert names(found.entries) == ["a", "c"]
+
+
+def test_a_damaged_head_at_any_place_ends_no_feed(world: FedEntities) -> None:
+    """Every twentieth head is read for its tail; one of these that did not decode ended the feed for ever."""
+    world.create(*(f"t{number}" for number in range(64)))
+    whole = world.feed.read(world.start).entries
+    heads = {one.id: one for one in world.backend._objects if one.type == "catalog-head"}
+    rng = random.Random(7)
+    patterns = [[at] for at in range(63)] + [sorted(rng.sample(range(63), rng.randrange(2, 19))) for _ in range(40)]
+    for bad in patterns:
+        stored = {at: world.backend._objects[heads[whole[at].commit_id]] for at in bad}
+        for at, object_ in stored.items():
+            world.backend._objects[heads[whole[at].commit_id]] = replace(object_, value=b"\xff")
+        found = Feed(world.store_of("r", "c"), "main").read(world.start).entries
+        assert [(one.commit_id, one.seq) for one in found] == [(one.commit_id, one.seq) for one in whole], bad
+        assert [at for at, one in enumerate(found) if one.names is None] == bad
+        for at, object_ in stored.items():
+            world.backend._objects[heads[whole[at].commit_id]] = object_
+
+
+def test_twenty_damaged_heads_in_a_row_are_reported(world: FedEntities) -> None:
+    world.create(*(f"t{number}" for number in range(64)))
+    whole = world.feed.read(world.start).entries
+    for one in list(world.backend._objects):
+        if one.type == "catalog-head" and one.id in {entry.commit_id for entry in whole[20:45]}:
+            world.backend._objects[one] = replace(world.backend._objects[one], value=b"\xff")
+    with pytest.raises(CorruptObject):
+        Feed(world.store_of("r", "c"), "main").read(world.start)

@@ -10,6 +10,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.errors import PolarisUnexpectedAnswer
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.dynamodb import DynamoDbReferenceStore
+from delegation.references.errors import ReferencesError
 from delegation.references.lost import LostRefs
 from delegation.references.model import PassNeeded
 from polaris_common.dynamodb import to_item
@@ -29,9 +30,9 @@ class StoredIndex:
     client: Any
     store: DynamoDbReferenceStore
 
-    def damage(self, pk: str, name: str, value: Any) -> None:
+    def damage(self, pk: str, name: str, value: Any, sk: str = "") -> None:
         for item in self.client.scan(TableName=self.store._table)["Items"]:
-            if item["pk"]["S"] == pk:
+            if item["pk"]["S"] == pk and item["sk"]["S"].startswith(sk):
                 item.pop(name, None)
                 self.client.put_item(
                     TableName=self.store._table, Item={**item, **({} if value is None else to_item({name: value}))}
@@ -45,6 +46,54 @@ class StoredIndex:
 def stored() -> Iterator[StoredIndex]:
     with moto() as client:
         yield StoredIndex(client, reference_store(client))
+
+
+@pytest.mark.parametrize("value", [*BAD, -1, 0], ids=str)
+@pytest.mark.parametrize("name", ["namespace", "name", "table_uuid", "areas", "seen", "revision", "problem", "absent"])
+def test_a_damaged_entry_stops_no_pass_and_is_found_and_replaced(stored: StoredIndex, name: str, value: Any) -> None:
+    scene = Scene(store=stored.store)  # type: ignore[arg-type]
+    for table in ("a", "b", "gone"):
+        scene.one.create(table)
+    scene.refresher().ensure("cat", PassNeeded(0))
+    stored.damage("catalog:cat", name, value, sk="table:")
+    moved = scene.one.create("d")
+    del scene.one.pointers["gone"]
+    assert {"ns.a", "ns.b"} <= scene.concerned("s3://lake/wh/")
+    for number in range(1, 4):
+        scene.now += 2 * HOUR
+        assert scene.refresher().ensure("cat", PassNeeded(number)).complete == number + 1
+        assert {"ns.a", "ns.b", "ns.d"} <= scene.concerned("s3://lake/wh/")
+    assert {one.identifier.name for one in stored.store.entries("cat")} == {"a", "b", "d"}
+    assert all(one.problem is None and one.table_uuid for one in stored.store.entries("cat"))
+    assert scene.concerned(f"{moved.location()}/") == {"ns.d"}
+
+
+@pytest.mark.parametrize("value", [*BAD, -1, 0], ids=str)
+@pytest.mark.parametrize("name", ["revision", "number", "complete", "checked", "completed_at", "position", "owner"])
+def test_a_damaged_record_of_the_passes_is_replaced_by_the_next(stored: StoredIndex, name: str, value: Any) -> None:
+    scene = Scene(store=stored.store)  # type: ignore[arg-type]
+    scene.one.create("a")
+    scene.refresher().ensure("cat", PassNeeded(0))
+    stored.damage("catalog:cat", name, value, sk="pass")
+    scene.now += 2 * HOUR
+    scene.refresher().ensure_fresh("cat", HOUR)
+    assert stored.store.pass_of("cat").completed_at == scene.now
+
+
+@pytest.mark.parametrize("value", BAD, ids=str)
+@pytest.mark.parametrize("name", ["namespace", "name"])
+def test_an_area_whose_name_is_damaged_is_still_that_of_its_table(stored: StoredIndex, name: str, value: Any) -> None:
+    scene = Scene(store=stored.store)  # type: ignore[arg-type]
+    scene.one.create("a")
+    scene.refresher().ensure("cat", PassNeeded(0))
+    stored.damage("area:cat:lake", name, value)
+    assert scene.concerned("s3://lake/wh/a/") == {"ns.a"}
+    stored.damage("catalog:cat", name, value, sk="table:")
+    with pytest.raises(ReferencesError, match="names no table"):
+        scene.concerned("s3://lake/wh/a/")
+    scene.now += 2 * HOUR
+    scene.refresher().ensure_fresh("cat", HOUR)  # writes both again
+    assert scene.concerned("s3://lake/wh/a/") == {"ns.a"}
 
 
 UNLISTED = Blocking(Subject("cat", ("ns", "inner")), "NO: x", NOW, unanswered=(3,))
