@@ -17,10 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier, encoded
-from delegation.polaris.answers import error_of
-from delegation.polaris.client import PolarisClient
-from delegation.polaris.credentials import select_credential
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     CredentialVendingFailed,
     NoSuchCatalog,
     PolarisError,
@@ -29,7 +26,10 @@ from delegation.polaris.errors import (
     PolarisUnauthorized,
     PolarisUnavailable,
     PolarisUnexpectedAnswer,
+    error_of,
 )
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.credentials import select_credential
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport

@@ -18,8 +18,8 @@ from delegation.client.errors import DelegationClientError, ErrorAnswer, TaskFai
 from delegation.client.settings import ClientSettings
 from delegation.edge.answers import retryable
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import NoSuchTable, PolarisError
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchTable, PolarisError
 from delegation.wire.pauses import PauseRequest, ResumeRequest
 from delegation.wire.requests import TableState
 from delegation.wire.tables import PurgeRequest

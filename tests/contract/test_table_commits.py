@@ -10,8 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import CommitConflict, NoSuchTable, PolarisForbidden
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import CommitConflict, NoSuchTable, PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport

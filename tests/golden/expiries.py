@@ -7,7 +7,7 @@ from typing import Any
 
 from delegation.edge.submission import SubmissionAnswer
 from delegation.orchestration.sweep import sweep
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.behavior import PermissionsOf, no_policies
 from delegation.removal.expiry.names import TASK_TYPE

@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from delegation.orchestration.dispatch import Dispatcher, SqsDispatchQueue
+from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns, JobConfiguration
-from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
-from delegation.polaris.errors import PolarisUnavailable
+from delegation.polaris.answers import PolarisUnavailable
 from delegation.removal.purge.names import TASK_TYPES
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from pydantic import BaseModel
 
 from delegation.edge.submission import SubmissionAnswer
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse
 from delegation.tasks.errors import StoreUnavailable

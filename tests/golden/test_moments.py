@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from delegation.orchestration.dispatch import parse
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from spark.purge_table import _parser
 from tests.contract.task_tables import moto
 from tests.golden.moments import KEY, MOMENTS, restore, service

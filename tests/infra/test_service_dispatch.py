@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from delegation.orchestration.run_policy import READS
+from delegation.orchestration.job_runs import READS
 from infra.environment.functions import FUNCTIONS, STATE_MACHINE_DEFINITION
 
 

@@ -446,15 +446,15 @@ CALLING: Final = (
     Mutant(
         "the executor has a table purged for any caller",
         f"{CLIENT}executor.py",
-        "        require_authorised(self.authorise, identifier)\n",
-        "",
+        "        require_authorised(self.authorise, identifier)\n        key = key or new_key()\n",
+        "        key = key or new_key()\n",
         (f"{CALLER}test_executor.py::test_a_caller_who_may_only_read_purges_nothing",),
     ),
     Mutant(
         "the local executor purges a table for any caller",
-        f"{CLIENT}local.py",
-        "        require_authorised(self.authorise, identifier)\n",
-        "",
+        f"{CLIENT}executor.py",
+        "        require_authorised(self.authorise, identifier)\n        from delegation.client.local_purge",
+        "        from delegation.client.local_purge",
         (f"{CALLER}test_local.py::test_a_caller_who_may_only_read_purges_nothing",),
     ),
     Mutant(
@@ -466,7 +466,7 @@ CALLING: Final = (
     ),
     Mutant(
         "a request is repeated after the service may have forgotten its key",
-        f"{CLIENT}protocol/repeats.py",
+        f"{CLIENT}protocol/requests.py",
         "elapsed + timedelta(seconds=wait) >= window:",
         "elapsed >= window:",
         (f"{CALLER}test_waiting.py::test_no_repeat_begins_when_the_key_may_be_forgotten",),

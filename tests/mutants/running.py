@@ -100,14 +100,14 @@ NOTIFYING: Final = (
     ),
     Mutant(
         "addresses: ISATAP leads to a private address",
-        f"{NOTIFICATIONS}addresses.py",
+        f"{NOTIFICATIONS}https.py",
         "if _is_in(address, _LAST_32_BITS) or (number >> 32) & 0xFFFF_FFFF in _ISATAP:",
         "if _is_in(address, _LAST_32_BITS):",
         (f"{ADDRESSES}::test_an_ipv6_address_with_a_private_ipv4_address_in_it_is_never_called",),
     ),
     Mutant(
         "addresses: a setting allows this machine",
-        f"{NOTIFICATIONS}addresses.py",
+        f"{NOTIFICATIONS}https.py",
         "or address.is_link_local or address.is_loopback\n",
         "or address.is_link_local\n",
         (f"{ADDRESSES}::test_this_machine_is_called_by_the_local_stack_only",),

@@ -19,7 +19,7 @@ from typing import Any
 
 from delegation.iceberg.metadata import decode_metadata
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import TableMetadataMissing
+from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment
 from delegation.removal.purge.context import PurgeContext, PurgeResult

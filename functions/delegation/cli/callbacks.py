@@ -14,7 +14,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
 from delegation.items import reason_of
-from delegation.notifications.dead_letters import dead_letters_of, resent
+from delegation.notifications.queue import dead_letters_of, resent
 from delegation.tasks.life.notifications import Notification, NotificationState
 from delegation.tasks.stores.notifications import NotificationStore, every
 from delegation.timestamps import isoformat, utc_now

@@ -1,12 +1,9 @@
 """The client of the Delegation Service, which needs httpx and pydantic alone (README.md, "From your code")."""
 
-from delegation.client.async_client import AsyncDelegationClient
-from delegation.client.client import DelegationClient
+from delegation.client.client import AsyncDelegationClient, DelegationClient
 from delegation.client.delegated_purge import DelegatedPurge
 from delegation.client.dropping import Authorise
-from delegation.client.executor import DelegatedTaskExecutor, TaskExecutor
-from delegation.client.factory import TaskExecutorFactory
-from delegation.client.local import LocalTaskExecutor
+from delegation.client.executor import DelegatedTaskExecutor, LocalTaskExecutor, TaskExecutor, TaskExecutorFactory
 from delegation.client.settings import ClientSettings
 from delegation.identifiers import TableIdentifier
 from delegation.wire.responses import ServiceConfig, TaskAccepted, TaskSuccessResponse

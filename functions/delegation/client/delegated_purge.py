@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from delegation.client.client import DelegationClient
 from delegation.client.dropping import Authorise, TableCatalog, require_authorised
 from delegation.client.errors import Conflict
-from delegation.client.executor import refuse_dry_run
-from delegation.client.extras import needed_by
+from delegation.client.executor import needed_by, refuse_dry_run
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
 

@@ -17,7 +17,7 @@ from delegation.client.errors import (
     TableChangedSincePurge,
 )
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 
 _METADATA_FILE: Final = re.compile(r"\S+\.json\b")

@@ -1,21 +1,46 @@
-"""Task executors (Delegation Service proposal, Polaris Changes), to be called to drop a table.
+"""Task executors (Delegation Service proposal, Polaris Changes) and their factory.
 
 The table is purged first and then dropped (Delegation Service proposal, Order Of Deletion: Metadata & Object Storage).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
-from typing import Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
+from urllib.parse import urlsplit
 
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.dropping import Authorise, PurgedTable, TableCatalog, drop_if_unchanged, require_authorised
-from delegation.client.errors import ClientMisconfigured, NothingPurged
+from delegation.client.errors import ClientMisconfigured, ExtraMissing, NothingPurged
+from delegation.client.settings import BASE_PATH, ClientSettings
+from delegation.environment import parse_properties
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.model import LoadedTable
 from delegation.timestamps import utc_now
 from delegation.wire.requests import TableState
 from delegation.wire.responses import TaskSuccessResponse
 from delegation.wire.tables import PurgeRequest
+
+if TYPE_CHECKING:
+    from delegation.storage.listing.model import ListableStore
+
+
+SERVICE: Final = "service"
+
+
+@contextmanager
+def needed_by(what: str, extra: str = SERVICE) -> Iterator[None]:
+    """Import here what only `extra` brings; raises ExtraMissing, which names it, for a module that is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "delegation":
+            raise
+        raise ExtraMissing(what, extra, error.name) from error
+
 
 DRY_RUN: Final = "dry-run"
 _SPELLINGS: Final = (DRY_RUN, "dryRun")
@@ -84,3 +109,143 @@ def refuse_dry_run(properties: Mapping[str, str] | None) -> None:
     """Raise ClientMisconfigured for a purge that would delete nothing, because a drop follows it."""
     if any((properties or {}).get(name, "").lower() == "true" for name in _SPELLINGS):
         raise ClientMisconfigured(f"{DRY_RUN}: a dry run cannot be followed by a drop; submit it to POST /v1/tasks")
+
+
+class WholeCatalog(Protocol):
+    """The catalog's operations that a purge and the drop after it need; implemented by PolarisClient."""
+
+    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
+
+    def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None: ...
+
+    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
+
+    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
+
+    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTaskExecutor:
+    """Purges a table in this process with the service's inline engine, then drops it from the catalog.
+
+    `catalog` is of a principal that may have credentials vended for the table, which read and delete its files, and
+    may list and load the tables that could share them: with `scan` `namespace` only those of its namespace. `plans` is
+    the directory or `s3://…` place for plans and receipts; a call after a failure or a crash resumes there, so it has
+    to outlive the process. Use one process at a time for a table. `store_of` opens a table's files otherwise than with
+    vended credentials.
+
+    Making one raises ExtraMissing without the extra `service`.
+    """
+
+    catalog: WholeCatalog
+    realm: str
+    _: KW_ONLY
+    authorise: Authorise
+    plans: str = "./delegation-plans"
+    scan: Literal["namespace", "catalog"] = "catalog"
+    clock: Callable[[], datetime] = utc_now
+    store_of: "Callable[[TableIdentifier], ListableStore] | None" = None
+
+    def __post_init__(self) -> None:
+        with needed_by("LocalTaskExecutor"):
+            import delegation.client.local_purge  # noqa: F401, PLC0415 - the extra may be missing
+
+    def execute_purge_task(
+        self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
+    ) -> TaskSuccessResponse:
+        """Purge the table with its guards, and drop it without purge if it is still the same; `key` has no effect.
+
+        Raises NotAuthorised, ClientMisconfigured for a dry run, InvalidOption, what `inline.purge_table` raises,
+        NothingPurged, TableChangedSincePurge and PurgedNotDropped.
+        """
+        del key  # the plan's place is what makes a repeat resume
+        refuse_dry_run(properties)
+        require_authorised(self.authorise, identifier)
+        from delegation.client.local_purge import LocalPurge  # noqa: PLC0415 - the extra is there
+
+        purge = LocalPurge(self.catalog, identifier, self.realm, self.plans, self.scan, self.clock, self.store_of)
+        purged = purge.run(properties or {})
+        result = purged.outcome.execution_result
+        if result is None or result.files_deleted == 0:
+            raise NothingPurged(str(identifier), purged.outcome.delegation_task_id)
+        drop_if_unchanged(self.catalog, purged.table, lambda: purged.deleted_location)
+        return purged.outcome
+
+
+PREFIX: Final = "polaris.delegation-service."
+TASK_TYPE: Final = f"{PREFIX}task-type"
+ENDPOINT: Final = f"{PREFIX}endpoint"
+_VARIABLES: Final = {name: name.upper().replace(".", "_").replace("-", "_") for name in (TASK_TYPE, ENDPOINT)}
+"""MicroProfile Config, Environment Variables Mapping Rules: POLARIS_DELEGATION_SERVICE_TASK_TYPE, …_ENDPOINT."""
+
+
+def executor_properties(file: Path | None = None, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Read the properties of a Polaris host: those of its `application.properties`, then of the environment.
+
+    A variable takes precedence, as in Quarkus (All configuration options: ordinals). Raises ClientMisconfigured for a
+    file that cannot be read, and for a name that begins like ours and is not known.
+    """
+    found: dict[str, str] = {}
+    if file is not None:
+        try:
+            found = parse_properties(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ClientMisconfigured(f"{file} cannot be read: {type(error).__name__}") from error
+        except ValueError as error:
+            raise ClientMisconfigured(f"{file}, {error}") from None
+    unknown = sorted(name for name in found if name.startswith(PREFIX) and name not in _VARIABLES)
+    if unknown:
+        raise ClientMisconfigured(f"{', '.join(unknown)}: not known; there are {TASK_TYPE} and {ENDPOINT}")
+    environment = os.environ if environment is None else environment
+    given = {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
+    return {**found, **given}
+
+
+def connect_to(base_url: str) -> DelegationClient:
+    """Return a client of the API at this address; the caller's settings have its certificate and OAuth2 client.
+
+    Raises ClientMisconfigured.
+    """
+    return DelegationClient.connect(ClientSettings.at(base_url))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExecutorFactory:
+    """Provides the executor that Polaris' `application.properties` name.
+
+    `connect` returns a client for a base URL, `local` are further arguments of a LocalTaskExecutor; `catalog` and
+    `authorise` are those of every executor.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    _: KW_ONLY
+    catalog: WholeCatalog
+    realm: str
+    authorise: Authorise
+    connect: Callable[[str], DelegationClient] = connect_to
+    local: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, file: Path | None = None, **arguments: Any) -> Self:
+        """Return a factory with the properties of a file and of the environment; see `executor_properties`."""
+        return cls(executor_properties(file), **arguments)
+
+    def executor(self) -> TaskExecutor:
+        """Return the executor; raises ClientMisconfigured for another task type or endpoint, and ExtraMissing."""
+        task_type = self.properties.get(TASK_TYPE)
+        if task_type == "local":
+            return LocalTaskExecutor(self.catalog, self.realm, authorise=self.authorise, **self.local)
+        if task_type != "delegated":
+            said = "is not set" if task_type is None else f"{task_type!r} is not supported"
+            raise ClientMisconfigured(f"{TASK_TYPE}: {said}; set it to `delegated` or `local`")
+        client = self.connect(self._base_url())
+        return DelegatedTaskExecutor(client, self.catalog, self.realm, authorise=self.authorise)
+
+    def _base_url(self) -> str:
+        endpoint = self.properties.get(ENDPOINT, "").rstrip("/")
+        parts = urlsplit(endpoint)
+        if parts.scheme not in {"http", "https"} or not parts.netloc:
+            raise ClientMisconfigured(f"{ENDPOINT}: {endpoint!r} is not an http(s) URL")
+        # The proposal's example leaves the API's base path out.
+        return endpoint if parts.path else f"{endpoint}{BASE_PATH}"

@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import Final
 
 from delegation.client.dropping import PurgedTable
-from delegation.client.local import WholeCatalog
+from delegation.client.executor import WholeCatalog
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.credentials import VendedCredentials
-from delegation.polaris.errors import TableMetadataMissing
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.model import Neighbourhood, OneTable, OverlapScan, Pace, TableSource
 from delegation.removal.purge.behavior import success

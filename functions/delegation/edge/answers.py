@@ -1,6 +1,5 @@
 """The answers to accepted requests and to errors; a replay returns exactly these bytes.
 
-The mapping from errors to HTTP answers (Delegation Service proposal, Appendix, ErrorResponse).
 An error is answered with the status of its code (`codes.json`), or of the code of its nearest ancestor that has one.
 Any other error is answered with 500 and a message that reveals nothing about it.
 """

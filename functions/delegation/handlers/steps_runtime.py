@@ -8,7 +8,7 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.timestamps import utc_now
 

@@ -20,8 +20,7 @@ from delegation.metrics import (
     Metric,
     MetricLines,
 )
-from delegation.orchestration.measure import COUNTED, ages, maintenance_age, unfinished
-from delegation.orchestration.sweep import Swept, sweep
+from delegation.orchestration.sweep import COUNTED, Swept, ages, maintenance_age, sweep, unfinished
 from delegation.tasks.life.transitions import DISPATCH_FAILED
 from delegation.tasks.stores.admission import any_waits
 from delegation.tasks.work.claim import LeftAlone

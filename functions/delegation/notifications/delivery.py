@@ -15,9 +15,8 @@ from typing import Final
 
 from delegation.items import each_item
 from delegation.metrics import NOTIFICATIONS_DEAD, NOTIFICATIONS_DELIVERED, NOTIFICATIONS_FAILED, Metric
-from delegation.notifications.errors import CallbackKeysUnavailable, CallbackUnknown, NotificationError
 from delegation.notifications.events import EventBus
-from delegation.notifications.https import Post
+from delegation.notifications.https import CallbackKeysUnavailable, CallbackUnknown, NotificationError, Post
 from delegation.notifications.keys import Keys
 from delegation.notifications.queue import Message, NotificationQueue, Pool, pool_of
 from delegation.tasks.life import notifications as owing

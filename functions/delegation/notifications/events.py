@@ -4,7 +4,7 @@ from typing import Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from delegation.notifications.errors import event_not_accepted
+from delegation.notifications.https import event_not_accepted
 from delegation.tasks.life.notifications import Notification
 
 SOURCE: Final = "polaris.delegation"

@@ -1,5 +1,8 @@
 """POST over HTTPS to an address that was checked: no redirect is followed, no proxy used, and a total time kept.
 
+Addresses are those of the public internet, private ones only where a setting allows it. So a URL whose name resolves to
+the service's own network, or begins to (DNS rebinding), reaches nothing there.
+
 The standard library's client, because the connection has to be made to a checked address, with the host's name in TLS;
 httpx has no public means for that.
 """
@@ -8,14 +11,166 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import urlsplit
 
-from delegation.notifications.addresses import Resolve, checked, require_callable, resolve
-from delegation.notifications.errors import NotificationError, callback_unreachable
+from polaris_common.errors import DelegationError
+
+
+class NotificationError(DelegationError):
+    """The root of this package's errors; no text has a URL, because its path or query may hold a secret."""
+
+    code = "NOTIFICATION_ERROR"
+    retryable = True
+
+
+def malformed_message(message: str) -> NotificationError:
+    """Return the error: a message of the queue is not of a notification; SQS moves it to the dead-letter queue."""
+    return NotificationError(message, code="MALFORMED_MESSAGE", retryable=False)
+
+
+class CallbackUnknown(NotificationError):
+    """No setting names the callback any more."""
+
+    code = "CALLBACK_UNKNOWN"
+
+
+class CallbackKeysUnavailable(NotificationError):
+    """The keys that sign callbacks cannot be read, or there is none for this callback."""
+
+    code = "CALLBACK_KEYS_UNAVAILABLE"
+
+
+def address_refused(message: str) -> NotificationError:
+    """Return the error: the host of a callback has an address that must not be called."""
+    return NotificationError(message, code="CALLBACK_ADDRESS_REFUSED")
+
+
+def callback_unreachable(message: str) -> NotificationError:
+    """Return the error: the receiver of a callback could not be reached, or was too slow."""
+    return NotificationError(message, code="CALLBACK_UNREACHABLE")
+
+
+def event_not_accepted(message: str) -> NotificationError:
+    return NotificationError(message, code="EVENT_NOT_ACCEPTED")
+
+
+Address = IPv4Address | IPv6Address
+Resolve = Callable[[str, int], Sequence[str]]
+_METADATA: Final = (ip_network("169.254.0.0/16"), ip_network("fd00:ec2::/32"))
+"""Where AWS serves credentials and names to an instance or a container (Amazon EC2 User Guide, "Instance metadata")."""
+_SPECIAL: Final = tuple(
+    map(
+        ip_network,
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+            *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+            *("203.0.113.0/24", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+        ),
+    )
+)
+"""Blocks that are not globally reachable, or no longer in use.
+
+IANA IPv4 and IPv6 Special-Purpose Address Registries, with RFC 9637, 9602 and 9780, as data: the interpreter's lists
+differ by version. An IPv6 address outside 2000::/3 is not global either (IANA IPv6 Address Space registry).
+"""
+_SPECIAL_BUT_GLOBAL: Final = tuple(
+    map(
+        ip_network,
+        (
+            *("192.0.0.9/32", "192.0.0.10/32", "2001:1::1/128", "2001:1::2/128", "2001:1::3/128"),
+            *("2001:3::/32", "2001:4:112::/48", "2001:20::/28", "2001:30::/28"),
+        ),
+    )
+)
+_UNICAST_IPV6: Final = ip_network("2000::/3")
+_PRIVATE: Final = tuple(map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")))
+"""RFC 1918, RFC 4193."""
+_NEVER: Final = (ip_network("0.0.0.0/8"), ip_network("64:ff9b:1::/48"), *_METADATA)
+"""Also this host, and prefixes that a network translates to any IPv4 address of its own (RFC 8215)."""
+_LAST_32_BITS: Final = (ip_network("64:ff9b::/96"), ip_network("::/96"), ip_network("::ffff:0:0:0/96"))
+"""IPv6 addresses that end with an IPv4 address: NAT64 (RFC 6052), IPv4-compatible (RFC 4291), SIIT (RFC 2765)."""
+_ISATAP: Final = frozenset({0x0000_5EFE, 0x0200_5EFE})
+"""What is before the IPv4 address that an interface identifier of ISATAP ends with (RFC 5214, 6.1)."""
+_ROUTED: Final = (ip_network("64:ff9b::/96"), ip_network("2002::/16"), ip_network("2001::/32"))
+"""NAT64, 6to4 (RFC 3056) and Teredo (RFC 4380): they lead to the IPv4 addresses in them."""
+
+
+def resolve(host: str, port: int) -> Sequence[str]:
+    """Return the addresses of a host by the system's resolver; raises NotificationError (CALLBACK_UNREACHABLE)."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise callback_unreachable(f"the name of its host cannot be resolved: {type(error).__name__}") from None
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) -> Sequence[str]:
+    """Return addresses that may all be called; raise NotificationError if there is none, or one may not be.
+
+    One that may not refuses all, because a name with both kinds is either a mistake or an attack.
+    """
+    if not addresses:
+        raise callback_unreachable("its host has no address")
+    for text in addresses:
+        require_callable(text, private=private, loopback=loopback)
+    return addresses
+
+
+def require_callable(text: str, *, private: bool, loopback: bool = False) -> None:
+    """Raise NotificationError (CALLBACK_ADDRESS_REFUSED) unless a callback may be sent to this address.
+
+    `private` allows private addresses, `loopback` those of this machine, which only the local stack has to call. An
+    IPv6 address that has an IPv4 address in it is refused unless that one is public; one that maps it is that one.
+    """
+    try:
+        address = _mapped(ip_address(text))
+    except ValueError:
+        raise address_refused("its host has an address that cannot be read") from None
+    if address.is_loopback and loopback:
+        return
+    inner = _inside(address)
+    is_never = address.is_multicast or address.is_unspecified or address.is_link_local or address.is_loopback
+    if is_never or _is_in(address, _NEVER) or not all(map(_is_global, inner)):
+        raise address_refused(f"its host has the address {address}, which no callback may be sent to")
+    is_public = _is_global(address) or (bool(inner) and _is_in(address, _ROUTED))
+    if not is_public and not (private and _is_in(address, _PRIVATE)):
+        raise address_refused(
+            f"its host has the address {address}, which is not public; "
+            "delegation.notifications.private-addresses=true allows private ones"
+        )
+
+
+def _is_global(address: Address) -> bool:
+    if address.is_multicast or (address.version == 6 and address not in _UNICAST_IPV6):
+        return False
+    return not _is_in(address, _SPECIAL) or _is_in(address, _SPECIAL_BUT_GLOBAL)
+
+
+def _is_in(address: Address, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
+    return any(address in network for network in networks if network.version == address.version)
+
+
+def _mapped(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 address maps, else the address itself: the system connects to that one."""
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return address if mapped is None else mapped
+
+
+def _inside(address: Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses that a transition mechanism puts into an IPv6 address."""
+    if not isinstance(address, IPv6Address):
+        return []
+    number = int(address)
+    found = [address.sixtofour, *(address.teredo or ())]
+    if _is_in(address, _LAST_32_BITS) or (number >> 32) & 0xFFFF_FFFF in _ISATAP:
+        found.append(IPv4Address(number & 0xFFFF_FFFF))
+    return [one for one in found if one is not None]
+
 
 TOTAL_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 3.0

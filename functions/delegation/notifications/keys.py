@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from delegation.notifications.errors import CallbackKeysUnavailable
+from delegation.notifications.https import CallbackKeysUnavailable
 from delegation.wire.signatures import MOST_KEYS, SHORTEST_KEY
 
 READ_AGAIN_AFTER: Final = timedelta(minutes=5)

@@ -1,4 +1,4 @@
-"""The queues of notifications on SQS; a message is `{task_id, notification_id, n}`, n being the delivery's number.
+"""The queues of notifications on SQS; a message is `{task_id, notification_id, n}`, n being the number of the delivery.
 
 There are three, so that no kind of delivery waits for another: events, callbacks, and whatever is for a receiver that
 is set apart. A message group for each channel has SQS serve a channel with few messages before one with many (Amazon
@@ -7,8 +7,9 @@ SQS developer guide, "Fair queues").
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
@@ -16,10 +17,11 @@ from uuid import UUID
 from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
-from delegation.items import each_item
-from delegation.notifications.errors import malformed_message
+from delegation.items import ItemOutcome, each_item
+from delegation.notifications.https import malformed_message
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.notifications import Notification, is_callback
+from delegation.tasks.life.notifications import Notification, is_callback, revived
+from delegation.tasks.stores.notifications import NotificationStore
 
 
 class Pool(StrEnum):
@@ -103,3 +105,22 @@ def parse(body: str) -> Message:
     if not isinstance(message.n, int) or isinstance(message.n, bool) or message.n < 1:
         raise malformed_message("n: must be a whole number, 1 or greater")
     return message
+
+
+def dead_letters_of(store: NotificationStore, task_id: str) -> list[Notification]:
+    return [one for one in store.notifications_of(task_id) if one.is_dead]
+
+
+def resent(
+    store: NotificationStore, dead: Iterable[Notification], now: datetime
+) -> list[ItemOutcome[Notification, bool]]:
+    """Let dead letters be delivered again, with all their attempts; the result is False for one that has changed."""
+
+    def resend(one: Notification) -> bool:
+        return store.revise_notification(one, revived(one, now))
+
+    return list(
+        each_item(
+            dead, resend, name="notifications.resent", shown=lambda one: one.notification_id, most_wasted=timedelta.max
+        )
+    )

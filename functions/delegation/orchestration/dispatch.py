@@ -8,7 +8,7 @@ from uuid import UUID
 from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
-from delegation.orchestration.step_input import execution_name
+from delegation.orchestration.failures import execution_name
 from delegation.tasks.admission import Admission, unannounced
 from delegation.tasks.errors import StoreUnavailable
 from polaris_common.errors import DelegationError

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
+from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import ExternalJobRuns, JobService, JobServiceUnavailable
-from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
 from delegation.tasks.life.model import Task

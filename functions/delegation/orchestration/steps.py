@@ -7,9 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from delegation.errors import RunPaused
-from delegation.orchestration.failures import StateFailure, has_no_job, job_not_started
+from delegation.orchestration.failures import (
+    StateFailure,
+    Step,
+    execution_name,
+    has_no_job,
+    job_not_started,
+    malformed_step,
+)
 from delegation.orchestration.job_runs import JobRefused, JobRun, JobService, JobServiceUnavailable
-from delegation.orchestration.step_input import Step, execution_name, malformed_step
 from delegation.tasks.errors import (
     LeaseLost,
     TaskNotFound,
@@ -147,7 +153,7 @@ class Steps:
 
     def start_job(self, step: Step) -> dict[str, Any]:
         """Start this attempt's job run, after cancelling the runs of former attempts and waiting for their end."""
-        from delegation.orchestration.run_policy import folders_of  # noqa: PLC0415 - no other step needs it
+        from delegation.orchestration.job_runs import folders_of  # noqa: PLC0415 - no other step needs it
 
         try:
             task = self._held_task(step)

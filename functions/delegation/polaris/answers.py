@@ -1,4 +1,4 @@
-"""Interpretation of Polaris' HTTP answers.
+"""Interpretation of Polaris' HTTP answers, and the errors that they mean.
 
 Errors are recognized by the `type` of Iceberg's ErrorModel, not by their message; by the status only without a type, as
 in a proxy's 502 or Polaris' empty 401. Two causes are in Polaris' messages alone: the operation that a principal may
@@ -8,29 +8,145 @@ not do (PolarisAuthorizerImpl), and a catalog without an STS, an IllegalArgument
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import httpx
-
-from delegation.polaris.errors import (
-    CommitConflict,
-    CredentialVendingFailed,
-    NamespaceNotEmpty,
-    NoSuchCatalog,
-    NoSuchNamespace,
-    NoSuchTable,
-    PolarisError,
-    PolarisForbidden,
-    PolarisMisconfigured,
-    PolarisOutcomeUnknown,
-    PolarisUnauthorized,
-    PolarisUnavailable,
-    PolarisUnexpectedAnswer,
-    TableAlreadyExists,
-    TableMetadataMissing,
-)
 from delegation.polaris.large_metadata import read_document
-from polaris_common.errors import ErrorScope
+from delegation.storage.credentials import CredentialsUnavailable
+from polaris_common.errors import DelegationError, ErrorScope
+
+if TYPE_CHECKING:
+    import httpx
+
+
+class PolarisError(DelegationError):
+    """A request to Polaris failed; `status`, `error_type` and `retry_after` (seconds) are the answer's or None.
+
+    `answered` is the answer's own message, whole and without our words: a server in front of Polaris may have sent it.
+    """
+
+    code = "POLARIS_ERROR"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        error_type: str | None = None,
+        retry_after: float | None = None,
+        answered: str | None = None,
+        code: str | None = None,
+        scope: ErrorScope | None = None,
+    ) -> None:
+        super().__init__(message, code=code, scope=scope)
+        self.status = status
+        self.error_type = error_type
+        self.retry_after = retry_after
+        self.answered = answered
+
+
+class NoSuchTable(PolarisError):
+    """404 NoSuchTableException: the table never existed, or was dropped or renamed."""
+
+    code = "NO_SUCH_TABLE"
+
+
+class NoSuchNamespace(PolarisError):
+    """404 NoSuchNamespaceException."""
+
+    code = "NO_SUCH_NAMESPACE"
+
+
+class NoSuchCatalog(PolarisError):
+    """404 for the catalog itself: at `/v1/config`, or NotFoundException under its prefix."""
+
+    code = "NO_SUCH_CATALOG"
+    scope = ErrorScope.CATALOG
+
+
+class TableAlreadyExists(PolarisError):
+    """409 AlreadyExistsException."""
+
+    code = "TABLE_ALREADY_EXISTS"
+
+
+class NamespaceNotEmpty(PolarisError):
+    """409 NamespaceNotEmptyException: there are tables or namespaces below a namespace that is to be dropped."""
+
+    code = "NAMESPACE_NOT_EMPTY"
+
+
+class CommitConflict(PolarisError):
+    """409 CommitFailedException: another commit was first, or a requirement does not hold; nothing was changed."""
+
+    code = "COMMIT_CONFLICT"
+
+
+class TableMetadataMissing(PolarisError):
+    """NotFoundException other than 404 (Polaris: 400): the table exists, its current metadata file does not."""
+
+    code = "TABLE_METADATA_MISSING"
+
+
+class PoliciesNotSupported(PolarisError):
+    """The catalog has no policies: another server than Polaris, or one where they are switched off."""
+
+    code = "POLICIES_NOT_SUPPORTED"
+    scope = ErrorScope.CATALOG
+
+
+class PolarisUnauthorized(PolarisError):
+    """The client secret or a fresh token was refused."""
+
+    code = "POLARIS_UNAUTHORIZED"
+    scope = ErrorScope.CATALOG
+
+
+class PolarisForbidden(PolarisError):
+    """403 ForbiddenException: the service's principal lacks a privilege."""
+
+    code = "POLARIS_FORBIDDEN"
+
+
+class PolarisMisconfigured(PolarisError):
+    """A setting for Polaris is wrong: the realm (MissingOrInvalidRealm), the scope or the secret."""
+
+    code = "POLARIS_MISCONFIGURED"
+    scope = ErrorScope.CATALOG
+
+
+class CredentialVendingFailed(PolarisError, CredentialsUnavailable):
+    """The table was loaded, but without a usable storage credential for the location."""
+
+    code = "CREDENTIAL_VENDING_FAILED"
+
+
+class PolarisUnexpectedAnswer(PolarisError):
+    """The answer violates the protocol: an unknown status, no JSON, a missing field."""
+
+    code = "POLARIS_UNEXPECTED_ANSWER"
+
+
+class PolarisUnavailable(PolarisError):
+    """Polaris was unreachable, timed out, throttled or failed, after the client's retries; nothing was written.
+
+    Its scope is the catalog where no connection was made or requests are throttled. Any other may be one table's own.
+    """
+
+    code = "POLARIS_UNAVAILABLE"
+    retryable = True
+
+
+class PolarisOutcomeUnknown(PolarisUnavailable):
+    """A write had no answer or a 5xx: it may have been applied, so load the table before repeating it."""
+
+    code = "POLARIS_OUTCOME_UNKNOWN"
+
+
+class SecretOutcomeUnknown(PolarisError):
+    """An earlier rotation of the secret had no clear answer, so none is made that could end the stored one."""
+
+    code = "SECRET_OUTCOME_UNKNOWN"
+
 
 NOT_APPLIED = frozenset({429, 503})
 _MESSAGE_LIMIT = 300
@@ -113,7 +229,7 @@ TOKEN_REFUSED: Final = frozenset({401, 419})
 _BY_STATUS: dict[int, type[PolarisError]] = {**dict.fromkeys(TOKEN_REFUSED, PolarisUnauthorized), 403: PolarisForbidden}
 
 
-def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable[str] = ()) -> PolarisError:
+def error_of(response: "httpx.Response", *, write: bool = False, secrets: Iterable[str] = ()) -> PolarisError:
     """Return the error for a non-2xx answer; occurrences of `secrets` in the server's message are masked.
 
     A write answered with a server error other than 503 may have been applied (Iceberg REST: CommitStateUnknown).
@@ -152,7 +268,7 @@ def error_of(response: httpx.Response, *, write: bool = False, secrets: Iterable
         retry_after=retry_after(response),
         answered=answered,
         code=code,
-        scope=ErrorScope.CATALOG if status == httpx.codes.TOO_MANY_REQUESTS else None,
+        scope=ErrorScope.CATALOG if status == 429 else None,
     )
 
 
@@ -182,13 +298,13 @@ def is_transient(status: int) -> bool:
     return status in {408, 429} or status >= 500
 
 
-def retry_after(response: httpx.Response) -> float | None:
+def retry_after(response: "httpx.Response") -> float | None:
     """Return `Retry-After` in seconds, None if absent or a date (RFC 9110, Section 10.2.3)."""
     value = response.headers.get("Retry-After", "").strip()
     return float(value) if value.isascii() and value.isdigit() else None
 
 
-def json_object(response: httpx.Response) -> dict[str, Any]:
+def json_object(response: "httpx.Response") -> dict[str, Any]:
     """Return the JSON object of a 2xx answer with exact integers, of large metadata what is needed.
 
     Raises PolarisUnexpectedAnswer.
@@ -202,7 +318,7 @@ def json_object(response: httpx.Response) -> dict[str, Any]:
     return body
 
 
-def _parsed(response: httpx.Response) -> Any:
+def _parsed(response: "httpx.Response") -> Any:
     """Return the JSON value of an answer; None for no JSON, too many levels, and text that is not Unicode."""
     try:
         value = read_document(response.content)
@@ -213,7 +329,7 @@ def _parsed(response: httpx.Response) -> Any:
     return value
 
 
-def _error_model(response: httpx.Response) -> tuple[str | None, str | None]:
+def _error_model(response: "httpx.Response") -> tuple[str | None, str | None]:
     """Return type and message of Iceberg's ErrorModel or of an OAuth2 error (RFC 6749, Section 5.2)."""
     body = _parsed(response)
     error = body.get("error") if isinstance(body, dict) else None

@@ -9,9 +9,8 @@ import httpx
 
 from delegation.identifiers import TableIdentifier, encoded
 from delegation.items import each_item
-from delegation.polaris.answers import CATALOG_UNSUPPORTED, json_object, why_unsupported
-from delegation.polaris.credentials import parse_credentials
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
+    CATALOG_UNSUPPORTED,
     NoSuchCatalog,
     NoSuchNamespace,
     NoSuchTable,
@@ -20,15 +19,20 @@ from delegation.polaris.errors import (
     PolarisOutcomeUnknown,
     PolarisUnavailable,
     PolarisUnexpectedAnswer,
+    json_object,
+    why_unsupported,
 )
-from delegation.polaris.model import GenericTable, LoadedTable, with_uuid
-from delegation.polaris.other_entities import (
+from delegation.polaris.credentials import parse_credentials
+from delegation.polaris.model import (
     GENERIC_TABLE,
     NO_SUCH_ENDPOINT,
     TABLE,
+    GenericTable,
+    LoadedTable,
     entities_path,
     entity_path,
     name_in,
+    with_uuid,
 )
 from delegation.polaris.requests import CatalogRequests, each_named, error_in, mapping_in
 from delegation.polaris.tokens import TokenSource

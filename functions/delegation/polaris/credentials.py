@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
-from delegation.polaris.errors import CredentialVendingFailed, PolarisUnavailable
+from delegation.polaris.answers import CredentialVendingFailed, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 

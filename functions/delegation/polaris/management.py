@@ -12,8 +12,15 @@ import httpx
 from pydantic import SecretStr
 
 from delegation.identifiers import encoded
-from delegation.polaris.answers import TOKEN_REFUSED, error_of, json_object, why_unsupported
-from delegation.polaris.errors import PolarisUnauthorized, PolarisUnexpectedAnswer, TableAlreadyExists
+from delegation.polaris.answers import (
+    TOKEN_REFUSED,
+    PolarisUnauthorized,
+    PolarisUnexpectedAnswer,
+    TableAlreadyExists,
+    error_of,
+    json_object,
+    why_unsupported,
+)
 from delegation.polaris.tokens import ClientCredentials, TokenSource, accepting_json, subject_of
 from delegation.polaris.transport import Transport
 

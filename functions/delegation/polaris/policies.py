@@ -12,8 +12,7 @@ from typing import Any, Final
 import httpx
 
 from delegation.identifiers import TableIdentifier, encoded
-from delegation.polaris.answers import json_object
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchCatalog,
     NoSuchNamespace,
     NoSuchTable,
@@ -23,6 +22,7 @@ from delegation.polaris.errors import (
     PolarisUnexpectedAnswer,
     PoliciesNotSupported,
     TableAlreadyExists,
+    json_object,
 )
 from delegation.polaris.requests import CatalogRequests, each_named, error_in
 

@@ -9,8 +9,14 @@ from urllib.parse import unquote
 import httpx
 
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier, encoded, encoded_query, joined_levels
-from delegation.polaris.answers import TOKEN_REFUSED, error_of, json_object
-from delegation.polaris.errors import PolarisError, PolarisUnauthorized, PolarisUnexpectedAnswer
+from delegation.polaris.answers import (
+    TOKEN_REFUSED,
+    PolarisError,
+    PolarisUnauthorized,
+    PolarisUnexpectedAnswer,
+    error_of,
+    json_object,
+)
 from delegation.polaris.tokens import TokenSource, accepting_json, why_refused
 from delegation.polaris.transport import Transport
 

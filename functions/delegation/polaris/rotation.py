@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     PolarisError,
     PolarisMisconfigured,
     PolarisOutcomeUnknown,

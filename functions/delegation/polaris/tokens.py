@@ -10,8 +10,14 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from delegation.polaris.answers import error_of, json_object
-from delegation.polaris.errors import PolarisError, PolarisMisconfigured, PolarisUnauthorized, PolarisUnexpectedAnswer
+from delegation.polaris.answers import (
+    PolarisError,
+    PolarisMisconfigured,
+    PolarisUnauthorized,
+    PolarisUnexpectedAnswer,
+    error_of,
+    json_object,
+)
 from delegation.polaris.transport import Transport
 from polaris_common.errors import ErrorScope
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import httpx
 
-from delegation.polaris.answers import NOT_APPLIED, is_transient, retry_after
-from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
+from delegation.polaris.answers import NOT_APPLIED, PolarisOutcomeUnknown, PolarisUnavailable, is_transient, retry_after
 from polaris_common.backoff import exponential
 from polaris_common.errors import ErrorScope
 

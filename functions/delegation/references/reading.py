@@ -26,7 +26,7 @@ from delegation.iceberg.reach import (
     tolerated_entries,
 )
 from delegation.items import reason_of
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import areas_of, directory_of, fold
 from delegation.references.blocking.dynamodb import DIGEST_BYTES

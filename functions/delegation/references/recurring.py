@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.items import each_item
-from delegation.polaris.errors import PolarisUnavailable
+from delegation.polaris.answers import PolarisUnavailable
 from delegation.references.errors import ReferencesError
 from delegation.references.names import REFERENCE_INDEX
 from delegation.references.refresh import Refresher

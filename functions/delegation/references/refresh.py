@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from delegation.identifiers import TableIdentifier
 from delegation.items import IN_A_ROW, each_item, is_answer
-from delegation.polaris.errors import PolarisError
+from delegation.polaris.answers import PolarisError
 from delegation.references.blocking.model import Blocking
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
 from delegation.references.model import LONGEST_PAUSE, UNANSWERED_PASSES, CatalogPass, PassNeeded, TableEntry

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris import errors as polaris
+from delegation.polaris import answers as polaris
 from delegation.polaris.model import LoadedTable
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.storage.base import ObjectStore

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, Final, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchCatalog, PolarisError, PolarisForbidden, PolarisUnavailable
+from delegation.polaris.answers import NoSuchCatalog, PolarisError, PolarisForbidden, PolarisUnavailable
 from delegation.references.areas import overlap
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Exemption, LocatedTable, Subject
 from delegation.references.errors import ReferencesNotKnown, recorded_problem

@@ -13,7 +13,7 @@ from delegation.errors import GuardRefused
 from delegation.iceberg import reach
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     CredentialVendingFailed,
     NoSuchNamespace,
     NoSuchTable,

@@ -1,6 +1,5 @@
 """The requests of the API (Delegation Service proposal, Persistence, and Appendix), and their idempotency keys.
 
-The requests of the API (Delegation Service proposal, Persistence, and Appendix).
 An unknown member is refused, because it may be a misspelled one that keeps files; those of Iceberg's documents are not.
 
 The API's document is made from these models (infra.api_schemas): their descriptions are for callers.

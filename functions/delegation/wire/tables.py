@@ -1,7 +1,7 @@
 """What is asked for one table as JSON: purges, expiries, removals of orphan files, approvals of their plans.
 
-A purge as JSON: the body that clients send, and a task's `task_payload`, which is the same without credentials.
-Source: Delegation Service proposal, Persistence, and Appendix.
+A task's `task_payload` is the body that clients send without credentials. Source: Delegation Service proposal,
+Persistence, and Appendix.
 """
 
 from collections.abc import Mapping

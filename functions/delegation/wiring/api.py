@@ -98,7 +98,7 @@ def _approve(tasks: TaskService, task_id: str, wanted: "PlanApproval", *, by: Ca
 
 def _resend(store: DynamoDbTaskStore, task_id: str) -> None:
     """Have the dead letters of a task delivered again; the next sweep sends them."""
-    from delegation.notifications.dead_letters import dead_letters_of, resent  # noqa: PLC0415
+    from delegation.notifications.queue import dead_letters_of, resent  # noqa: PLC0415
 
     owed = notification_store(store)
     for one in resent(owed, dead_letters_of(owed, task_id), utc_now()):

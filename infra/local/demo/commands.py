@@ -15,8 +15,8 @@ from delegation.cli.output import open_output, print_json
 from delegation.cli.screens import size_text
 from delegation.cli.submit import TableArgument, parse_table
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import NoSuchTable, TableMetadataMissing
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from delegation.timestamps import parse_duration
 from polaris_common.errors import counted
 

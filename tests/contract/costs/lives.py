@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from delegation.notifications.delivery import DeliveryOutcome
 from delegation.notifications.queue import Message
 from delegation.orchestration.dispatch import Admission
+from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import JobRun
-from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.removal.purge.names import TASK_TYPES
 from delegation.removal.purge.run import purge_table

@@ -21,7 +21,7 @@ from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.planning.needed import SortedNeeded
 from delegation.operations.orphans.planning.subtraction import Rules
 from delegation.operations.orphans.spelling import MismatchMode
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.removal import spark as spark_jobs
 from delegation.removal.errors import (
     FilesNotDeleted,

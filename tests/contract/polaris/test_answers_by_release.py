@@ -6,7 +6,7 @@ import boto3
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris import errors
+from delegation.polaris import answers
 from delegation.polaris.client import PolarisClient
 from infra.local.catalog.server import LocalCatalog
 from tests.contract.polaris.test_policies import DISABLED, ENABLED, EXPIRY, administrator, applied, made, place
@@ -50,9 +50,9 @@ def test_a_commit_with_a_stale_sequence_number_is_refused_and_nothing_changed(
     location = client.load_table(table_of(world), vend=False).location
     client.commit_table(table_of(world), [], [snapshot(location, 10**15)])
     before = client.load_table(table_of(world), vend=False).metadata_location
-    with pytest.raises(errors.PolarisError) as raised:
+    with pytest.raises(answers.PolarisError) as raised:
         client.commit_table(table_of(world), [], [snapshot(location, 10**15 + 1, 10**15)])
-    assert not isinstance(raised.value, errors.PolarisOutcomeUnknown)
+    assert not isinstance(raised.value, answers.PolarisOutcomeUnknown)
     local = world.polaris.local
     if local is not None:
         assert raised.value.status == (409 if local.warehouse.newer else 400)
@@ -64,7 +64,7 @@ def test_a_commit_whose_outcome_the_catalog_does_not_know_is_no_refusal(
 ) -> None:
     """500 since 1.7, 400 before, which is a refusal by its status alone."""
     local.tables.unknown_commits = 1
-    with pytest.raises(errors.PolarisOutcomeUnknown) as raised:
+    with pytest.raises(answers.PolarisOutcomeUnknown) as raised:
         client.commit_table(table_of(world), [], [{"action": "set-properties", "updates": {"a": "b"}}])
     assert raised.value.status == (500 if local.warehouse.newer else 400)
     assert client.load_table(table_of(world), vend=False).properties["a"] == "b"
@@ -75,10 +75,10 @@ def test_the_loser_of_a_race_of_updates_changes_nothing(world: PolarisView, loca
     owner = administrator(world)
     identifier = made(world, owner, "keep")
     local.policies.raced_updates = 1
-    with pytest.raises(errors.PolarisError) as raised:
+    with pytest.raises(answers.PolarisError) as raised:
         owner.update(identifier, DISABLED, version=0)
     # Before, the answer is a 500, which states nothing of the change.
-    assert raised.value.code == ("POLICY_CHANGED" if local.warehouse.newer else errors.PolarisOutcomeUnknown.code)
+    assert raised.value.code == ("POLICY_CHANGED" if local.warehouse.newer else answers.PolarisOutcomeUnknown.code)
     assert owner.load(identifier).content == ENABLED
     assert owner.update(identifier, DISABLED, version=0).version == 1
 
@@ -93,7 +93,7 @@ def test_a_detachment_that_succeeded_without_an_effect_is_made_again(world: Pola
     assert applied(owner, place(world)) == []
     owner.attach(identifier, place(world))
     local.policies.kept_detaches = 2
-    with pytest.raises(errors.PolarisError, check=coded("POLICY_STILL_ATTACHED")):
+    with pytest.raises(answers.PolarisError, check=coded("POLICY_STILL_ATTACHED")):
         owner.detach(identifier, place(world))
     assert applied(owner, place(world)) == [("keep", False)]
     owner.detach(identifier, place(world))
@@ -127,7 +127,7 @@ def test_a_catalog_of_another_storage_is_known_by_its_own_description(
 
     put("GCS")
     try:
-        with pytest.raises(errors.PolarisError, check=coded("CATALOG_UNSUPPORTED"), match="storage type is GCS"):
+        with pytest.raises(answers.PolarisError, check=coded("CATALOG_UNSUPPORTED"), match="storage type is GCS"):
             client.check_catalog(world.polaris.warehouse)
     finally:
         put("S3")

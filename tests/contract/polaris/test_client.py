@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris import errors
+from delegation.polaris import answers
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import select_credential
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
@@ -57,7 +57,7 @@ def test_a_table_is_loaded_with_one_credential_for_its_files(world: PolarisView,
     [credential] = loaded.credentials
     assert select_credential(loaded, loaded.metadata_location) == credential
     assert credential.expires_at is not None
-    with pytest.raises(errors.CredentialVendingFailed, match="none of the vended credentials covers it"):
+    with pytest.raises(answers.CredentialVendingFailed, match="none of the vended credentials covers it"):
         select_credential(loaded, f"{loaded.location.rstrip('/')}-beside/f")
 
 
@@ -66,7 +66,7 @@ def test_a_load_without_vending_has_no_credentials(world: PolarisView, connect: 
     world.create("t")
     client = connect("TABLE_READ_PROPERTIES")
     assert client.load_table(named(world), vend=False, snapshots="refs").credentials == ()
-    with pytest.raises(errors.PolarisForbidden, match="needs TABLE_WRITE_DATA"):
+    with pytest.raises(answers.PolarisForbidden, match="needs TABLE_WRITE_DATA"):
         client.load_table(named(world))
 
 
@@ -96,20 +96,20 @@ def test_tables_and_namespaces_are_listed(world: PolarisView, connect: Connect) 
 def test_a_missing_right_to_list_is_named(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
-    with pytest.raises(errors.PolarisForbidden, match="needs NAMESPACE_LIST on the catalog"):
+    with pytest.raises(answers.PolarisForbidden, match="needs NAMESPACE_LIST on the catalog"):
         list(client.list_namespaces(world.polaris.warehouse))
-    with pytest.raises(errors.PolarisForbidden, match="needs TABLE_LIST on the namespace"):
+    with pytest.raises(answers.PolarisForbidden, match="needs TABLE_LIST on the namespace"):
         list(client.list_tables(world.polaris.warehouse, (world.name,)))
 
 
 def test_each_thing_that_does_not_exist_has_its_error(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect("TABLE_WRITE_DATA")
-    with pytest.raises(errors.NoSuchTable):
+    with pytest.raises(answers.NoSuchTable):
         client.load_table(named(world))
-    with pytest.raises(errors.NoSuchNamespace):
+    with pytest.raises(answers.NoSuchNamespace):
         list(client.list_tables(world.polaris.warehouse, (f"{world.name}_no",)))
-    with pytest.raises(errors.NoSuchCatalog):
+    with pytest.raises(answers.NoSuchCatalog):
         client.load_table(TableIdentifier("conf_nowhere", (world.name,), "t"))
 
 
@@ -118,23 +118,23 @@ def test_a_table_without_its_metadata_file_can_be_dropped_once(world: PolarisVie
     world.create("t")
     client = connect("TABLE_WRITE_DATA", "TABLE_DROP")
     loaded = client.load_table(named(world))
-    with pytest.raises(errors.PolarisForbidden, match="DROP_WITH_PURGE_ENABLED"):
+    with pytest.raises(answers.PolarisForbidden, match="DROP_WITH_PURGE_ENABLED"):
         client.drop_table(named(world), purge=True)
     world.delete_object(loaded.metadata_location, loaded.config)
-    with pytest.raises(errors.TableMetadataMissing):
+    with pytest.raises(answers.TableMetadataMissing):
         client.load_table(named(world))
     client.drop_table(named(world))
-    with pytest.raises(errors.NoSuchTable):
+    with pytest.raises(answers.NoSuchTable):
         client.drop_table(named(world))
     assert world.catalog("GET", table((world.name,), "t")).status_code == 404
 
 
 def test_a_wrong_realm_is_a_wrong_setting(connect: Connect) -> None:
-    with pytest.raises(errors.PolarisMisconfigured):
+    with pytest.raises(answers.PolarisMisconfigured):
         connect(realm="conf_nowhere").sign_in()
 
 
 def test_a_role_of_the_scope_that_is_not_held_is_named(world: PolarisView, connect: Connect) -> None:
     client = connect(scope="PRINCIPAL_ROLE:service_admin")
-    with pytest.raises(errors.PolarisUnauthorized, match="does not hold service_admin"):
+    with pytest.raises(answers.PolarisUnauthorized, match="does not hold service_admin"):
         list(client.list_namespaces(world.polaris.warehouse))

@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris import errors
+from delegation.polaris import answers
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
@@ -97,9 +97,9 @@ def test_a_policy_is_created_loaded_listed_and_deleted(world: PolarisView, conne
     ]
     assert list(client.list_policies(identifier.catalog, identifier.namespace, ORPHANS)) == [named(world, "orphans")]
     client.delete(identifier)
-    with pytest.raises(errors.PolarisError, check=coded("NO_SUCH_POLICY")):
+    with pytest.raises(answers.PolarisError, check=coded("NO_SUCH_POLICY")):
         client.load(identifier)
-    with pytest.raises(errors.PolarisError, check=coded("NO_SUCH_POLICY")):
+    with pytest.raises(answers.PolarisError, check=coded("NO_SUCH_POLICY")):
         client.delete(identifier)
 
 
@@ -107,7 +107,7 @@ def test_a_name_is_taken_once(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
     identifier = made(world, client, "keep")
-    with pytest.raises(errors.PolarisError, check=coded("POLICY_ALREADY_EXISTS")):
+    with pytest.raises(answers.PolarisError, check=coded("POLICY_ALREADY_EXISTS")):
         client.create(identifier, EXPIRY, ENABLED)
 
 
@@ -118,7 +118,7 @@ def test_an_update_needs_the_current_version_and_makes_the_next(world: PolarisVi
     first = client.load(identifier).version
     changed = client.update(identifier, DISABLED, version=first, description="off")
     assert (changed.version, changed.content, changed.description) == (first + 1, DISABLED, "off")
-    with pytest.raises(errors.PolarisError, check=coded("POLICY_CHANGED")):
+    with pytest.raises(answers.PolarisError, check=coded("POLICY_CHANGED")):
         client.update(identifier, ENABLED, version=first)
     assert client.load(identifier).content == DISABLED
 
@@ -139,7 +139,7 @@ def test_an_update_needs_the_current_version_and_makes_the_next(world: PolarisVi
 def test_polaris_refuses_what_its_type_does_not_know(world: PolarisView, connect: Connect, content: str) -> None:
     world.namespace()
     client = connect()
-    with pytest.raises(errors.PolarisError, check=coded("POLICY_REFUSED")):
+    with pytest.raises(answers.PolarisError, check=coded("POLICY_REFUSED")):
         client.create(named(world, "keep"), EXPIRY, content)
 
 
@@ -156,13 +156,13 @@ def test_polaris_stores_a_text_for_enable_with_which_the_service_executes_nothin
 def test_an_age_below_zero_is_refused(world: PolarisView, connect: Connect) -> None:
     world.namespace()
     client = connect()
-    with pytest.raises(errors.PolarisError, check=coded("POLICY_REFUSED")):
+    with pytest.raises(answers.PolarisError, check=coded("POLICY_REFUSED")):
         client.create(named(world, "o"), ORPHANS, '{"enable": true, "max_orphan_file_age_in_days": -1}')
 
 
 def test_an_unknown_type_is_refused(world: PolarisView, connect: Connect) -> None:
     world.namespace()
-    with pytest.raises(errors.PolarisUnexpectedAnswer, match="Unknown policy type"):
+    with pytest.raises(answers.PolarisUnexpectedAnswer, match="Unknown policy type"):
         connect().create(named(world, "keep"), "system.no-such-type", ENABLED)
 
 
@@ -179,11 +179,11 @@ def test_a_policy_applies_from_where_it_is_attached_until_it_is_detached(world: 
     assert applied(client, place(world)) == []
     assert applied(client, target, ORPHANS) == []
     assert applied(client, target, "no-such-type") == []
-    with pytest.raises(errors.PolarisError, check=coded("POLICY_IN_USE")):
+    with pytest.raises(answers.PolarisError, check=coded("POLICY_IN_USE")):
         client.delete(identifier)
     client.detach(identifier, target)
     assert applied(client, target) == []
-    with pytest.raises(errors.PolarisError, check=coded("POLICY_NOT_ATTACHED")):
+    with pytest.raises(answers.PolarisError, check=coded("POLICY_NOT_ATTACHED")):
         client.detach(identifier, target)
 
 
@@ -228,7 +228,7 @@ def test_one_policy_of_a_type_is_attached_to_a_place(world: PolarisView, connect
     client = connect()
     first, second = made(world, client, "first"), made(world, client, "second")
     client.attach(first, place(world))
-    with pytest.raises(errors.PolarisError, check=coded("POLICY_TYPE_ATTACHED")):
+    with pytest.raises(answers.PolarisError, check=coded("POLICY_TYPE_ATTACHED")):
         client.attach(second, place(world))
     client.delete(first, detach_all=True)
     client.attach(second, place(world))
@@ -255,19 +255,19 @@ def test_each_thing_that_does_not_exist_has_its_error(world: PolarisView, connec
     world.namespace()
     client = connect()
     identifier = made(world, client, "keep")
-    with pytest.raises(errors.PolarisError, check=coded("NO_SUCH_POLICY")):
+    with pytest.raises(answers.PolarisError, check=coded("NO_SUCH_POLICY")):
         client.attach(named(world, "none"), place(world))
-    with pytest.raises(errors.NoSuchTable):
+    with pytest.raises(answers.NoSuchTable):
         client.attach(identifier, place(world, table="none"))
-    with pytest.raises(errors.NoSuchTable):
+    with pytest.raises(answers.NoSuchTable):
         client.applicable(place(world, table="none"))
-    with pytest.raises(errors.NoSuchNamespace):
+    with pytest.raises(answers.NoSuchNamespace):
         client.attach(identifier, place(world, "none"))
-    with pytest.raises(errors.NoSuchNamespace):
+    with pytest.raises(answers.NoSuchNamespace):
         client.applicable(place(world, "none"))
-    with pytest.raises(errors.NoSuchNamespace):
+    with pytest.raises(answers.NoSuchNamespace):
         list(client.list_policies(world.polaris.warehouse, (f"{world.name}_no",)))
-    with pytest.raises(errors.NoSuchCatalog):
+    with pytest.raises(answers.NoSuchCatalog):
         client.applicable(PolicyTarget.of(TableIdentifier("conf_nowhere", (world.name,), "t")))
 
 
@@ -311,7 +311,7 @@ def test_a_missing_privilege_is_named(world: PolarisView, connect: Connect) -> N
         (lambda: client.applicable(place(world)), "NAMESPACE_READ_PROPERTIES"),
         (lambda: client.applicable(PolicyTarget(world.polaris.warehouse)), "CATALOG_READ_PROPERTIES"),
     ):
-        with pytest.raises(errors.PolarisForbidden, match=needed):
+        with pytest.raises(answers.PolarisForbidden, match=needed):
             action()
 
 
@@ -332,12 +332,12 @@ def test_attaching_needs_a_grant_on_the_policy_and_one_on_the_target(world: Pola
         {"type": "policy", **where, "policyName": "keep", "privilege": "POLICY_ATTACH"},
         {"type": "namespace", **where, "privilege": "NAMESPACE_READ_PROPERTIES"},
     )
-    with pytest.raises(errors.PolarisForbidden):
+    with pytest.raises(answers.PolarisForbidden):
         client.attach(identifier, place(world))
     world.grant({"type": "namespace", **where, "privilege": "NAMESPACE_ATTACH_POLICY"})
     client.attach(identifier, place(world))
     assert applied(client, place(world)) == [("keep", False)]
-    with pytest.raises(errors.PolarisForbidden, match="POLICY_DETACH"):
+    with pytest.raises(answers.PolarisForbidden, match="POLICY_DETACH"):
         client.detach(identifier, place(world))
 
 

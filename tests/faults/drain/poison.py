@@ -6,7 +6,7 @@ from collections.abc import Generator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import Create, TaskChange

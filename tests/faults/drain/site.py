@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox
+from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import ExternalJobRuns
-from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.model import Task

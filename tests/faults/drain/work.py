@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import JobRun
-from delegation.orchestration.step_input import Step
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Task

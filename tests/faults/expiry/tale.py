@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+from delegation.polaris.answers import PolarisError, PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.credentials import VendedCredentials
-from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Phase

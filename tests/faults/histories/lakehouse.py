@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from delegation.idempotency.errors import ResubmittedTooSoon
 from delegation.identifiers import TableIdentifier
 from delegation.orchestration.sweep import sweep
-from delegation.polaris.errors import NoSuchTable
+from delegation.polaris.answers import NoSuchTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Phase
 from delegation.removal.index import PlanIndex, load_index

@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from polaris_common.errors import DelegationError
 from tests.faults.simulator.faulty import InvocationDied

@@ -20,9 +20,8 @@ from delegation.gateway.drop.tombstones import ENDED
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.reservation import MutationInProgress
 from delegation.idempotency.mutations.service import How
-from delegation.notifications.dead_letters import dead_letters_of, resent
 from delegation.notifications.delivery import DeliveryOutcome, Notifier, send_due
-from delegation.notifications.queue import SqsNotificationQueue, parse
+from delegation.notifications.queue import SqsNotificationQueue, dead_letters_of, parse, resent
 from delegation.orchestration.dispatch import Dispatcher, Inbox
 from delegation.references.model import PassNeeded
 from delegation.removal.attempt import PlanSegment

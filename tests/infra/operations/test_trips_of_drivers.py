@@ -18,8 +18,8 @@ from delegation.gateway.drop.submission import purge_of, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
 from delegation.gateway.drop.upkeep import settle_all
 from delegation.identifiers import TableIdentifier
-from delegation.orchestration.step_input import Step
-from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
+from delegation.orchestration.failures import Step
+from delegation.polaris.answers import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.removal.purge.names import DROP_TASK_TYPE
 from delegation.removal.purge.run import purge_table

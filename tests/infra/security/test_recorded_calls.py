@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from delegation.orchestration.run_policy import run_policy
+from delegation.orchestration.job_runs import run_policy
 from infra.environment.functions import FUNCTIONS, STATE_MACHINE_DEFINITION, placeholder
 from tests.infra.conftest import SynthesizedStack
 from tests.infra.security.actions import needed

@@ -17,7 +17,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.types import StringType
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris import errors
+from delegation.polaris import answers
 from infra.local.aws.moto_app import application
 from infra.local.catalog.principals.privileges import Privilege
 from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
@@ -83,13 +83,13 @@ def test_a_table_without_its_metadata_file_can_only_be_dropped(stack: Stack) -> 
     table = filled_orders(stack)
     stack.admin.delete_object(Bucket=BUCKET, Key=table.metadata_location.removeprefix(f"s3://{BUCKET}/"))
     client = polaris(stack)
-    with pytest.raises(errors.TableMetadataMissing, match="Location does not exist"):
+    with pytest.raises(answers.TableMetadataMissing, match="Location does not exist"):
         client.load_table(ORDERS)
     dropper = polaris(stack, "owner")
     dropper.drop_table(ORDERS)
-    with pytest.raises(errors.NoSuchTable):
+    with pytest.raises(answers.NoSuchTable):
         dropper.drop_table(ORDERS)
-    with pytest.raises(errors.NoSuchTable):
+    with pytest.raises(answers.NoSuchTable):
         client.load_table(ORDERS)
     with pytest.raises(NoSuchTableError):
         connect(stack, "owner").load_table(("sales", "orders"))
@@ -98,7 +98,7 @@ def test_a_table_without_its_metadata_file_can_only_be_dropped(stack: Stack) -> 
 def test_polaris_refuses_to_purge(stack: Stack) -> None:
     filled_orders(stack)
     before = objects(stack)
-    with pytest.raises(errors.PolarisForbidden, match="DROP_WITH_PURGE_ENABLED"):
+    with pytest.raises(answers.PolarisForbidden, match="DROP_WITH_PURGE_ENABLED"):
         polaris(stack, "owner").drop_table(ORDERS, purge=True)
     assert objects(stack) == before
     assert polaris(stack).load_table(ORDERS).location.endswith("/orders")
@@ -257,11 +257,11 @@ def test_an_invalid_token_request_is_refused(stack: Stack, change: dict[str, str
 
 def test_realm_warehouse_and_token_are_checked(stack: Stack) -> None:
     orders(stack)
-    with pytest.raises(errors.PolarisMisconfigured):
+    with pytest.raises(answers.PolarisMisconfigured):
         polaris(stack, realm="other").load_table(ORDERS)
-    with pytest.raises(errors.NoSuchCatalog):
+    with pytest.raises(answers.NoSuchCatalog):
         polaris(stack).load_table(TableIdentifier("other", ("sales",), "orders"))
-    with pytest.raises(errors.NoSuchTable):
+    with pytest.raises(answers.NoSuchTable):
         polaris(stack).load_table(TableIdentifier("lake", ("nothing",), "orders"))
     answer = httpx.get(f"{stack.catalog.url}/v1/config", params={"warehouse": "lake"})
     assert (answer.status_code, answer.content, answer.headers["WWW-Authenticate"]) == (401, b"", "Bearer")
@@ -283,13 +283,13 @@ def test_a_revoked_grant_applies_from_the_next_request_on(stack: Stack) -> None:
     access.revoke("service", Privilege.TABLE_WRITE_DATA)
     access.revoke("service", Privilege.TABLE_READ_DATA)
     try:
-        with pytest.raises(errors.PolarisForbidden):
+        with pytest.raises(answers.PolarisForbidden):
             client.load_table(ORDERS)
         assert client.load_table(ORDERS, vend=False).credentials == ()
     finally:
         access.grant("service", Privilege.TABLE_WRITE_DATA)
         access.grant("service", Privilege.TABLE_READ_DATA)
-    with pytest.raises(errors.PolarisForbidden):
+    with pytest.raises(answers.PolarisForbidden):
         polaris(stack, "reader").drop_table(ORDERS)
 
 

@@ -129,7 +129,7 @@ from pathlib import Path
 import httpx
 from pydantic import SecretStr
 from delegation.client import TableIdentifier
-from delegation.client.factory import TaskExecutorFactory
+from delegation.client.executor import TaskExecutorFactory
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport

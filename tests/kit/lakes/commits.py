@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import CommitConflict
+from delegation.polaris.answers import CommitConflict
 from delegation.polaris.model import LoadedTable
 from polaris_persistence.errors import IcebergConflict
 from polaris_persistence.iceberg.updates.tables import updated_table

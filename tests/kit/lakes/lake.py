@@ -22,7 +22,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from delegation.iceberg.metadata import decode_metadata
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
+from delegation.polaris.answers import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
 from delegation.removal.purge.context import PurgeContext

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults
 from tests.kit.lakes.lake import Lake, LakeSource

@@ -14,7 +14,7 @@ from delegation.operations.orphans.context import Claim, OrphanContext, OrphanOp
 from delegation.operations.orphans.index import OrphanIndex, load_plan
 from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.operations.orphans.place import Place
-from delegation.polaris.errors import TableMetadataMissing
+from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.model import with_uuid
 from delegation.references.errors import ReferencesNotKnown
 from delegation.removal.attempt import PlanHead, PlanSegment

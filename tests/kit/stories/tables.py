@@ -13,14 +13,14 @@ import fastavro
 
 from delegation.iceberg.history import version_of
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.client import loaded_table
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     CommitConflict,
     NoSuchTable,
     PolarisOutcomeUnknown,
     PolarisUnexpectedAnswer,
     TableMetadataMissing,
 )
+from delegation.polaris.client import loaded_table
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from delegation.storage.locations import parse

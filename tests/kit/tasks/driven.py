@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun
-from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import Steps
 from delegation.tasks.life.model import Dispatches, Task
 from delegation.tasks.stores.base import Create

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.life.model import Task

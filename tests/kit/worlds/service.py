@@ -11,10 +11,10 @@ from delegation.edge.submission import Submission, SubmissionAnswer, Submissions
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore, MemoryIdempotencyStore
 from delegation.identifiers import TableIdentifier
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
-from delegation.polaris.errors import PolarisError
+from delegation.polaris.answers import PolarisError
 from delegation.polaris.model import LoadedTable
 from delegation.removal.model import Catalog
 from delegation.removal.purge.behavior import PurgeBehavior

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from tests.kit.worlds.service import World
 
 _ENDED = frozenset({"succeeded", "failed", "stop", "due"})

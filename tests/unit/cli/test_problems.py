@@ -6,7 +6,7 @@ from delegation.cli.output import next_step
 from delegation.client import errors as client
 from delegation.client.errors import HttpError
 from delegation.edge.codes import by_code, codes_of_the_command
-from delegation.polaris import errors as polaris
+from delegation.polaris import answers as polaris
 from delegation.polaris.answers import POLICY_CODES
 from delegation.tasks import errors as tasks
 from polaris_common.errors import DelegationError

@@ -17,7 +17,7 @@ from delegation.client.delegated_purge import DelegatedPurge
 from delegation.edge.answers import problem_of
 from delegation.edge.api.routes import record_of
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchTable
+from delegation.polaris.answers import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.model import Task

@@ -8,8 +8,7 @@ from typing import Any
 
 import httpx
 
-from delegation.client.async_client import AsyncDelegationClient
-from delegation.client.client import DelegationClient
+from delegation.client.client import AsyncDelegationClient, DelegationClient
 from tests.kit.clocks import Clock
 from tests.unit.polaris.scripted import Server
 

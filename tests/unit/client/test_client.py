@@ -22,7 +22,7 @@ from delegation.client.errors import (
     TokenUnavailable,
     UnexpectedAnswer,
 )
-from delegation.polaris.errors import PolarisUnauthorized
+from delegation.polaris.answers import PolarisUnauthorized
 from tests.unit.client.service import (
     CONFIG,
     SUCCEEDED,

@@ -8,7 +8,7 @@ import pytest
 
 from delegation.client.errors import ClientMisconfigured, NotAuthorised
 from delegation.client.purge_task import TASK_TYPE
-from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.memory import MemoryTaskStore

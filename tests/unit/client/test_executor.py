@@ -13,8 +13,8 @@ from delegation.client.errors import (
 )
 from delegation.client.executor import DelegatedTaskExecutor
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import NoSuchTable, TableMetadataMissing
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
 from tests.unit.client.service import (
     SUCCEEDED,
     SYNCHRONOUS,

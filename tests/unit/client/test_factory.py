@@ -5,9 +5,15 @@ from pathlib import Path
 import pytest
 
 from delegation.client.errors import ClientMisconfigured
-from delegation.client.executor import DelegatedTaskExecutor
-from delegation.client.factory import ENDPOINT, TASK_TYPE, TaskExecutorFactory, connect_to, executor_properties
-from delegation.client.local import LocalTaskExecutor
+from delegation.client.executor import (
+    ENDPOINT,
+    TASK_TYPE,
+    DelegatedTaskExecutor,
+    LocalTaskExecutor,
+    TaskExecutorFactory,
+    connect_to,
+    executor_properties,
+)
 from tests.unit.client.test_executor import TABLE, ScriptedServers
 from tests.unit.client.test_settings import ENVIRONMENT
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from delegation.client.errors import ClientMisconfigured, NotAuthorised
-from delegation.client.local import LocalTaskExecutor
+from delegation.client.executor import LocalTaskExecutor
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchTable
+from delegation.polaris.answers import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.submission.options import InvalidOption

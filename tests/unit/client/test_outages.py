@@ -11,7 +11,7 @@ from delegation.client.errors import (
     TokenUnavailable,
     WaitTimedOut,
 )
-from delegation.polaris.errors import PolarisUnauthorized, PolarisUnavailable
+from delegation.polaris.answers import PolarisUnauthorized, PolarisUnavailable
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
 
 TASK = f"{TASKS}/{TASK_ID}"

@@ -13,7 +13,7 @@ import pytest
 
 from delegation.client.client import TIMEOUT
 from delegation.client.errors import ClientMisconfigured
-from delegation.client.tls import ClientTls, asyncio_client, blocking_client
+from delegation.client.settings import ClientTls, asyncio_client, blocking_client
 from infra.local.front.pki import CertificateAuthority, KeyPair
 
 

@@ -10,7 +10,7 @@ import pytest
 from delegation.edge.answers import Problem, failure_status, problem_of
 from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.errors import IdempotencyError
-from delegation.polaris import errors as polaris
+from delegation.polaris import answers as polaris
 from delegation.references.errors import ReferencesUnavailable
 from delegation.removal.purge.requests import purge_id
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable

@@ -21,8 +21,13 @@ from delegation.idempotency.errors import (
     ResubmittedTooSoon,
     task_conflict,
 )
-from delegation.polaris.answers import POLICY_CODES
-from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableMetadataMissing
+from delegation.polaris.answers import (
+    POLICY_CODES,
+    NoSuchTable,
+    PolarisForbidden,
+    PolarisUnavailable,
+    TableMetadataMissing,
+)
 from delegation.removal.errors import gc_disabled, table_protected
 from delegation.removal.purge.errors import PurgeError
 from delegation.storage.base import ObjectStoreDenied
@@ -117,7 +122,7 @@ def codes(*families: str) -> set[str]:
 def test_a_failed_task_is_answered_with_the_status_of_its_error() -> None:
     guards = codes("delegation.errors.GuardRefused") | raised_codes("GuardRefused")
     assert {failure_status(code) for code in guards | {"CANCELLED", "RESTORED", "TABLE_METADATA_MISSING"}} == {409}
-    catalog = codes("delegation.polaris.errors.PolarisError") | raised_codes("PolarisError") | {*POLICY_CODES.values()}
+    catalog = codes("delegation.polaris.answers.PolarisError") | raised_codes("PolarisError") | {*POLICY_CODES.values()}
     others = codes("delegation.storage.base.ObjectStoreError", "delegation.storage.credentials.CredentialsUnavailable")
     others |= raised_codes("ObjectStoreError", "ObjectStoreUnavailable")
     unknown = {"NO_SUCH_TABLE", "NO_SUCH_NAMESPACE", "NO_SUCH_CATALOG"}

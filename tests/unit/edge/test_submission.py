@@ -9,7 +9,7 @@ import pytest
 
 from delegation.edge.answers import problem_of
 from delegation.idempotency.errors import IdempotencyError, KeyConflict, RequestInProgress
-from delegation.polaris.errors import NoSuchTable, PolarisError, PolarisUnavailable
+from delegation.polaris.answers import NoSuchTable, PolarisError, PolarisUnavailable
 from delegation.removal.details import purge_id
 from delegation.removal.purge.names import PurgeDetails
 from delegation.removal.requests import check_storage

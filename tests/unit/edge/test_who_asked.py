@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delegation.metrics import NAMESPACE, TABLES_PARTLY_DELETED
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.removal.purge.run import purge_table
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task

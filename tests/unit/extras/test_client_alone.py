@@ -56,7 +56,7 @@ def test_the_readme_has_an_example_of_each_client():
 MADE = """
 from delegation.client import *
 from delegation.client.errors import ExtraMissing
-from delegation.client.factory import TASK_TYPE
+from delegation.client.executor import TASK_TYPE
 print("delegation.tasks" in sys.modules)
 purges = DelegatedPurge(DelegationClient.connect(ClientSettings.read()), None, "POLARIS", authorise=lambda table: True)
 print(purges.behavior().task_type)

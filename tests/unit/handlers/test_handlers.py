@@ -12,7 +12,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from delegation.orchestration.step_input import execution_name
+from delegation.orchestration.failures import execution_name
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.requests import TablePurge
 from delegation.tasks.life import transitions as t

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from delegation.orchestration.step_input import execution_name
+from delegation.orchestration.failures import execution_name
 from delegation.orchestration.steps import MAX_TURNS, SPARK
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring import clients

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from delegation.handlers.rotation import rotate_secret
-from delegation.polaris.errors import PolarisMisconfigured
+from delegation.polaris.answers import PolarisMisconfigured
 from delegation.polaris.rotation import RotationStep
 from delegation.polaris.transport import Transport
 from delegation.wiring.rotation import secret as wiring

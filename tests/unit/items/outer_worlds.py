@@ -17,7 +17,7 @@ from delegation.cli.catalog.policies import app as policies
 from delegation.cli.connection import Connection
 from delegation.cli.tombstones.cascade import Cascade, found_in
 from delegation.cli.tombstones.receipts import ReceiptFile
-from delegation.notifications.dead_letters import resent
+from delegation.notifications.queue import resent
 from delegation.operations.orphans.quarantine import released
 from delegation.operations.orphans.quarantine.released import tagged_at
 from delegation.operations.orphans.quarantine.tagging import UntagRun

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegation.items import ALARM_AFTER, IN_A_ROW, MOST_WASTED, RememberedAsides, SetAside, each_item
-from delegation.polaris.errors import PolarisUnauthorized, PolarisUnavailable
+from delegation.polaris.answers import PolarisUnauthorized, PolarisUnavailable
 from delegation.storage.memory import Killed
 from polaris_common.errors import DelegationError, ErrorScope
 from tests.kit.tasks.builders import MINUTE, Clock

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from delegation.iceberg.errors import CorruptMetadata
-from delegation.polaris.errors import PolarisUnavailable, PolarisUnexpectedAnswer
+from delegation.polaris.answers import PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.storage.base import FileTooLarge
 from delegation.tasks.errors import MalformedRecord
 from tests.kit.sources import modules, tree_of

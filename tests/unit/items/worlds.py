@@ -18,8 +18,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.notifications.delivery import Delivered, Notifier, deliver_due
 from delegation.notifications.queue import announce, parse
 from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.orchestration.measure import unfinished
-from delegation.orchestration.sweep import sweep
+from delegation.orchestration.sweep import sweep, unfinished
 from delegation.references.blocking import dynamodb as blocking
 from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, LocatedTable, Subject
 from delegation.references.lost import LostRefs

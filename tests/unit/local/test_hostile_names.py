@@ -19,10 +19,10 @@ from delegation.gateway.messages import CatalogRequest
 from delegation.gateway.spelling import segment_of
 from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
+from delegation.polaris.answers import PolarisError, PolarisUnexpectedAnswer
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import PolarisError, PolarisUnexpectedAnswer
 from delegation.polaris.management import PolarisGrant, PolarisManagement, management_url
-from delegation.polaris.other_entities import VIEW
+from delegation.polaris.model import VIEW
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
 from delegation.polaris.requests import PolarisPaths
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource

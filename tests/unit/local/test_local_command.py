@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from delegation.cli.connection import Connection
-from delegation.polaris.errors import NoSuchTable, TableMetadataMissing
+from delegation.polaris.answers import NoSuchTable, TableMetadataMissing
 from infra.local import command
 from infra.local.demo import tables as sample
 from infra.local.demo.orphans import AgesFixed

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from delegation.notifications.delivery import Notifier, send_due
-from delegation.notifications.errors import callback_unreachable
+from delegation.notifications.https import callback_unreachable
 from delegation.notifications.queue import Message, Pool, parse, pool_of
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications import Notification, NotificationPolicy, callback_name, owed_by

@@ -2,8 +2,7 @@
 
 import pytest
 
-from delegation.notifications.addresses import checked, require_callable
-from delegation.notifications.errors import NotificationError
+from delegation.notifications.https import NotificationError, checked, require_callable
 from tests.kit.errors import coded
 
 PUBLIC = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from delegation.notifications.delivery import DeliveryOutcome, deliver_apart, deliver_due, send_due
-from delegation.notifications.errors import event_not_accepted
+from delegation.notifications.https import event_not_accepted
 from delegation.notifications.queue import Message, Pool, pool_of
 from delegation.tasks.life import notifications as owing
 from delegation.tasks.life.notifications import NotificationPolicy, NotificationState, after_failure

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from delegation.notifications import https
-from delegation.notifications.errors import NotificationError
-from delegation.notifications.https import HttpsPost, tls
+from delegation.notifications.https import HttpsPost, NotificationError, tls
 from tests.kit.errors import coded
 from tests.unit.notifications.receiver import DRIP, GARBAGE, HANG_UP, REDIRECT, SLOW, Receiver
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from delegation.notifications.errors import CallbackKeysUnavailable
+from delegation.notifications.https import CallbackKeysUnavailable
 from delegation.notifications.keys import SigningKeys, reader
 from tests.kit.tasks.builders import Clock
 

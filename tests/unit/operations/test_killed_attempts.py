@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.removal.choice import EngineChoice
 from delegation.removal.expiry.names import TASK_TYPE as EXPIRY
 from delegation.removal.purge.context import PurgeContext, PurgeResult

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox, MalformedDispatch, execution_not_started
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.errors import StoreUnavailable

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from delegation.orchestration.failures import Step, execution_name
 from delegation.orchestration.job_runs import JobServiceUnavailable
-from delegation.orchestration.step_input import Step, execution_name
 from delegation.orchestration.steps import Steps
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import AdoptedChildren, Status, Task

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun, JobServiceUnavailable
-from delegation.orchestration.step_input import Step
 from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease

@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from delegation.orchestration.dispatch import Dispatcher
+from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import JobRun
-from delegation.orchestration.step_input import Step
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.model import Dispatches, Status
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.orchestration.job_runs import EmrServerless, JobConfiguration
-from delegation.orchestration.run_policy import folders_of, run_policy
+from delegation.orchestration.job_runs import EmrServerless, JobConfiguration, folders_of, run_policy
 
 ROLE = "arn:aws-eu:iam::123456789012:role/job"
 LONGEST_BUCKET = "b" * 63

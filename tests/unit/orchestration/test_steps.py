@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import JobRefused, JobRun
-from delegation.orchestration.step_input import Step
 from delegation.orchestration.steps import MAX_TURNS, Steps, wait_seconds
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.orchestration.step_input import execution_name
+from delegation.orchestration.failures import execution_name
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW
 from tests.kit.tasks.driven import Driven
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris import errors
+from delegation.polaris import answers
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
@@ -125,61 +125,63 @@ def test_a_namespace_is_required() -> None:
         TableIdentifier("lake", (), "orders")
 
 
-ANSWERS: list[tuple[httpx.Response, type[errors.PolarisError]]] = [
-    (error(404, "NoSuchTableException"), errors.NoSuchTable),
-    (error(404, "NoSuchIcebergTableException"), errors.NoSuchTable),
-    (error(404, "NoSuchNamespaceException"), errors.NoSuchNamespace),
-    (error(404, "NotFoundException", "Unable to find warehouse lake"), errors.NoSuchCatalog),
-    (error(404, "MissingOrInvalidRealm"), errors.PolarisMisconfigured),
+ANSWERS: list[tuple[httpx.Response, type[answers.PolarisError]]] = [
+    (error(404, "NoSuchTableException"), answers.NoSuchTable),
+    (error(404, "NoSuchIcebergTableException"), answers.NoSuchTable),
+    (error(404, "NoSuchNamespaceException"), answers.NoSuchNamespace),
+    (error(404, "NotFoundException", "Unable to find warehouse lake"), answers.NoSuchCatalog),
+    (error(404, "MissingOrInvalidRealm"), answers.PolarisMisconfigured),
     (
         error(400, "NotFoundException", "Location does not exist: s3://lake/x.metadata.json"),
-        errors.TableMetadataMissing,
+        answers.TableMetadataMissing,
     ),
-    (error(500, "NotFoundException"), errors.TableMetadataMissing),
+    (error(500, "NotFoundException"), answers.TableMetadataMissing),
     (
         error(400, "BadRequestException", "Malformed request: Location does not exist: s3://lake/x.metadata.json"),
-        errors.TableMetadataMissing,
+        answers.TableMetadataMissing,
     ),
     (
         error(500, "ServiceFailureException", "Server error: Location does not exist: s3://lake/x.metadata.json"),
-        errors.TableMetadataMissing,
+        answers.TableMetadataMissing,
     ),
-    (error(404, "NoSuchTableException", "Location does not exist: s3://lake/x"), errors.NoSuchTable),
-    (error(400, "BadRequestException", "Table does not exist: NoSuchTableException"), errors.PolarisUnexpectedAnswer),
-    (error(409, "AlreadyExistsException"), errors.TableAlreadyExists),
-    (error(403, "ForbiddenException"), errors.PolarisForbidden),
-    (httpx.Response(403, text="<html>"), errors.PolarisForbidden),
-    (httpx.Response(404, text="<html>"), errors.PolarisUnexpectedAnswer),
-    (httpx.Response(404, json=[1]), errors.PolarisUnexpectedAnswer),
-    (httpx.Response(302, headers={"Location": "https://elsewhere.test"}), errors.PolarisUnexpectedAnswer),
-    (error(429, "TooManyRequestsException"), errors.PolarisUnavailable),
-    (error(500, "RuntimeException"), errors.PolarisUnavailable),
-    (httpx.Response(502, text="bad gateway"), errors.PolarisUnavailable),
-    (error(503, "ServiceUnavailableException"), errors.PolarisUnavailable),
+    (error(404, "NoSuchTableException", "Location does not exist: s3://lake/x"), answers.NoSuchTable),
+    (error(400, "BadRequestException", "Table does not exist: NoSuchTableException"), answers.PolarisUnexpectedAnswer),
+    (error(409, "AlreadyExistsException"), answers.TableAlreadyExists),
+    (error(403, "ForbiddenException"), answers.PolarisForbidden),
+    (httpx.Response(403, text="<html>"), answers.PolarisForbidden),
+    (httpx.Response(404, text="<html>"), answers.PolarisUnexpectedAnswer),
+    (httpx.Response(404, json=[1]), answers.PolarisUnexpectedAnswer),
+    (httpx.Response(302, headers={"Location": "https://elsewhere.test"}), answers.PolarisUnexpectedAnswer),
+    (error(429, "TooManyRequestsException"), answers.PolarisUnavailable),
+    (error(500, "RuntimeException"), answers.PolarisUnavailable),
+    (httpx.Response(502, text="bad gateway"), answers.PolarisUnavailable),
+    (error(503, "ServiceUnavailableException"), answers.PolarisUnavailable),
 ]
 
 
 @pytest.mark.parametrize(("answer", "kind"), ANSWERS, ids=lambda value: getattr(value, "__name__", None))
 def test_an_error_is_recognized_by_its_type_not_its_message(
-    client: PolarisClient, server: Server, answer: httpx.Response, kind: type[errors.PolarisError]
+    client: PolarisClient, server: Server, answer: httpx.Response, kind: type[answers.PolarisError]
 ) -> None:
     server.answer("GET", TABLE, answer)
-    with pytest.raises(errors.PolarisError) as raised:
+    with pytest.raises(answers.PolarisError) as raised:
         client.load_table(ORDERS)
     assert type(raised.value) is kind
     assert raised.value.status == answer.status_code
 
 
 def test_every_error_is_a_delegation_error_with_a_unique_code() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PolarisError)]
+    kinds = [
+        kind for kind in vars(answers).values() if isinstance(kind, type) and issubclass(kind, answers.PolarisError)
+    ]
     assert all(issubclass(kind, DelegationError) for kind in kinds)
     assert len({kind.code for kind in kinds}) == len(kinds)
-    assert {kind for kind in kinds if kind.retryable} == {errors.PolarisUnavailable, errors.PolarisOutcomeUnknown}
+    assert {kind for kind in kinds if kind.retryable} == {answers.PolarisUnavailable, answers.PolarisOutcomeUnknown}
 
 
 def test_an_unknown_catalog_is_distinguished_from_an_unknown_table(client: PolarisClient, server: Server) -> None:
     server.answer("GET", CONFIG, error(404, "NotFoundException", "Unable to find warehouse lake"))
-    with pytest.raises(errors.NoSuchCatalog):
+    with pytest.raises(answers.NoSuchCatalog):
         client.load_table(ORDERS)
 
 
@@ -190,13 +192,13 @@ def test_an_unknown_catalog_is_distinguished_from_an_unknown_table(client: Polar
 )
 def test_an_incomplete_answer_is_refused(client: PolarisClient, server: Server, changes: dict[str, Any]) -> None:
     server.answer("GET", TABLE, table_answer(**changes))
-    with pytest.raises(errors.PolarisUnexpectedAnswer):
+    with pytest.raises(answers.PolarisUnexpectedAnswer):
         client.load_table(ORDERS)
 
 
 def test_an_answer_that_is_not_json_is_refused(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, httpx.Response(200, text="<html>"))
-    with pytest.raises(errors.PolarisUnexpectedAnswer):
+    with pytest.raises(answers.PolarisUnexpectedAnswer):
         client.load_table(ORDERS)
 
 
@@ -212,7 +214,7 @@ def test_a_refused_token_is_replaced_once(client: PolarisClient, server: Server,
 
 def test_a_refused_fresh_token_is_not_replaced_again(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, httpx.Response(401))
-    with pytest.raises(errors.PolarisUnauthorized):
+    with pytest.raises(answers.PolarisUnauthorized):
         client.load_table(ORDERS)
     assert len(server.asked("GET", TABLE)) == 2
 
@@ -237,7 +239,7 @@ def test_a_transient_failure_of_a_load_is_retried_with_backoff(
 
 def test_retries_are_bounded(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, httpx.ReadTimeout("slow"))
-    with pytest.raises(errors.PolarisUnavailable):
+    with pytest.raises(answers.PolarisUnavailable):
         client.load_table(ORDERS)
     assert len(server.asked("GET", TABLE)) == RequestRetries().attempts
 
@@ -245,7 +247,7 @@ def test_retries_are_bounded(client: PolarisClient, server: Server) -> None:
 def test_a_short_retry_after_is_waited_for_and_a_long_one_is_raised(client: PolarisClient, server: Server) -> None:
     short, long = error(503, "X", headers={"Retry-After": "1"}), error(503, "X", headers={"Retry-After": "120"})
     server.answer("GET", TABLE, short, long)
-    with pytest.raises(errors.PolarisUnavailable) as raised:
+    with pytest.raises(answers.PolarisUnavailable) as raised:
         client.load_table(ORDERS)
     assert server.slept == [1.0]
     assert raised.value.retry_after == 120
@@ -258,7 +260,7 @@ def test_pauses_never_exceed_the_longest() -> None:
 
 def test_a_missing_metadata_file_is_not_retried(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, error(400, "NotFoundException"))
-    with pytest.raises(errors.TableMetadataMissing):
+    with pytest.raises(answers.TableMetadataMissing):
         client.load_table(ORDERS)
     assert server.slept == []
 
@@ -273,7 +275,7 @@ def test_drop_requests_no_purge_by_default(client: PolarisClient, server: Server
 
 def test_dropping_an_unknown_table_is_an_error(client: PolarisClient, server: Server) -> None:
     server.answer("DELETE", TABLE, error(404, "NoSuchTableException"))
-    with pytest.raises(errors.NoSuchTable):
+    with pytest.raises(answers.NoSuchTable):
         client.drop_table(ORDERS)
 
 
@@ -282,7 +284,7 @@ def test_a_drop_with_an_unknown_outcome_is_not_repeated(
     client: PolarisClient, server: Server, failure: httpx.Response | Exception
 ) -> None:
     server.answer("DELETE", TABLE, failure)
-    with pytest.raises(errors.PolarisOutcomeUnknown):
+    with pytest.raises(answers.PolarisOutcomeUnknown):
         client.drop_table(ORDERS)
     assert len(server.asked("DELETE", TABLE)) == 1
 
@@ -298,9 +300,9 @@ def test_a_drop_that_was_not_applied_is_repeated(
 
 def test_a_drop_that_was_not_sent_has_no_unknown_outcome(client: PolarisClient, server: Server) -> None:
     server.answer("DELETE", TABLE, httpx.ConnectError("refused"))
-    with pytest.raises(errors.PolarisUnavailable) as raised:
+    with pytest.raises(answers.PolarisUnavailable) as raised:
         client.drop_table(ORDERS)
-    assert type(raised.value) is errors.PolarisUnavailable
+    assert type(raised.value) is answers.PolarisUnavailable
 
 
 RENAME = "/api/catalog/v1/lake/tables/rename"
@@ -321,15 +323,15 @@ def test_a_rename_names_both_ends_by_their_levels(client: PolarisClient, server:
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (error(404, "NoSuchTableException"), errors.NoSuchTable),
-        (error(404, "NoSuchNamespaceException"), errors.NoSuchNamespace),
-        (error(409, "AlreadyExistsException"), errors.TableAlreadyExists),
-        (httpx.Response(500), errors.PolarisOutcomeUnknown),
-        (httpx.ReadTimeout("slow"), errors.PolarisOutcomeUnknown),
+        (error(404, "NoSuchTableException"), answers.NoSuchTable),
+        (error(404, "NoSuchNamespaceException"), answers.NoSuchNamespace),
+        (error(409, "AlreadyExistsException"), answers.TableAlreadyExists),
+        (httpx.Response(500), answers.PolarisOutcomeUnknown),
+        (httpx.ReadTimeout("slow"), answers.PolarisOutcomeUnknown),
     ],
 )
 def test_a_rename_that_failed_is_not_repeated(
-    client: PolarisClient, server: Server, answer: httpx.Response | Exception, kind: type[errors.PolarisError]
+    client: PolarisClient, server: Server, answer: httpx.Response | Exception, kind: type[answers.PolarisError]
 ) -> None:
     server.answer("POST", RENAME, answer)
     with pytest.raises(kind):
@@ -364,7 +366,7 @@ def test_an_unusable_answer_to_a_commit_leaves_its_outcome_unknown(
     client: PolarisClient, server: Server, answer: object
 ) -> None:
     server.answer("POST", TABLE, httpx.Response(200, json=answer))
-    with pytest.raises(errors.PolarisOutcomeUnknown):
+    with pytest.raises(answers.PolarisOutcomeUnknown):
         client.commit_table(ORDERS, [], [])
 
 
@@ -411,13 +413,13 @@ def test_namespaces_are_listed_below_a_parent(client: PolarisClient, server: Ser
 )
 def test_a_malformed_listing_is_refused(client: PolarisClient, server: Server, body: dict[str, Any]) -> None:
     server.answer("GET", TABLES, httpx.Response(200, json=body))
-    with pytest.raises(errors.PolarisUnexpectedAnswer):
+    with pytest.raises(answers.PolarisUnexpectedAnswer):
         list(client.list_tables("lake", ("sales", "eu")))
 
 
 def test_a_listing_that_repeats_its_page_token_is_refused(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLES, listed("a", following="p2"), listed("b", following="p2"))
-    with pytest.raises(errors.PolarisUnexpectedAnswer):
+    with pytest.raises(answers.PolarisUnexpectedAnswer):
         list(client.list_tables("lake", ("sales", "eu")))
 
 
@@ -433,7 +435,7 @@ def test_a_name_that_no_request_can_carry_is_raised_after_all_others(
         client.list_others("view", "lake", ("sales", "eu")),
     ):
         assert [next(listing).name, next(listing).name] == ["a", "b"]
-        with pytest.raises(errors.PolarisUnexpectedAnswer):
+        with pytest.raises(answers.PolarisUnexpectedAnswer):
             next(listing)
 
 
@@ -441,27 +443,27 @@ def test_a_malformed_namespace_is_raised_after_all_others(client: PolarisClient,
     server.answer("GET", NAMESPACES, httpx.Response(200, json={"namespaces": [7, ["sales"]]}))
     listing = client.list_namespaces("lake")
     assert next(listing) == ("sales",)
-    with pytest.raises(errors.PolarisUnexpectedAnswer):
+    with pytest.raises(answers.PolarisUnexpectedAnswer):
         next(listing)
 
 
 @pytest.mark.parametrize("entry", ["sales", [], ["sales", 7], None])
 def test_a_malformed_namespace_is_refused(client: PolarisClient, server: Server, entry: object) -> None:
     server.answer("GET", NAMESPACES, httpx.Response(200, json={"namespaces": [entry]}))
-    with pytest.raises(errors.PolarisUnexpectedAnswer):
+    with pytest.raises(answers.PolarisUnexpectedAnswer):
         list(client.list_namespaces("lake"))
 
 
 @pytest.mark.parametrize(
     ("status", "type_", "kind"),
     [
-        (403, "ForbiddenException", errors.PolarisForbidden),
-        (404, "NoSuchNamespaceException", errors.NoSuchNamespace),
-        (503, "ServiceUnavailableException", errors.PolarisUnavailable),
+        (403, "ForbiddenException", answers.PolarisForbidden),
+        (404, "NoSuchNamespaceException", answers.NoSuchNamespace),
+        (503, "ServiceUnavailableException", answers.PolarisUnavailable),
     ],
 )
 def test_errors_of_a_listing(
-    client: PolarisClient, server: Server, status: int, type_: str, kind: type[errors.PolarisError]
+    client: PolarisClient, server: Server, status: int, type_: str, kind: type[answers.PolarisError]
 ) -> None:
     server.answer("GET", TABLES, error(status, type_))
     with pytest.raises(kind):
@@ -489,7 +491,7 @@ def test_a_changed_table_comes_with_its_etag(client: PolarisClient, server: Serv
 
 def test_a_conditional_load_of_an_unknown_table_raises(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, error(404, "NoSuchTableException"))
-    with pytest.raises(errors.NoSuchTable):
+    with pytest.raises(answers.NoSuchTable):
         client.load_if_changed(ORDERS, 'W/"abc"')
 
 
@@ -509,7 +511,7 @@ def test_a_catalog_whose_files_are_not_the_services_is_refused_with_that_word(
 ) -> None:
     server.answer("GET", MANAGED, httpx.Response(200, json={"name": "lake", **found}))
     for _ in range(2):
-        with pytest.raises(errors.PolarisError, match=word) as raised:
+        with pytest.raises(answers.PolarisError, match=word) as raised:
             client.check_catalog("lake")
         assert raised.value.code == "CATALOG_UNSUPPORTED"
     assert len(server.asked("GET", MANAGED)) == 1
@@ -545,7 +547,7 @@ def test_a_catalog_is_looked_at_again_after_a_look_without_an_answer(
     [look] = server.asked("GET", MANAGED)  # it is neither repeated at once nor waited for again
     assert (look.extensions["timeout"]["read"], server.slept) == (2.0, [])
     clock.advance(timedelta(seconds=31))
-    with pytest.raises(errors.PolarisError, match="EXTERNAL"):
+    with pytest.raises(answers.PolarisError, match="EXTERNAL"):
         client.check_catalog("lake")
 
 
@@ -554,7 +556,7 @@ def test_what_is_known_of_a_catalog_stays_while_polaris_hangs_and_follows_a_new_
 ) -> None:
     server.answer("GET", MANAGED, EXTERNAL, httpx.ReadTimeout("hung"), INTERNAL)
     for _ in range(2):
-        with pytest.raises(errors.PolarisError, match="EXTERNAL"):
+        with pytest.raises(answers.PolarisError, match="EXTERNAL"):
             client.check_catalog("lake")
         clock.advance(timedelta(seconds=301))
     client.check_catalog("lake")
@@ -562,14 +564,14 @@ def test_what_is_known_of_a_catalog_stays_while_polaris_hangs_and_follows_a_new_
 
 def test_the_refusal_of_a_static_facade_names_the_catalog_as_external(client: PolarisClient, server: Server) -> None:
     server.answer("GET", TABLE, error(400, "BadRequestException", "Cannot X on static-facade external catalogs."))
-    with pytest.raises(errors.PolarisError, match="the catalog is EXTERNAL") as raised:
+    with pytest.raises(answers.PolarisError, match="the catalog is EXTERNAL") as raised:
         client.load_table(ORDERS)
     assert raised.value.code == "CATALOG_UNSUPPORTED"
 
 
 def test_a_name_and_a_write_of_unknown_outcome_are_not_taken_for_a_metadata_file_that_is_gone() -> None:
     named = error_of(error(503, "ServiceFailureException", "Table ns.Location does not exist is locked"))
-    assert isinstance(named, errors.PolarisUnavailable)
+    assert isinstance(named, answers.PolarisUnavailable)
     gone = error(500, "ServiceFailureException", "Location does not exist: s3://lake/x.metadata.json")
-    assert isinstance(error_of(gone, write=True), errors.PolarisOutcomeUnknown)
-    assert isinstance(error_of(gone), errors.TableMetadataMissing)
+    assert isinstance(error_of(gone, write=True), answers.PolarisOutcomeUnknown)
+    assert isinstance(error_of(gone), answers.TableMetadataMissing)

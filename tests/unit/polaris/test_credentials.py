@@ -5,6 +5,7 @@ from threading import Event
 import pytest
 
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import CredentialVendingFailed, NoSuchTable, PolarisUnavailable
 from delegation.polaris.credentials import (
     REFRESH_MARGIN,
     RETRY_AFTER_FAILED_REFRESH,
@@ -13,7 +14,6 @@ from delegation.polaris.credentials import (
     parse_credentials,
     select_credential,
 )
-from delegation.polaris.errors import CredentialVendingFailed, NoSuchTable, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
 from tests.kit.clocks import Clock

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris import errors
+from delegation.polaris import answers
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import GenericTable
 from tests.unit.polaris import test_client
@@ -56,9 +56,9 @@ def test_a_catalog_without_them_is_asked_once(client: PolarisClient, server: Ser
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (error(403, "ForbiddenException"), errors.PolarisForbidden),
-        (error(404, "NoSuchNamespaceException"), errors.NoSuchNamespace),
-        (error(503, "ServiceUnavailable"), errors.PolarisUnavailable),
+        (error(403, "ForbiddenException"), answers.PolarisForbidden),
+        (error(404, "NoSuchNamespaceException"), answers.NoSuchNamespace),
+        (error(503, "ServiceUnavailable"), answers.PolarisUnavailable),
     ],
 )
 def test_what_is_no_answer_to_the_question_is_raised(
@@ -90,10 +90,10 @@ def test_the_others_are_yielded_before_the_error_of_one_without_an_answer_or_a_n
     server.answer("GET", TABLES, page("..", "down", "delta"))
     server.answer("GET", f"{TABLES}/down", error(503, "ServiceFailureException"))
     server.answer("GET", f"{TABLES}/delta", httpx.Response(200, json={"table": {"base-location": "s3://b/delta"}}))
-    with pytest.raises(errors.PolarisUnexpectedAnswer, match="no request can name"):
+    with pytest.raises(answers.PolarisUnexpectedAnswer, match="no request can name"):
         found.extend(client.generic_tables("lake", NAMESPACE))
     assert found == [GenericTable(identifier("delta"), "s3://b/delta")]
     server.answer("GET", TABLES, page("down", "delta"))
-    with pytest.raises(errors.PolarisUnavailable):
+    with pytest.raises(answers.PolarisUnavailable):
         found.extend(client.generic_tables("lake", NAMESPACE))
     assert len(found) == 2

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement
-from delegation.polaris.other_entities import VIEW
+from delegation.polaris.model import VIEW
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport

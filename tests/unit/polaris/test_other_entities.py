@@ -6,9 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import NoSuchCatalog, NoSuchNamespace, NoSuchTable, PolarisForbidden
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchCatalog, NoSuchNamespace, NoSuchTable, PolarisForbidden
-from delegation.polaris.other_entities import GENERIC_TABLE, VIEW
+from delegation.polaris.model import GENERIC_TABLE, VIEW
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from tests.unit.gateway.drop.world import REALM, URL, DropWorld

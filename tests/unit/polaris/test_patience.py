@@ -5,8 +5,8 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import PolarisUnavailable
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import PolarisUnavailable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import TIMEOUT, RequestRetries, Transport
 from delegation.wiring import purge as wiring

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from delegation.polaris import errors
+from delegation.polaris import answers
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.policies import (
     MOST_APPLICABLE,
@@ -91,14 +91,14 @@ def test_what_applies_to_a_catalog_or_a_namespace_is_asked_without_a_table(
 )
 def test_an_entry_that_is_no_policy_is_an_unexpected_answer(policies: PolicyClient, server: Server, entry: Any) -> None:
     server.answer("GET", APPLICABLE, page(entry))
-    with pytest.raises(errors.PolarisUnexpectedAnswer):
+    with pytest.raises(answers.PolarisUnexpectedAnswer):
         policies.applicable(TARGET)
 
 
 def test_endless_pages_end(policies: PolicyClient, server: Server) -> None:
     tokens = iter(range(1_000_000))
     server.answer("GET", APPLICABLE, lambda: page(*[ENTRY] * 100, following=str(next(tokens))))
-    with pytest.raises(errors.PolarisUnexpectedAnswer, match="more than"):
+    with pytest.raises(answers.PolarisUnexpectedAnswer, match="more than"):
         policies.applicable(TARGET)
     assert len(server.asked("GET", APPLICABLE)) <= MOST_APPLICABLE // 100 + 1
 
@@ -106,7 +106,7 @@ def test_endless_pages_end(policies: PolicyClient, server: Server) -> None:
 def test_pages_without_entries_end_too(policies: PolicyClient, server: Server) -> None:
     tokens = iter(range(1_000_000))
     server.answer("GET", APPLICABLE, lambda: page(following=str(next(tokens))))
-    with pytest.raises(errors.PolarisUnexpectedAnswer, match="more than"):
+    with pytest.raises(answers.PolarisUnexpectedAnswer, match="more than"):
         policies.applicable(TARGET)
 
 
@@ -126,18 +126,18 @@ def test_a_server_without_policies_says_so_and_not_that_there_are_none(
 ) -> None:
     server.answer("GET", APPLICABLE, answer)
     server.answer("PUT", f"{KEEP}/mappings", answer)
-    with pytest.raises(errors.PoliciesNotSupported):
+    with pytest.raises(answers.PoliciesNotSupported):
         policies.applicable(TARGET)
-    with pytest.raises(errors.PoliciesNotSupported):
+    with pytest.raises(answers.PoliciesNotSupported):
         policies.attach(IDENTIFIER, TARGET)
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (error(404, "NoSuchTableException"), errors.NoSuchTable),
-        (error(403, "ForbiddenException"), errors.PolarisForbidden),
-        (error(503, "ServiceUnavailableException"), errors.PolarisUnavailable),
+        (error(404, "NoSuchTableException"), answers.NoSuchTable),
+        (error(403, "ForbiddenException"), answers.PolarisForbidden),
+        (error(503, "ServiceUnavailableException"), answers.PolarisUnavailable),
     ],
 )
 def test_other_errors_keep_their_class(
@@ -153,19 +153,19 @@ def test_other_errors_keep_their_class(
     [
         (error(404, "NoSuchMappingException"), "POLICY_NOT_ATTACHED"),
         (error(500, "IllegalStateException", "error status: POLICY_MAPPING_NOT_FOUND"), "POLICY_NOT_ATTACHED"),
-        (error(500, "IllegalStateException", "something else"), errors.PolarisOutcomeUnknown.code),
+        (error(500, "IllegalStateException", "something else"), answers.PolarisOutcomeUnknown.code),
     ],
 )
 def test_a_detachment_of_what_is_not_attached_is_known_from_one_whose_outcome_is_not(
     policies: PolicyClient, server: Server, answer: httpx.Response, code: str
 ) -> None:
     server.answer("POST", f"{KEEP}/mappings", answer)
-    with pytest.raises(errors.PolarisError, check=coded(code)) as caught:
+    with pytest.raises(answers.PolarisError, check=coded(code)) as caught:
         policies.detach(IDENTIFIER, TARGET)
-    assert isinstance(caught.value, errors.PolarisOutcomeUnknown) == (code == errors.PolarisOutcomeUnknown.code)
+    assert isinstance(caught.value, answers.PolarisOutcomeUnknown) == (code == answers.PolarisOutcomeUnknown.code)
 
 
 def test_the_conflict_of_an_attachment_has_two_names(policies: PolicyClient, server: Server) -> None:
     server.answer("PUT", f"{KEEP}/mappings", error(409, "ConflictPolicyAttachmentException"))
-    with pytest.raises(errors.PolarisError, check=coded("POLICY_TYPE_ATTACHED")):
+    with pytest.raises(answers.PolarisError, check=coded("POLICY_TYPE_ATTACHED")):
         policies.attach(IDENTIFIER, TARGET)

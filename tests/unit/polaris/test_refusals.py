@@ -4,7 +4,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation.polaris import errors
+from delegation.polaris import answers
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
@@ -29,14 +29,14 @@ LONG = ", ".join(f"role_{n}" for n in range(100))
 def test_a_missing_privilege_is_named_before_polaris_own_words(operation: str, needed: str) -> None:
     message = f"Principal 'p' with activated PrincipalRoles '[{LONG}]' is not authorized for op {operation}"
     refused = error_of(error(403, "ForbiddenException", message))
-    assert isinstance(refused, errors.PolarisForbidden)
+    assert isinstance(refused, answers.PolarisForbidden)
     assert str(refused).startswith(f"Polaris answered 403 ForbiddenException: the principal needs {needed}")
 
 
 def test_a_refusal_for_another_reason_names_no_privilege() -> None:
     message = "Table 'ns.t' has locations outside the catalog's current allowed locations: Invalid locations"
     refused = error_of(error(403, "ForbiddenException", message))
-    assert isinstance(refused, errors.PolarisForbidden)
+    assert isinstance(refused, answers.PolarisForbidden)
     assert "needs" not in str(refused)
     unknown = error_of(error(403, "ForbiddenException", "is not authorized for op SOMETHING_NEW"))
     assert "needs" not in str(unknown)
@@ -45,10 +45,10 @@ def test_a_refusal_for_another_reason_names_no_privilege() -> None:
 def test_a_catalog_without_sts_is_a_failure_to_vend() -> None:
     message = "Credential vending was requested for table ns.t, but no credentials are available"
     refused = error_of(error(400, "IllegalArgumentException", message))
-    assert isinstance(refused, errors.CredentialVendingFailed)
+    assert isinstance(refused, answers.CredentialVendingFailed)
     assert "STS" in str(refused)
     other = error_of(error(400, "IllegalArgumentException", "Unrecognized snapshots: zz"))
-    assert not isinstance(other, errors.CredentialVendingFailed)
+    assert not isinstance(other, answers.CredentialVendingFailed)
 
 
 CALLED = (
@@ -92,5 +92,5 @@ def test_a_role_of_the_scope_that_is_not_held_is_named(server: Server, clock: Cl
         scope=scope,
         transport=server.transport,
     )
-    with pytest.raises(errors.PolarisUnauthorized, match=named):
+    with pytest.raises(answers.PolarisUnauthorized, match=named):
         list(PolarisClient(BASE, tokens, transport=server.transport).list_namespaces("lake"))

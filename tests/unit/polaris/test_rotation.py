@@ -12,7 +12,7 @@ from moto.core import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 from moto.secretsmanager.models import secretsmanager_backends
 from pydantic import SecretStr
 
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     PolarisMisconfigured,
     PolarisUnauthorized,
     PolarisUnavailable,

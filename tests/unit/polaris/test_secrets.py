@@ -11,9 +11,9 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import PolarisError
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
-from delegation.polaris.errors import PolarisError
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import read_credentials
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from pydantic import ValidationError
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import PolarisMisconfigured, PolarisUnavailable
+from delegation.polaris.answers import PolarisMisconfigured, PolarisUnavailable
 from delegation.polaris.settings import PolarisSettings, read_credentials
 from tests.aws import mock_aws
 from tests.kit.clocks import Clock

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation.polaris import errors
+from delegation.polaris import answers
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from tests.kit.clocks import Clock
 from tests.unit.polaris.scripted import Server, error
@@ -114,21 +114,21 @@ def test_a_rotated_secret_is_used_for_the_next_token(server: Server, clock: Cloc
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (httpx.Response(401, json={"error": "unauthorized_client"}), errors.PolarisUnauthorized),
-        (httpx.Response(400, json={"error": "invalid_client"}), errors.PolarisUnauthorized),
-        (httpx.Response(400, json={"error": "invalid_scope"}), errors.PolarisMisconfigured),
-        (error(404, "MissingOrInvalidRealm"), errors.PolarisMisconfigured),
-        (httpx.Response(200, json={"token_type": "bearer"}), errors.PolarisUnexpectedAnswer),
-        (httpx.Response(200, text="<html>"), errors.PolarisUnexpectedAnswer),
-        (httpx.Response(503), errors.PolarisUnavailable),
-        (httpx.ReadTimeout("slow"), errors.PolarisUnavailable),
+        (httpx.Response(401, json={"error": "unauthorized_client"}), answers.PolarisUnauthorized),
+        (httpx.Response(400, json={"error": "invalid_client"}), answers.PolarisUnauthorized),
+        (httpx.Response(400, json={"error": "invalid_scope"}), answers.PolarisMisconfigured),
+        (error(404, "MissingOrInvalidRealm"), answers.PolarisMisconfigured),
+        (httpx.Response(200, json={"token_type": "bearer"}), answers.PolarisUnexpectedAnswer),
+        (httpx.Response(200, text="<html>"), answers.PolarisUnexpectedAnswer),
+        (httpx.Response(503), answers.PolarisUnavailable),
+        (httpx.ReadTimeout("slow"), answers.PolarisUnavailable),
     ],
 )
 def test_failures_of_the_token_endpoint(
-    server: Server, clock: Clock, answer: httpx.Response | Exception, kind: type[errors.PolarisError]
+    server: Server, clock: Clock, answer: httpx.Response | Exception, kind: type[answers.PolarisError]
 ) -> None:
     server.answer("POST", PATH, answer)
-    with pytest.raises(errors.PolarisError) as raised:
+    with pytest.raises(answers.PolarisError) as raised:
         source(server, clock).token()
     assert type(raised.value) is kind
 
@@ -136,6 +136,6 @@ def test_failures_of_the_token_endpoint(
 def test_a_failure_is_not_cached(server: Server, clock: Clock) -> None:
     server.answer("POST", PATH, httpx.Response(400, json={"error": "invalid_scope"}), Issued())
     tokens = source(server, clock)
-    with pytest.raises(errors.PolarisMisconfigured):
+    with pytest.raises(answers.PolarisMisconfigured):
         tokens.token()
     assert tokens.token() == "token-1"

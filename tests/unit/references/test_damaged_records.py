@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import PolarisUnexpectedAnswer
+from delegation.polaris.answers import PolarisUnexpectedAnswer
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.dynamodb import DynamoDbReferenceStore
 from delegation.references.errors import ReferencesError

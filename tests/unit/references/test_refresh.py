@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.references import refresh
 from delegation.references.errors import PassLost, ReferencesNotKnown

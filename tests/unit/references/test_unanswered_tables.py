@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.answers import error_of
-from delegation.polaris.errors import PolarisUnauthorized, PolarisUnavailable
+from delegation.polaris.answers import PolarisUnauthorized, PolarisUnavailable, error_of
 from delegation.polaris.model import LoadedTable
 from delegation.references.blocking.model import Subject, blocking_of
 from delegation.references.errors import ReferencesNotKnown

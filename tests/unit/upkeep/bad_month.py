@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable, PolarisUnexpectedAnswer
+from delegation.polaris.answers import PolarisForbidden, PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.polaris.policies import PolicyTarget
 from delegation.removal.expiry.names import TASK_TYPE
 from delegation.upkeep.execution.settings import UpkeepSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delegation.polaris.errors import PoliciesNotSupported
+from delegation.polaris.answers import PoliciesNotSupported
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.references.recurring import RecurringCatalog
 from delegation.upkeep.execution.kinds import UpkeepCounts

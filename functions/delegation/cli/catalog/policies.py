@@ -19,7 +19,7 @@ from delegation.cli.screens import Rows, Whole
 from delegation.cli.submit import parse_properties, parse_table
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import each_item, reason_of
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisForbidden
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisForbidden
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget, StoredPolicy
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile
 from delegation.upkeep.rules.content import PolicyInvalid, PolicyType, content_of

@@ -6,8 +6,7 @@ from typing import Final
 
 from delegation.cli.catalog.polaris_setup import PURGES_VIEWS, RENAME_INTO, are_droppable, gives
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
-from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchCatalog,
     NoSuchNamespace,
     PolarisError,
@@ -16,6 +15,7 @@ from delegation.polaris.errors import (
     PolarisUnauthorized,
     PolarisUnavailable,
 )
+from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisGrant, PolarisManagement
 from polaris_common.errors import shown
 

@@ -29,7 +29,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.output import next_step
 from delegation.configuration.problems import SettingsInvalid
 from delegation.edge.api.release import VERSION
-from delegation.polaris.errors import PolarisError
+from delegation.polaris.answers import PolarisError
 from delegation.polaris.management import PolarisGrant
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from polaris_common.errors import DelegationError

@@ -16,7 +16,7 @@ from delegation.cli.screens import duration_text, plain
 from delegation.client.errors import ClientMisconfigured
 from delegation.client.protocol.requests import with_query
 from delegation.client.settings import BASE_PATH, ClientSettings
-from delegation.polaris.errors import PolarisError, PolarisUnavailable
+from delegation.polaris.answers import PolarisError, PolarisUnavailable
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.timestamps import utc_now

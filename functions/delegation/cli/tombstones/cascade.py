@@ -20,9 +20,8 @@ from delegation.cli.tombstones.drop import Dropped, DropRefused
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item, reason_of
-from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable
-from delegation.polaris.model import LoadedTable
-from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
+from delegation.polaris.answers import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable
+from delegation.polaris.model import GENERIC_TABLE, TABLE, VIEW, LoadedTable
 from delegation.removal.paths import protection_of
 from polaris_common.errors import DelegationError, ErrorScope, counted
 

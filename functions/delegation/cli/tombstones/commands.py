@@ -17,8 +17,8 @@ from delegation.cli.screens import LabelledLines, Rows, Whole, plain, unbroken
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
 from delegation.identifiers import split_name
+from delegation.polaris.answers import NoSuchTable, PolarisError
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchTable, PolarisError
 from delegation.wire.tombstones import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
 
 TIMEOUT_SECONDS = 35.0

@@ -13,16 +13,16 @@ from delegation.cli.errors import CommandError
 from delegation.cli.output import Output, print_json
 from delegation.cli.screens import Whole
 from delegation.cli.submit import TableArgument, checked_key, parse_table
-from delegation.client.protocol.repeats import SameKeyPauses
+from delegation.client.protocol.requests import SameKeyPauses
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,
     PolarisUnavailable,
     PolarisUnexpectedAnswer,
 )
+from delegation.polaris.client import PolarisClient
 
 KEY_HEADER: Final = "Idempotency-Key"
 MODE_HEADER: Final = "X-Delegation-Drop-Mode"

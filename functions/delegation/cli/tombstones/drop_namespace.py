@@ -21,7 +21,7 @@ from delegation.cli.tombstones.drop import Dropped, TableDrop
 from delegation.cli.tombstones.receipts import CascadeReceipt, ReceiptFile
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.other_entities import GENERIC_TABLE, TABLE, VIEW
+from delegation.polaris.model import GENERIC_TABLE, TABLE, VIEW
 from polaris_common.errors import DelegationError, counted
 
 _HELD_OPEN: Final = 35.0

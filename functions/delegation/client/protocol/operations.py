@@ -12,9 +12,10 @@ from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
 from delegation.client.errors import Conflict, DelegationClientError, IssuerUnavailable, WaitTimedOut
 from delegation.client.protocol.conversations import Conversations
-from delegation.client.protocol.repeats import PASSING, READ_ATTEMPTS, retry_after_seconds
 from delegation.client.protocol.requests import (
     EXECUTE,
+    PASSING,
+    READ_ATTEMPTS,
     SUBMIT,
     Conversation,
     Give,
@@ -26,6 +27,7 @@ from delegation.client.protocol.requests import (
     change,
     of_task,
     of_tombstone,
+    retry_after_seconds,
     submission,
     with_query,
 )

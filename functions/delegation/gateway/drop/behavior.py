@@ -11,7 +11,7 @@ from delegation.gateway.drop.errors import DropError, tombstone_refused
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.submission import TOMBSTONE, task_id_of
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import SAMPLE, Finding
 from delegation.removal.marks import add_findings

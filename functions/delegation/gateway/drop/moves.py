@@ -5,7 +5,7 @@ from typing import Protocol
 from delegation.gateway.drop.errors import NameTaken
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,

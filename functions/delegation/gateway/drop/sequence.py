@@ -50,8 +50,9 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import PURGE, Operation, query_of
 from delegation.idempotency.mutations.answer import OWN_HEADERS
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.answers import CATALOG_UNSUPPORTED, NOT_APPLIED, is_transient
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
+    CATALOG_UNSUPPORTED,
+    NOT_APPLIED,
     CredentialVendingFailed,
     NoSuchNamespace,
     NoSuchTable,
@@ -59,6 +60,7 @@ from delegation.polaris.errors import (
     PolarisForbidden,
     PolarisUnauthorized,
     TableMetadataMissing,
+    is_transient,
 )
 from delegation.polaris.model import LoadedTable
 from delegation.storage.base import ObjectStore

@@ -18,7 +18,7 @@ from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, Tomb
 from delegation.gateway.drop.submission import RESTORE_TO, RESTORED, dispatched, submit
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,

@@ -21,7 +21,7 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.store import TombstoneConflict, TombstoneStore
 from delegation.gateway.drop.submission import submit, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,

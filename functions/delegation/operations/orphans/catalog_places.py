@@ -11,14 +11,14 @@ from typing import Any, Final, Protocol
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.errors import places_unknown
 from delegation.operations.orphans.place import Place
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisForbidden,
     PolarisUnexpectedAnswer,
     TableMetadataMissing,
 )
-from delegation.polaris.other_entities import VIEW
+from delegation.polaris.model import VIEW
 
 _METADATA_PATH: Final = "write.metadata.path"
 

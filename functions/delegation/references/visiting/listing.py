@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.items import is_answer, scope_of
-from delegation.polaris.errors import NoSuchNamespace, PolarisError, PolarisForbidden, PolarisUnexpectedAnswer
+from delegation.polaris.answers import NoSuchNamespace, PolarisError, PolarisForbidden, PolarisUnexpectedAnswer
 from delegation.polaris.model import GenericTable
 from delegation.references.areas import fold
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     CredentialVendingFailed,
     NoSuchNamespace,
     NoSuchTable,

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from delegation.iceberg.errors import ManifestMissing
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     CommitConflict,
     PolarisError,
     PolarisOutcomeUnknown,

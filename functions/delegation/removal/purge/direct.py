@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.polaris.errors import TableMetadataMissing
+from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
 from delegation.removal.choice import EngineChoice

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, TableMetadataMissing
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.removal import paths
 from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key

@@ -1,8 +1,4 @@
-"""What a behavior declares of its tasks: when they recur, and how they are retried.
-
-When tasks run: later, again after an interval or at the times of a cron expression, changed by submitting again.
-Pure functions, no I/O.
-"""
+"""What a behavior declares of its tasks: when they recur, and how they are retried."""
 
 import math
 from collections.abc import Mapping

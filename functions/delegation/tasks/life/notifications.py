@@ -1,11 +1,10 @@
 """What the end of a task announces, who is notified of it, and when a receiver is set apart; pure functions, no I/O.
 
-What the end of a task announces: an event, and the callbacks that its requests picked; pure functions, no I/O.
 A task names its channels when it is submitted, so every process that ends it announces the same, whatever its settings.
 
-When a receiver of notifications is set apart, so that one that hangs, is slow or refuses delays no other.
-A circuit breaker with a bulkhead. A receiver that is set apart gets its notifications from a queue of its own kind, one
-at a time after growing pauses while it fails, until it has accepted several in a row quickly. Pure functions, no I/O.
+A circuit breaker with a bulkhead keeps a receiver that hangs from delaying others. A receiver that is set apart gets
+its notifications from a queue of its own kind, one at a time after growing pauses while it fails, until it has accepted
+several in a row quickly.
 """
 
 import json

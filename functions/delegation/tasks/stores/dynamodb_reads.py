@@ -1,13 +1,12 @@
 """What is read of the task table: heads and rows by key, and the sparse indexes of heads, lists by time among them.
 
-The lists of the task table: three sparse indexes of the heads, sorted by the time at which tasks were received.
+The lists are three sparse indexes of the heads, sorted by the time at which tasks were received:
     received      a partition for each day
     target        a partition for each thing that tasks work on, a table for example
     correlation   a partition for each correlation id
 
 They hold keys only, so that a write which moves none of them costs nothing more; the heads are read by BatchGetItem.
 
-What is read of the task table: heads and rows by key, and the sparse indexes of heads.
 `due` is one Query for each shard. `DynamoDbTaskStore` adds the writes.
 """
 

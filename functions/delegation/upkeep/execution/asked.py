@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisError,

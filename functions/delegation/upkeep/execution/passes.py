@@ -10,7 +10,7 @@ from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item, is_answer
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.polaris.policies import PolicyTarget
 from delegation.removal.expiry.errors import check_table
 from delegation.removal.expiry.names import TASK_TYPE

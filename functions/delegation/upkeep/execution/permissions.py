@@ -13,7 +13,7 @@ from delegation.operations.orphans.behavior.options import location_of
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.context import always_permitted
 from delegation.operations.orphans.eligible import LEAST_AGE
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PoliciesNotSupported
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PoliciesNotSupported
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
 from delegation.removal.errors import NeighbourChanged

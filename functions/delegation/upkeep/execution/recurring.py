@@ -6,7 +6,7 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.polaris.errors import PoliciesNotSupported
+from delegation.polaris.answers import PoliciesNotSupported
 from delegation.references.names import CATALOG_UPKEEP
 from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.work.behaviors import Behavior, Run

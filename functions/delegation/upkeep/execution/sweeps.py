@@ -20,7 +20,7 @@ from delegation.operations.orphans.behavior.names import TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.relation import obstacle, resumes
 from delegation.operations.orphans.place import check_allowed, place_of
-from delegation.polaris.errors import PolarisError
+from delegation.polaris.answers import PolarisError
 from delegation.polaris.policies import PolicyTarget
 from delegation.removal.behaviors import purge_under_way
 from delegation.tasks.errors import MalformedRecord

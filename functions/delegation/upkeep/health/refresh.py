@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from delegation.iceberg.reach import Fetcher
 from delegation.identifiers import TableIdentifier
 from delegation.items import Asides, SetAside, each_item, is_answer
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.references.model import TableEntry
 from delegation.references.store import ReferenceStore

@@ -6,8 +6,8 @@ import pytest
 from delegation.cli.catalog.polaris import as_administrator, connect_management
 from delegation.cli.connection import Connection
 from delegation.cli.doctor.command import catalog_findings, wanted_of
+from delegation.polaris.answers import NamespaceNotEmpty, NoSuchNamespace
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace
 from tests.unit.cli.conftest import lines
 from tests.unit.cli.polaris.test_stand_in import stand_in
 

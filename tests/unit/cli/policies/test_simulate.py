@@ -7,7 +7,7 @@ import pytest
 
 from delegation.cli.catalog import simulation as simulating
 from delegation.cli.connection import Connection
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.policies import PolicyTarget
 from tests.unit.cli.policies.test_policy import deployed
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, UpkeepWorld, without_history

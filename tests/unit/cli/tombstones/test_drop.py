@@ -10,8 +10,8 @@ from delegation.cli.connection import Connection, polaris_as
 from delegation.cli.errors import CommandError
 from delegation.cli.tombstones.drop import DropRefused, TableDrop
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import NoSuchTable
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.errors import NoSuchTable
 from tests.kit.errors import coded
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import Tokens

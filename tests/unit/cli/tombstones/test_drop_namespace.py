@@ -10,8 +10,8 @@ import pytest
 from delegation.cli.connection import Connection
 from delegation.cli.tombstones.receipts import ReceiptFile
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError, PolarisForbidden
-from delegation.polaris.other_entities import GENERIC_TABLE, VIEW
+from delegation.polaris.answers import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable, PolarisError, PolarisForbidden
+from delegation.polaris.model import GENERIC_TABLE, VIEW
 from delegation.storage.memory import Killed
 from tests.unit.cli.conftest import lines
 

@@ -4,7 +4,7 @@ import tomllib
 
 from delegation.edge.answers import problem_of
 from delegation.edge.api.release import VERSION
-from delegation.polaris.errors import PolarisUnavailable
+from delegation.polaris.answers import PolarisUnavailable
 from delegation.tasks.errors import StoreUnavailable
 from tests.paths import ROOT
 from tests.unit.edge.api.test_app import assert_problem, body_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delegation.polaris.errors import NoSuchTable, PolarisOutcomeUnknown
+from delegation.polaris.answers import NoSuchTable, PolarisOutcomeUnknown
 from delegation.removal.attempt import PlanHead, PlanSegment, receipt_key
 from delegation.removal.chunks import Phase, read_chunk
 from delegation.removal.expiry.context import ExpiryResult

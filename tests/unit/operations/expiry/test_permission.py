@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import pytest
 
-from delegation.polaris.errors import PolarisOutcomeUnknown, PolarisUnavailable
+from delegation.polaris.answers import PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.behavior import success
 from delegation.removal.expiry.context import ExpiryResult

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from delegation.polaris.errors import NoSuchTable
+from delegation.polaris.answers import NoSuchTable
 from delegation.removal.errors import FilesNotDeletedYet
 from delegation.removal.marks import Marks
 from delegation.removal.purge.run import purge_table

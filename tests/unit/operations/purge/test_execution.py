@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused, RunCancelled, RunHandedOver
-from delegation.polaris.errors import NoSuchTable
+from delegation.polaris.answers import NoSuchTable
 from delegation.removal.attempt import MemoryAttempt, PlanSegment
 from delegation.removal.chunks import Phase
 from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanTampered

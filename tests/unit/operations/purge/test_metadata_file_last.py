@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.polaris.errors import NoSuchNamespace, NoSuchTable
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanHead
 from delegation.removal.purge.context import PurgeContext

@@ -8,7 +8,7 @@ import pytest
 
 from delegation.cli.deployment.recover import recover
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.pauses import EVERYTHING, PauseControl, ReadPauses

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchTable
+from delegation.polaris.answers import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.removal.expiry.names import TASK_TYPE

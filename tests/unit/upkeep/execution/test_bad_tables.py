@@ -13,7 +13,7 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
-from delegation.polaris.errors import NoSuchTable, PolarisUnavailable, PolarisUnexpectedAnswer
+from delegation.polaris.answers import NoSuchTable, PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import PolicyTarget
 from delegation.removal.expiry.names import TASK_TYPE

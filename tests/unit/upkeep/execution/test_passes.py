@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisForbidden,

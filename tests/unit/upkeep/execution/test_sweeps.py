@@ -13,7 +13,7 @@ from delegation.operations.orphans.behavior.consent import approve
 from delegation.operations.orphans.behavior.limits import Approvers
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
+from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
 from delegation.removal.details import purge_id
 from delegation.removal.errors import NeighbourChanged

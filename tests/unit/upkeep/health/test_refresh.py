@@ -10,7 +10,7 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.items import IN_A_ROW
-from delegation.polaris.errors import NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore

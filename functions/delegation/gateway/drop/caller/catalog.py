@@ -11,9 +11,8 @@ from delegation.gateway.drop.errors import DropError
 from delegation.gateway.errors import CatalogOutcomeUnknown
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
 from delegation.identifiers import TableIdentifier, encoded, joined_levels
-from delegation.polaris.answers import error_of, json_object
+from delegation.polaris.answers import PolarisError, error_of, json_object
 from delegation.polaris.client import loaded_table
-from delegation.polaris.errors import PolarisError
 from delegation.polaris.model import LoadedTable
 
 Forward = Callable[[CatalogRequest], CatalogAnswer]

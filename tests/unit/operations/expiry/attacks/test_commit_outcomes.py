@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     CommitConflict,
     NoSuchTable,
     PolarisError,

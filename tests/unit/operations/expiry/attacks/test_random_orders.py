@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown
+from delegation.polaris.answers import PolarisError, PolarisOutcomeUnknown
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.errors import RefLost, RefsUnknown

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.polaris.errors import PolarisError, PolarisOutcomeUnknown
+from delegation.polaris.answers import PolarisError, PolarisOutcomeUnknown
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.errors import RefLost, RefsUnknown
 from delegation.removal.expiry.retention import Retention

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.polaris.errors import PolarisUnexpectedAnswer
+from delegation.polaris.answers import PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.removal.errors import PlanTampered
 from delegation.removal.expiry.errors import ExpiryError, check_table

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.removal.behaviors import engine_of, spark_above
 from delegation.removal.choice import HandedToSpark, engine_for
 from delegation.removal.expiry.context import ExpirySettings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delegation.edge.outlook import estimate_of
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
 from delegation.removal.task_attempt import forecast_of

@@ -12,7 +12,7 @@ from delegation.operations.orphans.behavior.details import OrphanDetails
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.orphans.context import OrphanSettings
 from delegation.operations.orphans.place import Place
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.removal.purge.options import PurgeSettings
 from delegation.tasks.life.model import Status

@@ -16,7 +16,7 @@ from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.operations.orphans.errors import places_unknown
 from delegation.operations.orphans.place import Place
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.model import CatalogPass
 from delegation.storage.memory import Faults, Killed

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import PolarisForbidden, PolarisUnavailable
+from delegation.polaris.answers import PolarisForbidden, PolarisUnavailable
 from delegation.references.blocking.model import Subject, blocking_of
 from delegation.removal.errors import NeighbourChanged
 from delegation.removal.purge.indexed import held_by

@@ -8,7 +8,7 @@ import pytest
 
 from delegation.idempotency.errors import RequestInProgress
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.references.model import SERVES_FOR, CatalogPass
 from delegation.references.names import REFERENCE_INDEX
 from delegation.removal.purge.indexed import OtherTables

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import NoSuchCatalog, NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.polaris.answers import NoSuchCatalog, NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import Exemption, blocking_of

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
-from delegation.polaris.errors import NoSuchTable
+from delegation.polaris.answers import NoSuchTable
 from delegation.removal.purge.context import PAGES, PurgeResult, Stayed, count_stayed
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table

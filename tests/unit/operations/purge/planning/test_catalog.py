@@ -8,7 +8,7 @@ import pytest
 
 from delegation.errors import RunCancelled
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
     PolarisForbidden,

@@ -12,7 +12,7 @@ import fastavro
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.removal.model import Neighbour, Neighbourhood, Pace
 from delegation.removal.purge.choose import estimate

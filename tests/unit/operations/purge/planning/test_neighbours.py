@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegation.polaris.errors import (
+from delegation.polaris.answers import (
     CredentialVendingFailed,
     NoSuchNamespace,
     NoSuchTable,

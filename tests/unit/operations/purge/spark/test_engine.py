@@ -14,7 +14,7 @@ from moto.server import ThreadedMotoServer
 
 from delegation.errors import GuardRefused, RunCancelled
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
-from delegation.polaris.errors import TableMetadataMissing
+from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.chunks import Phase

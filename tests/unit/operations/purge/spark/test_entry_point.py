@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World

@@ -10,7 +10,7 @@ import pytest
 
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.errors import PolarisForbidden
+from delegation.polaris.answers import PolarisForbidden
 from delegation.removal.attempt import Attempt
 from delegation.removal.chunks import Phase, read_chunk
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.orchestration.step_input import Step
+from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.lease import Lease
