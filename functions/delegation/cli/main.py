@@ -5,6 +5,7 @@ when it is called, so that `--help` is fast. docs/command.md, Exit statuses, has
 """
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -322,4 +323,6 @@ def build(installed: Iterable[EntryPoint]) -> typer.Typer:
 
 def main() -> None:
     """Run the command; the entry point of the console script."""
+    # Results name the items that failed; without a handler, logging would print a line of each beside them.
+    logging.getLogger("delegation.items").addHandler(logging.NullHandler())
     build(entry_points(group=ENTRY_POINTS))()

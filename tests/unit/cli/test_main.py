@@ -93,3 +93,17 @@ def test_help_imports_no_command():
     loaded = {"delegation", "delegation.cli", "delegation.cli.errors", "delegation.cli.main"}
     loaded |= {"delegation.cli.misuse", "delegation.configuration", "delegation.configuration.problems"}
     assert set(ast.literal_eval(done.stdout.splitlines()[-1])) == loaded
+
+
+def test_an_item_that_fails_prints_nothing_beside_the_result() -> None:
+    code = """
+import contextlib, logging, sys
+from delegation.cli.main import main
+sys.argv = ["delegation", "--version"]
+with contextlib.suppress(SystemExit):
+    main()
+logging.getLogger("delegation.items").warning("an item failed; others continue")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.count("\n") == 1
+    assert ran.stderr == ""
