@@ -28,14 +28,6 @@ _EVER: Final = timedelta(days=3650)
 _MOST: Final = 10_000
 
 
-def nothing_to_resend(whose: str) -> CommandError:
-    return CommandError(
-        f"{whose} has no dead letter",
-        "`delegation callbacks list --all` also lists what is still tried.",
-        code="NOTHING_TO_RESEND",
-    )
-
-
 @command(app, "list", "stack tasks_table")
 def list_command(
     call: Call,
@@ -47,12 +39,11 @@ def list_command(
     store = store_of(call.connection, call.tasks_table)
     states = (NotificationState.DEAD, NotificationState.OWED) if everything else (NotificationState.DEAD,)
     found = [one for state in states for one in every(store, state, utc_now() + _EVER, limit=limit)][:limit]
-    if call.printed({"notifications": [document_of(one) for one in found]}):
-        return
+    call.output.result({"notifications": [document_of(one) for one in found]})
     for one in found:
-        typer.echo(text_of(one))
+        call.output.say(text_of(one))
     if not found:
-        typer.echo("Nothing is owed." if everything else "There are no dead letters.")
+        call.output.say("Nothing is owed." if everything else "There are no dead letters.")
 
 
 @command(app, "resend", "yes stack tasks_table")
@@ -68,15 +59,19 @@ def resend_command(
     store = store_of(call.connection, call.tasks_table)
     found = dead_letters(store, task_id)
     if not found:
-        raise nothing_to_resend(f"task {task_id}" if task_id else "no task")
+        raise CommandError(
+            f"{f'task {task_id}' if task_id else 'no task'} has no dead letter",
+            "`delegation callbacks list --all` also lists what is still tried.",
+            code="NOTHING_TO_RESEND",
+        )
     if everything:
         call.confirm(f"Send {counted(len(found), 'dead letter')} again?")
     tried = resent(store, found, utc_now())
     sent = [one.item for one in tried if one.result]
     failed = {name_of(one.item): reason_of(one.error) for one in tried if one.error is not None}
-    if not call.printed({"resent": [document_of(one) for one in sent]}):
-        for one in sent:
-            typer.echo(f"{name_of(one)}: it is sent within a minute")
+    call.output.result({"resent": [document_of(one) for one in sent]})
+    for one in sent:
+        call.output.say(f"{name_of(one)}: it is sent within a minute")
     if failed:
         raise partly_done(failed, counted(len(found), "dead letter"), "sent again")
 

@@ -9,13 +9,13 @@ from typing import Annotated, Final
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
+from rich.console import RenderableType
 
 from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.misuse import WordGroup
-from delegation.cli.output import JsonOutput, Output
+from delegation.cli.output import Output
 from delegation.cli.restore import PlanBucketOption, plans_of, restore_command
 from delegation.cli.screens import LabelledLines, Whole, plain, size_text, summary_text
 from delegation.cli.submit import TableArgument, call_request, parse_table, refused, send
@@ -104,20 +104,20 @@ def show_command(
     """
     plans, index = opened_plan(call.connection, plan, plan_bucket)
     files = list(islice(_files(plans, index), limit))
-    if call.printed(_document(index, files)):
-        return
-    console = Console(highlight=False)
-    console.print(Whole(f"Plan {index.plan_id} of {plain(index.identifier)}"), crop=False)
-    console.print(LabelledLines(_about(index), indent=2), crop=False)
+    call.output.result(_document(index, files), *_screens(index, files))
+
+
+def _screens(index: OrphanIndex, files: list[Candidate]) -> Iterator[RenderableType]:
+    yield f"Plan {index.plan_id} of {plain(index.identifier)}"
+    yield LabelledLines(_about(index), indent=2)
     for one in files:
-        line = f"{time_text(one.modified)[:19]}Z  {size_text(one.size):>10}  {plain(one.path)}"
-        console.print(Whole(line, indent=2), crop=False)
+        yield Whole(f"{time_text(one.modified)[:19]}Z  {size_text(one.size):>10}  {plain(one.path)}", indent=2)
     if index.files_planned > len(files):
         more = counted(index.files_planned - len(files), "more file")
-        console.print(Whole(f"{more}; --limit {index.files_planned} lists all", indent=2), crop=False)
+        yield Whole(f"{more}; --limit {index.files_planned} lists all", indent=2)
     if files or index.foreign_tables:
         more = " (--including UUID adds a foreign table)" if index.foreign_tables else ""
-        console.print(Whole(f"Approve it: delegation orphans approve {index.plan_id}{more}"), crop=False)
+        yield f"Approve it: delegation orphans approve {index.plan_id}{more}"
 
 
 def _files(plans: PlanStore, index: OrphanIndex) -> Iterator[Candidate]:
@@ -251,12 +251,10 @@ def _approval(plan: str, including: Sequence[str]) -> PlanApproval:
 
 
 def _approved(output: Output, task: TaskRecord, then: str) -> None:
-    if isinstance(output, JsonOutput):
-        output.task(task)
-        return
     assert task.approval is not None  # noqa: S101 - the service returned it
-    until = task.approval.until
-    output.say(f"Approved until {until.astimezone():%Y-%m-%d %H:%M %Z}: {plain(task.approval.plan)}; {then}.")
+    until = f"{task.approval.until.astimezone():%Y-%m-%d %H:%M %Z}"
+    output.result(task.model_dump(mode="json"))
+    output.say(f"Approved until {until}: {plain(task.approval.plan)}; {then}.")
 
 
 def _checked(properties: dict[str, str]) -> dict[str, str]:

@@ -16,9 +16,8 @@ from rich.text import Text
 
 from delegation.cli.errors import command_interrupted, task_did_not_succeed, task_not_done
 from delegation.cli.screens import Rows, TaskWatch, Whole, plain, size_text, status_text, summary_text
-from delegation.cli.tasks.screens import history_table, receipt_screen, task_list, task_screen, why_screen
+from delegation.cli.tasks.screens import history_table, task_list, task_screen
 from delegation.cli.tasks.source import Change, TaskPage, lines, table
-from delegation.cli.tasks.why import Why
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotAuthenticated, RequestRefused, RequestStillRunning
 from delegation.configuration.problems import SettingsInvalid
@@ -76,132 +75,81 @@ def _of_command(advice: Iterable[str], options: Set[str]) -> str:
 
 
 _ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS, drop it there without purge."
-Show = Callable[[TaskRecord], None]
 
 
-class JsonOutput:
-    """Prints one JSON document on one line per command; while watching, one for each change of the task."""
+class Output:
+    """Prints a command's result: as text, in color where the terminal has colors, or as JSON, one document on a line.
 
-    def __init__(self, options: Set[str] | None = None) -> None:
-        """`options` are the command's, which may be named in what to do next; None: any."""
+    `options` are the command's, which may be named in what to do next; None: any. While watching, JSON is a document
+    for each change of the task.
+    """
+
+    def __init__(self, options: Set[str] | None = None, *, as_json: bool = False) -> None:
         self._options = options
+        self.as_json = as_json
+        self._out = Console(highlight=False)
+        self._err = Console(stderr=True, highlight=False)
 
-    def accepted(
-        self,
-        accepted: TaskAccepted,
-        *,
-        key: str,
-        dry_run: bool,  # noqa: ARG002 - for people
-        shown: Mapping[str, Any] | None = None,
-    ) -> None:
-        print_json({**accepted.model_dump(mode="json"), "idempotency_key": key, **(shown or {})})
+    def result(self, document: Mapping[str, Any], *screens: RenderableType) -> None:
+        """Print the document as JSON, or the screens as text."""
+        if self.as_json:
+            print_json(document)
+        else:
+            self.show(*screens)
 
-    def outcome(self, outcome: TaskSuccessResponse, *, key: str) -> None:
-        print_json({**outcome.model_dump(mode="json"), "idempotency_key": key})
+    def show(self, *screens: RenderableType) -> None:
+        """Print text alone, nothing as JSON: the document is one."""
+        for screen in () if self.as_json else screens:
+            self._out.print(Whole(screen) if isinstance(screen, str) else screen, crop=False)
 
-    def task(self, view: TaskRecord) -> None:
-        print_json(view.model_dump(mode="json"))
-
-    def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:  # noqa: ARG002 - for people
-        shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
-        unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
-        document = {"tasks": shown, "unreadable": unreadable, "cursor": page.cursor, "more": page.more}
-        print_json({**document, "since": None if since is None else isoformat(since)})
-
-    def candidates(self, page: TaskPage) -> None:
-        """Print nothing before the result: the document is one."""
-
-    def why(self, why: Why) -> None:
-        print_json(why.document())
-
-    def changed(self, word: str, changes: Sequence[Change]) -> None:
-        print_json(
-            {word: sum(change.error is None for change in changes), "tasks": [one.document() for one in changes]}
-        )
-
-    def task_types(self, found: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
-        types = {name: dict(counts) for name, counts in found.items()}
-        print_json({"types": types, "unreadable": unreadable})
-
-    def created(self, table: str, *, is_new: bool) -> None:
-        print_json({"table": table, "created": is_new})
-
-    def receipt(self, document: Mapping[str, Any]) -> None:
-        print_json(document)
-
-    def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
-        print_json({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]})
-
-    @contextlib.contextmanager
-    def status(self, what: str) -> Iterator[None]:  # noqa: ARG002 - for people
-        yield
-
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[Show]:
-        yield self.task
-
-    def say(self, text: str, *, dim: bool = False) -> None:
-        """Print nothing: the document is one."""
-
-    def show(self, screen: RenderableType) -> None:
-        """Print nothing: the document is one."""
+    def say(self, text: str | Text, *, dim: bool = False) -> None:
+        """Print a line that the terminal wraps, nothing as JSON."""
+        if not self.as_json:
+            self._out.print(Text(text, "dim" if dim else "") if isinstance(text, str) else text, soft_wrap=True)
 
     @property
     def width(self) -> int:
-        return 0
-
-    def problem(self, error: DelegationError) -> None:
-        document: dict[str, Any] = {
-            "error_code": error_code(error),
-            "message": str(error),
-            "next_step": next_step(error, self._options),
-        }
-        task_id = getattr(error, "delegation_task_id", None) or getattr(error, "task_id", None)
-        if isinstance(error, SettingsInvalid):
-            document["problems"] = [asdict(problem) for problem in error.problems]
-        print_json({**document, **({"task_id": task_id} if task_id else {})}, sys.stderr)
-
-
-class TextOutput:
-    """Prints tables and a live view, in color where the terminal has colors."""
-
-    def __init__(self, options: Set[str] | None = None) -> None:
-        self._options = options
-        self._out = Console(highlight=False, soft_wrap=False)
-        self._err = Console(stderr=True, highlight=False)
+        """The number of columns."""
+        return self._out.width
 
     def accepted(
-        self,
-        accepted: TaskAccepted,
-        *,
-        key: str,
-        dry_run: bool,
-        shown: Mapping[str, Any] | None = None,  # noqa: ARG002 - for programs; people see it before
+        self, accepted: TaskAccepted, *, key: str, dry_run: bool, shown: Mapping[str, Any] | None = None
     ) -> None:
+        """Print that a task is accepted; `shown` is for programs, people see it before."""
         task_id = accepted.delegation_task_id
-        self._out.print(Text.assemble("Accepted as task ", (task_id, "bold"), f" (idempotency key {key})."))
-        self._out.print(f"Follow it: delegation tasks watch {task_id}", style="dim", soft_wrap=True)
+        self.result(
+            {**accepted.model_dump(mode="json"), "idempotency_key": key, **(shown or {})},
+            Text.assemble("Accepted as task ", (task_id, "bold"), f" (idempotency key {key})."),
+        )
+        self.say(f"Follow it: delegation tasks watch {task_id}", dim=True)
         if not dry_run:
-            self._out.print(_ENTRY_STAYS, style="dim")
+            self.show(Whole(Text(_ENTRY_STAYS, "dim")))
 
     def outcome(self, outcome: TaskSuccessResponse, *, key: str) -> None:
         result = outcome.execution_result
         what = (
             f"deleted {counted(result.files_deleted, 'file')}, {size_text(result.bytes_deleted)}" if result else "done"
         )
-        summary = outcome.message or what
         task_id = (outcome.delegation_task_id, "bold")
-        self._out.print(
-            Text.assemble(("SUCCESS", "green"), f": {summary}; task ", task_id, f" (idempotency key {key}).")
+        summary = f": {outcome.message or what}; task "
+        self.result(
+            {**outcome.model_dump(mode="json"), "idempotency_key": key},
+            Text.assemble(("SUCCESS", "green"), summary, task_id, f" (idempotency key {key})."),
         )
         if result and result.files_deleted:
-            self._out.print(_ENTRY_STAYS, style="dim")
+            self.show(Whole(Text(_ENTRY_STAYS, "dim")))
 
     def task(self, view: TaskRecord) -> None:
-        self._out.print(task_screen(view), crop=False)
+        self.result(view.model_dump(mode="json"), task_screen(view))
 
     def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:
         """Show a list; another program gets a line for each task, and nothing else on stdout."""
+        if self.as_json:
+            shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
+            unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
+            document = {"tasks": shown, "unreadable": unreadable, "cursor": page.cursor, "more": page.more}
+            print_json({**document, "since": None if since is None else isoformat(since)})
+            return
         is_read_by_people = self._out.is_terminal
         notes = self._out if is_read_by_people else self._err
         if not (page.tasks or page.unreadable):
@@ -209,7 +157,7 @@ class TextOutput:
         elif not is_read_by_people:
             sys.stdout.writelines(f"{line}\n" for line in lines(page, columns))
         else:
-            self._out.print(task_list(page, self._out.width) if columns is None else table(page, columns), crop=False)
+            self.show(task_list(page, self.width) if columns is None else table(page, columns))
         if page.cursor is not None:
             # A cursor belongs to the filters, and `2h` is another time in the next call.
             options = f"--cursor {page.cursor}" + ("" if since is None else f" --since {isoformat(since)}")
@@ -217,56 +165,60 @@ class TextOutput:
 
     def candidates(self, page: TaskPage) -> None:
         """Show to stderr what a change by filter is about."""
+        if self.as_json:
+            return
         self._err.print(task_list(page, self._err.width), crop=False)
         if page.more:
             self._err.print(f"There are more; these {len(page.tasks):,} come first.", style="yellow")
 
-    def why(self, why: Why) -> None:
-        self._out.print(why_screen(why), crop=False)
-
     def changed(self, word: str, changes: Sequence[Change]) -> None:
+        done = sum(change.error is None for change in changes)
+        if self.as_json:
+            print_json({word: done, "tasks": [one.document() for one in changes]})
+            return
         for change in changes:
             state = Text(str(change.error), "red") if change.error else status_text(change.status or "")
             self._out.print(Text.assemble(change.task_id, "  ", state), soft_wrap=True)
-        done = sum(change.error is None for change in changes)
-        self._out.print(f"{done:,} of {counted(len(changes), 'task')} {word}.")
+        self.show(f"{done:,} of {counted(len(changes), 'task')} {word}.")
 
     def task_types(self, found: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
-        shown = Rows("task type", "tasks")
+        rows = Rows("task type", "tasks")
         for name, counts in found.items():
-            shown.add(name, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
-        self._out.print(shown if found else "No tasks.", crop=False)
+            rows.add(name, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
+        self.result({"types": found, "unreadable": unreadable}, rows if found else "No tasks.")
         if unreadable:
-            self._out.print(f"{counted(unreadable, 'more record')} cannot be read by this release.", style="yellow")
+            self.show(Text(f"{counted(unreadable, 'more record')} cannot be read by this release.", "yellow"))
 
     def created(self, table: str, *, is_new: bool) -> None:
-        self._out.print(f"Created the table {table}." if is_new else f"The table {table} exists; it was not changed.")
-
-    def receipt(self, document: Mapping[str, Any]) -> None:
-        self._out.print(receipt_screen(document), crop=False)
+        text = f"Created the table {table}." if is_new else f"The table {table} exists; it was not changed."
+        self.result({"table": table, "created": is_new}, text)
 
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
         last = versions[-1]
         day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
-        what = plain(last.shown_table or last.task_type)
-        self._out.print(Text.assemble("Task ", (task_id, "bold"), f"  {what}{day}"))
-        self._out.print(history_table(versions, self._out.width), crop=False)
+        self.result(
+            {"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]},
+            Text.assemble("Task ", (task_id, "bold"), f"  {plain(last.shown_table or last.task_type)}{day}"),
+            history_table(versions, self.width),
+        )
 
     @contextlib.contextmanager
     def status(self, what: str) -> Iterator[None]:
-        with self._err.status(what):
+        with contextlib.nullcontext() if self.as_json else self._err.status(what):
             yield
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[Show]:
+    def watching(self) -> Iterator[Callable[[TaskRecord], None]]:
         watch = TaskWatch()
-        if not self._out.is_terminal:
+        if self.as_json:
+            yield self.task
+        elif not self._out.is_terminal:
             yield self._line_printer(watch)
-            return
-        with Live(watch, console=self._out, refresh_per_second=8):
-            yield watch.show
+        else:
+            with Live(watch, console=self._out, refresh_per_second=8):
+                yield watch.show
 
-    def _line_printer(self, watch: TaskWatch) -> Show:
+    def _line_printer(self, watch: TaskWatch) -> Callable[[TaskRecord], None]:
         """Print a line whenever it differs from the last one; for output that is not a terminal."""
         last = ""
 
@@ -277,33 +229,27 @@ class TextOutput:
                 last = line.plain
                 self._out.print(line, soft_wrap=True)
                 if view.is_terminal and view.result_summary:
-                    self._out.print(Text(summary_text(view.result_summary)), soft_wrap=True)
+                    self.say(summary_text(view.result_summary))
 
         return show
 
-    def say(self, text: str, *, dim: bool = False) -> None:
-        """Print a line."""
-        self._out.print(Text(text, "dim" if dim else ""), soft_wrap=True)
-
-    def show(self, screen: RenderableType) -> None:
-        self._out.print(screen, crop=False)
-
-    @property
-    def width(self) -> int:
-        """The number of columns."""
-        return self._out.width
-
     def problem(self, error: DelegationError) -> None:
+        step = next_step(error, self._options)
+        if self.as_json:
+            document: dict[str, Any] = {"error_code": error_code(error), "message": str(error), "next_step": step}
+            if isinstance(error, SettingsInvalid):
+                document["problems"] = [asdict(problem) for problem in error.problems]
+            if task_id := getattr(error, "delegation_task_id", None) or getattr(error, "task_id", None):
+                document["task_id"] = task_id
+            print_json(document, sys.stderr)
+            return
         text = Text.assemble(("Error: ", "bold red"), str(error))
         # A terminal would break words; the next step is one line, so that its commands can be copied.
         if self._err.is_terminal:
             self._err.print(Whole(text), crop=False)
         else:
             self._err.print(text, soft_wrap=True)
-        self._err.print(Text.assemble(("Next: ", "bold"), next_step(error, self._options)), soft_wrap=True)
-
-
-Output = JsonOutput | TextOutput
+        self._err.print(Text.assemble(("Next: ", "bold"), step), soft_wrap=True)
 
 
 def print_json(document: Mapping[str, Any], stream: TextIO | None = None) -> None:
@@ -321,7 +267,7 @@ def error_code(error: DelegationError) -> str:
 def open_output(ctx: typer.Context, *, as_json: bool) -> Output:
     """Choose the output of a command, for its result and for the errors that follow."""
     options = {name for parameter in ctx.command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    output: Output = JsonOutput(options) if as_json else TextOutput(options)
+    output = Output(options, as_json=as_json)
     ctx.find_root().obj = output
     return output
 
@@ -329,7 +275,7 @@ def open_output(ctx: typer.Context, *, as_json: bool) -> Output:
 def output_of(ctx: typer.Context) -> Output:
     """Return the output that the command chose; text if it failed before."""
     chosen = ctx.find_root().obj
-    return chosen if isinstance(chosen, Output) else TextOutput()
+    return chosen if isinstance(chosen, Output) else Output()
 
 
 def watch(

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from delegation.cli.calls import Call, command, option
 from delegation.cli.errors import CommandError
-from delegation.cli.output import print_json
 from delegation.cli.screens import Rows, plain
 from delegation.cli.tasks.filters import StatusName, make_filter
 from delegation.cli.tasks.opening import PauseSource, TaskSource
@@ -47,20 +46,20 @@ def pause_command(
     if not reason.strip():
         raise typer.BadParameter("must say why", param_hint="--reason")
     wanted = PauseRequest(scope=_scope(realm=realm, table=table), table=table, reason=reason)
-    show(call.pauses().pause(wanted), as_json=call.as_json)
+    show(call, call.pauses().pause(wanted))
 
 
 @command(takes="direct tasks_table stack")
 def resume_command(call: Call, *, realm: RealmOption = False, table: TableOption = None) -> None:
     """End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays."""
     wanted = ResumeRequest(scope=_scope(realm=realm, table=table), table=table)
-    show(call.pauses().resume(wanted), as_json=call.as_json)
+    show(call, call.pauses().resume(wanted))
 
 
 @command(takes="direct tasks_table stack")
 def pauses_command(call: Call) -> None:
     """Show everything that is paused: who did it, when and why."""
-    show(call.pauses().pauses(), as_json=call.as_json)
+    show(call, call.pauses().pauses())
 
 
 @command(takes="direct tasks_table stack")
@@ -76,12 +75,8 @@ def drain_command(
 
     Requests are still accepted and wait. End it with `delegation resume`.
     """
-    pauses = call.pauses()
-    tasks = call.tasks()
-    found = drain(
-        pauses, tasks, reason=reason, timeout_seconds=timeout, report=None if call.as_json else report_running
-    )
-    show(found, as_json=call.as_json)
+    report = None if call.as_json else report_running
+    show(call, drain(call.pauses(), call.tasks(), reason=reason, timeout_seconds=timeout, report=report))
 
 
 def drain(
@@ -138,22 +133,15 @@ def report_running(held: list[TaskRecord]) -> None:
     Console(stderr=True, highlight=False, markup=False).print(text, style="dim")
 
 
-def show(found: PauseList, *, as_json: bool) -> None:
+def show(call: Call, found: PauseList) -> None:
     """Print what is paused."""
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-        return
-    console = Console(highlight=False)
-    if not found.pauses:
-        console.print("Nothing is paused.")
-        return
     table = Rows("paused", "mode", "since", "by", "reason")
     for one in found.pauses:
         other = one.by.subject if one.by.subject not in {None, "", one.by.client_id} else None
         by = f"{one.by.client_id} ({other})" if other else one.by.client_id
         since = f"{one.since.astimezone():%Y-%m-%d %H:%M:%S}"
         table.add(*(plain(text) for text in (one.what, one.mode, since, by, one.reason)))
-    console.print(table, crop=False)
+    call.output.result(found.model_dump(mode="json"), table if found.pauses else "Nothing is paused.")
 
 
 def _scope(*, realm: bool, table: str | None) -> Literal["all", "realm", "table"]:

@@ -12,7 +12,7 @@ from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.deployment.limits import CdkOption, StageFileOption, given_foreign
 from delegation.cli.errors import INTERRUPTED, command_unavailable
 from delegation.cli.interruption import Interrupted, Interruption
-from delegation.cli.output import TextOutput
+from delegation.cli.output import Output
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
 from delegation.removal import paths
@@ -260,7 +260,7 @@ class _Report:
             if isinstance(self.problem, Interrupted):
                 typer.echo(str(self.problem), err=True)
         elif self.problem is not None:
-            TextOutput().problem(self.problem)  # its advice is not of this command's options alone
+            Output().problem(self.problem)  # its advice is not of this command's options alone
         elif document["status"] == "PLANNED":
             forecast = self.result.forecast.text() if self.result and self.result.forecast else "an unknown time"
             typer.echo(f"Planned {counted(document['files_planned'], 'file')} in {self.plan}; nothing was deleted.")

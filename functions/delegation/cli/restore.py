@@ -5,17 +5,17 @@ It works with the operator's own AWS credentials: those that the catalog vends m
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
+from rich.console import RenderableType
 
 from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import INTERRUPTED, PARTLY_DONE, CommandError
-from delegation.cli.output import JsonOutput, Output, print_json
+from delegation.cli.output import Output
 from delegation.cli.screens import LabelledLines, Whole, plain, size_text
 from delegation.client.errors import NotFound
 from delegation.errors import GuardRefused
@@ -150,7 +150,9 @@ def restore_command(
         call.confirm(f"{effect}. Continue?")
     run = _run_of(call.connection.s3(bucket, s3_endpoint), plans, removal, dry_run=dry_run)
     found = _restored(call.output, run, removal, what, rights)
-    _show(call.output, removal, found, dry_run=dry_run)
+    unrecorded = 0 if removal.is_quarantine else max(0, removal.files_deleted - found.files)
+    document = _document(removal, found, unrecorded, dry_run=dry_run)
+    call.output.result(document, *_screens(removal, found, unrecorded, dry_run=dry_run))
     raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
 
 
@@ -272,30 +274,26 @@ def _restored(
         ) from None
 
 
-def _show(output: Output, removal: PastRemoval, found: Restoration, *, dry_run: bool) -> None:
-    unrecorded = 0 if removal.is_quarantine else max(0, removal.files_deleted - found.files)
-    if isinstance(output, JsonOutput):
-        print_json(
-            {
-                "location": removal.location,
-                "plan": list(removal.plan_ids),
-                "dry_run": dry_run,
-                "quarantine": removal.is_quarantine,
-                "complete": found.is_complete,
-                **{str(state): {"files": one.files, "bytes": one.bytes} for state, one in found.amounts.items()},
-                "files_without_record": unrecorded,
-                "left": [{"path": path, "state": str(state)} for path, state in found.left],
-                "errors": [{"of": what, "reason": reason} for what, reason in found.failed],
-            }
-        )
-        return
-    console = Console(highlight=False)
+def _document(removal: PastRemoval, found: Restoration, unrecorded: int, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "location": removal.location,
+        "plan": list(removal.plan_ids),
+        "dry_run": dry_run,
+        "quarantine": removal.is_quarantine,
+        "complete": found.is_complete,
+        **{str(state): {"files": one.files, "bytes": one.bytes} for state, one in found.amounts.items()},
+        "files_without_record": unrecorded,
+        "left": [{"path": path, "state": str(state)} for path, state in found.left],
+        "errors": [{"of": what, "reason": reason} for what, reason in found.failed],
+    }
+
+
+def _screens(removal: PastRemoval, found: Restoration, unrecorded: int, *, dry_run: bool) -> Iterator[RenderableType]:
     back = found.amounts[FileState.RESTORED]
     word = "Would restore" if dry_run else "Restored"
     if removal.is_quarantine:
         word = "Would take the tag from" if dry_run else "Took the tag from"
-    summary = f"{word} {counted(back.files, 'file')}, {size_text(back.bytes)}, at {plain(removal.location)}"
-    console.print(Whole(summary), crop=False)
+    yield f"{word} {counted(back.files, 'file')}, {size_text(back.bytes)}, at {plain(removal.location)}"
     meanings = _OF_TAGS if removal.is_quarantine else _MEANINGS
     rows = [
         (f"{one.files:,}", f"{meanings[state]} ({size_text(one.bytes)})")
@@ -306,21 +304,15 @@ def _show(output: Output, removal: PastRemoval, found: Restoration, *, dry_run: 
         why = "not recorded: they were absent already, an attempt that died deleted them, or a record is damaged"
         rows.append((f"{unrecorded:,}", why))
     if rows:
-        console.print(LabelledLines(rows, indent=2), crop=False)
-    _print_left(console, found.left)
+        yield LabelledLines(rows, indent=2)
+    for path, state in found.left[:10]:
+        yield Whole(f"{plain(path)}  {state.replace('_', ' ')}", indent=4)
     for what, reason in found.failed[:10]:
-        console.print(Whole(f"{plain(what)}: {reason}", indent=4), crop=False)
+        yield Whole(f"{plain(what)}: {reason}", indent=4)
     if back.files and not dry_run:
-        advice = (
+        yield (
             "No table needs these files, so the next removal finds them again: commit them to a table, or set the "
             "table's property delegation.protected to true."
         )
-        console.print(Whole(advice), crop=False)
     if not found.resumes:
-        note = "Your credentials may not write beside the plan, so a repetition looks at every file again."
-        console.print(Whole(note), crop=False)
-
-
-def _print_left(console: Console, left: Sequence[tuple[str, FileState]]) -> None:
-    for path, state in left[:10]:
-        console.print(Whole(f"{plain(path)}  {state.replace('_', ' ')}", indent=4), crop=False)
+        yield "Your credentials may not write beside the plan, so a repetition looks at every file again."

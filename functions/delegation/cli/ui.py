@@ -18,12 +18,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import typer
 from pydantic import BaseModel, ValidationError
-from rich.console import Console
 
 from delegation.cli.calls import Call, command, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
-from delegation.cli.output import next_step, print_json
+from delegation.cli.output import next_step
 from delegation.cli.tasks.source import executed_elsewhere
 from delegation.cli.tasks.why import explain
 from delegation.client.client import DelegationClient
@@ -269,10 +268,8 @@ def ui_command(
             code="PORT_TAKEN",
         ) from error
     with server:
-        if call.as_json:
-            print_json({"url": server.url})
-        else:
-            Console(highlight=False, markup=False).print(f"{server.url}\nCtrl-C ends it.", soft_wrap=True)
+        call.output.result({"url": server.url})
+        call.output.say(f"{server.url}\nCtrl-C ends it.")
         with redirecting(server.url) as page:
             if browser:
                 webbrowser.open(page)

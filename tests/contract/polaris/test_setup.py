@@ -7,7 +7,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation.cli.catalog.polaris_setup import WantedAccess, apply, find, gives, steps_to, wanted_grants
+from delegation.cli.catalog.polaris_setup import WantedAccess, gives, steps_to, wanted_grants
 from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
@@ -62,10 +62,10 @@ def test_the_commands_set_up_leaves_nothing_missing_and_nothing_to_repeat(world:
     wanted = WantedAccess(polaris.warehouse, name, name, name, wanted_grants([], whole_index=True))
     for path in (f"principals/{name}", f"principal-roles/{name}", world.role_path(name)):
         world.remove_later(path)
-    made = [apply(management, wanted, step) for step in steps_to(wanted, find(management, wanted))]
-    found = find(management, wanted)
-    assert steps_to(wanted, found) == []
-    assert all(any(gives(one, grant) for one in found.grants) for grant in wanted.grants)
+    made = [step.run() for step in steps_to(management, wanted)]
+    assert steps_to(management, wanted) == []
+    granted = management.grants_of(polaris.warehouse, name)
+    assert all(any(gives(one, grant) for one in granted) for grant in wanted.grants)
     [credentials] = [one for one in made if one is not None]
     secret = (credentials.client_id, credentials.client_secret.get_secret_value())
     with polaris.session(secret) as service:

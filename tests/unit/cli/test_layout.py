@@ -8,10 +8,11 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from delegation.cli.catalog.blocking import BlockingRow, print_blocking
-from delegation.cli.catalog.health import StoragePrices, print_healths, rows_of
-from delegation.cli.deployment.costs import BUNDLED, Workload, document_of, prices_of, print_monthly
+from delegation.cli.catalog.blocking import BlockingRow, blocking_screens
+from delegation.cli.catalog.health import StoragePrices, healths_screens, rows_of
+from delegation.cli.deployment.costs import BUNDLED, Workload, document_of, monthly, monthly_screens, prices_of
 from delegation.cli.doctor.checks import failed, findings_screen, passed
+from delegation.cli.output import Output
 from delegation.cli.screens import LabelledLines, Rows, fitting
 from delegation.cli.tasks.screens import history_table, task_list, task_screen
 from delegation.cli.tasks.source import COLUMNS, TaskPage, table
@@ -88,10 +89,10 @@ def test_a_history_has_whole_codes_and_addresses(width, place):
     assert {"RETRY_SCHEDULED", f"{CODES[-1]}:", place, "1,100,000/1,200,000"} <= set(words)
 
 
-def printed(monkeypatch, capsys, show, *given):
-    """Return the words that a function prints itself on 80 columns."""
+def printed(monkeypatch, capsys, screens):
+    """Return the words that a command prints on 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
-    show(*given)
+    Output().show(*screens)
     return capsys.readouterr().out.split()
 
 
@@ -108,14 +109,14 @@ def test_tables_health_has_whole_names_and_numbers(monkeypatch, capsys):
         TableIdentifier("lake", ("n" * 60,), "t" * 40), "uuid", METADATA, WHEN, files=1_234_567, problem=problem
     )
     prices = StoragePrices.model_validate(document_of(BUNDLED))
-    words = printed(monkeypatch, capsys, print_healths, "lake", rows_of([health], prices), prices, 5)
+    words = printed(monkeypatch, capsys, healths_screens("lake", rows_of([health], prices), prices, 5))
     assert {f"{'n' * 60}.{'t' * 40}", "1,234,567", METADATA} <= set(words)
 
 
 def test_what_holds_purges_back_can_be_copied(monkeypatch, capsys):
     subject = Subject("lake", ("n" * 60,), "t" * 40)
     row = BlockingRow(Blocking(subject, f"TABLE_METADATA_MISSING: {METADATA} is gone", WHEN, "uuid"), None)
-    words = printed(monkeypatch, capsys, print_blocking, "lake", [row], 1, WHEN, CatalogPass("lake"))
+    words = printed(monkeypatch, capsys, blocking_screens("lake", [row], 1, WHEN, CatalogPass("lake")))
     assert METADATA in words
     assert words.count(f"lake.{'n' * 60}.{'t' * 40}") == 2  # the last time in the command that exempts it
 
@@ -124,7 +125,8 @@ def test_costs_of_a_month_have_whole_words(monkeypatch, capsys):
     found = []
     for width in ("200", "80"):
         monkeypatch.setenv("COLUMNS", width)
-        print_monthly(Workload(100, 10_000), prices_of(None), as_json=False)
+        work, prices = Workload(100, 10_000), prices_of(None)
+        Output().show(*monthly_screens(work, prices, monthly(work, prices)))
         found.append(set(capsys.readouterr().out.split()))
     assert found[0] == found[1]
 

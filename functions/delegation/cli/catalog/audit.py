@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from delegation.cli.calls import Call, IndexTableOption, argument, command, option
 from delegation.cli.catalog.findings import Audit, OrphanLook, audited
@@ -23,7 +22,6 @@ from delegation.cli.catalog.health import StoragePrices
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.cli.errors import CommandError
-from delegation.cli.output import print_json
 from delegation.cli.restore import PlanBucketOption, plans_of
 from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.operations.orphans.index import load_plan
@@ -182,12 +180,10 @@ def audit_command(
         raise typer.BadParameter("--json and --csv exclude each other", param_hint="--csv")
     with call.output.status(f"Reading what is known of {catalog} …"):
         audit = audit_of(call.connection, catalog, KnownPlans(state), index_table, plan_bucket)
-    if call.as_json:
-        print_json(audit.document())
-    elif as_csv:
+    if as_csv:
         sys.stdout.write(audit.csv())
     else:
-        audit.show(Console(highlight=False), most)
+        call.output.result(audit.document(), *audit.screens(most))
 
 
 def audit_of(

@@ -1,11 +1,11 @@
 """What cannot be read and holds purges back, as text for people and as JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rich.console import Console
+from rich.console import RenderableType
 from rich.text import Text
 
 from delegation.cli.screens import Whole, plain
@@ -78,49 +78,45 @@ def exempt_words(subject: Subject) -> str:
     return f"delegation references exempt {quoted}{listed} --why …"
 
 
-def print_blocking(catalog: str, found: Sequence[BlockingRow], waiting: int, now: datetime, state: CatalogPass) -> None:
-    console = Console(highlight=False)
+def blocking_screens(
+    catalog: str, found: Sequence[BlockingRow], waiting: int, now: datetime, state: CatalogPass
+) -> Iterator[RenderableType]:
     if state.problem is not None and state.problem_since is not None:
         since = f"{_time(state.problem_since)} ({_age(now - state.problem_since)})"
-        console.print(Whole(f"No pass over {plain(catalog)} has been completed since {since}:"), crop=False)
-        _line(console, plain(state.problem))
+        yield f"No pass over {plain(catalog)} has been completed since {since}:"
+        yield Whole(plain(state.problem), indent=2)
     elif not found:
-        console.print(Text(f"Everything in {plain(catalog)} could be read; no purge is held back."))
+        yield f"Everything in {plain(catalog)} could be read; no purge is held back."
         return
     for one in found[:MOST_SHOWN]:
-        _print(console, one, now)
+        heading = Text(plain(name_of(one.blocking.subject)), style="bold")
+        if one.blocking.subject.name is None:
+            heading.append(f" (the {kind_of(one.blocking.subject)} cannot be listed)", style="")
+        yield Whole(heading)
+        yield from (Whole(line, indent=2) for line in _lines(one, now))
     if len(found) > MOST_SHOWN:
-        console.print(f"{len(found) - MOST_SHOWN:,} more; --json lists all.")
+        yield f"{len(found) - MOST_SHOWN:,} more; --json lists all."
     if waiting:
-        console.print("\n1 purge waits." if waiting == 1 else f"\n{waiting:,} purges wait.")
+        yield "\n1 purge waits." if waiting == 1 else f"\n{waiting:,} purges wait."
 
 
-def _print(console: Console, one: BlockingRow, now: datetime) -> None:
+def _lines(one: BlockingRow, now: datetime) -> Iterator[str | Text]:
     blocking, exemption = one.blocking, one.exemption
-    heading = Text(plain(name_of(blocking.subject)), style="bold")
-    if blocking.subject.name is None:
-        heading.append(f" (the {kind_of(blocking.subject)} cannot be listed)", style="")
-    console.print(Whole(heading), crop=False)
     problem = plain(blocking.problem)
     problem = problem if len(problem) <= _LONGEST_PROBLEM else problem[:_LONGEST_PROBLEM] + "…"
     since = "" if blocking.since is None else f" since {_time(blocking.since)} ({_age(now - blocking.since)})"
-    _line(console, f"unreadable{since}: {problem}")
+    yield f"unreadable{since}: {problem}"
     if exemption is not None:
-        _line(console, f"exempt until {_time(exemption.until)} by {plain(exemption.by)}: {plain(exemption.why)}")
+        yield f"exempt until {_time(exemption.until)} by {plain(exemption.by)}: {plain(exemption.why)}"
         return
     if blocking.is_doubted:
         passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes in which others had an answer"
-        _line(console, f"no answer in {passes}; no pass is completed until it has one, or counts as unreadable")
+        yield f"no answer in {passes}; no pass is completed until it has one, or counts as unreadable"
         return
-    narrow = blocking.narrow
-    scope = "only purges of tables whose storage it overlaps" if narrow else "every purge that checks this catalog"
-    _line(console, f"holds back {scope}")
+    narrow = "only purges of tables whose storage it overlaps"
+    yield f"holds back {narrow if blocking.narrow else 'every purge that checks this catalog'}"
     words = "repair it, or drop it from the catalog: it was never read, so no exemption covers it"
-    _line(console, words if blocking.was_never_read else exempt_words(blocking.subject), style="dim")
-
-
-def _line(console: Console, text: str, *, style: str = "") -> None:
-    console.print(Whole(Text(text, style), indent=2), crop=False)
+    yield Text(words if blocking.was_never_read else exempt_words(blocking.subject), "dim")
 
 
 def _time(moment: datetime) -> str:
@@ -134,16 +130,14 @@ def _age(age: Any) -> str:
     return f"{minutes // 60} hours" if minutes < 48 * 60 else f"{minutes // 1440} days"
 
 
-def print_exempted(exemption: Exemption, released: int | None) -> None:
-    console = Console(highlight=False)
+def exempted_screens(exemption: Exemption, released: int | None) -> Iterator[str]:
     name = plain(name_of(exemption.subject))
     files = exemption.unread
     change = "it changes" if files is None else f"more than {counted(len(files), 'file')} of it cannot be read"
-    console.print(Text(f"{name} is exempt until {_time(exemption.until)}, or until {change} or all can be read."))
+    yield f"{name} is exempt until {_time(exemption.until)}, or until {change} or all can be read."
     noun, word = ("purge", "runs") if released == 1 else ("purges", "run")
     runs = {None: "Purges that wait for it run within the hour.", 0: "No purge waited for it."}
-    text = runs.get(released) or f"{released:,} {noun} waited for it and {word} within a minute."
-    console.print(Text(text))
+    yield runs.get(released) or f"{released:,} {noun} waited for it and {word} within a minute."
 
 
 def found_in(documents: Sequence[Mapping[str, Any]], catalog: str, waiting: int, state: CatalogPass) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import RenderableType
 
 from delegation.cli.catalog.health import GIB, StoragePrices
 from delegation.cli.screens import Rows, Whole, plain, size_text
@@ -283,49 +283,47 @@ class Audit:
                 writer.writerow(["" if cell is None else _cell(cell) for cell in row])
         return out.getvalue()
 
-    def show(self, console: Console, most: int) -> None:
-        """Print the summary and the first tables."""
+    def screens(self, most: int) -> Iterator[RenderableType]:
+        """Yield the summary, the first tables, and notes."""
+        shown = self.in_order()
+        if shown:
+            yield self._summary()
+            yield ""
+        for one in shown[:most]:
+            yield from self._table_lines(one)
+        if len(shown) > most:
+            yield f"{len(shown) - most:,} more; --limit, --json and --csv list them."
+        yield from self._notes(found=bool(shown))
+
+    def _summary(self) -> Rows:
         summary = Rows("finding", "tables", "count", "size", "a month", right=("tables", "count", "size", "a month"))
         for matter, (number, extent) in totals(self.tables).items():
             number_of = f"{number:,}", f"{extent.count:,}"
             summary.add(str(matter), *number_of, _between(extent, size_text), self._money(extent))
-        shown = self.in_order()
-        if shown:
-            console.print(summary, crop=False)
-            console.print()
-        for one in shown[:most]:
-            self._show_table(console, one)
-        if len(shown) > most:
-            console.print(f"{len(shown) - most:,} more; --limit, --json and --csv list them.")
-        self._show_notes(console, found=bool(shown))
+        return summary
 
-    def _show_table(self, console: Console, one: AuditedTable) -> None:
+    def _table_lines(self, one: AuditedTable) -> Iterator[RenderableType]:
         name = plain(".".join((*one.identifier.namespace, one.identifier.name)))
-        console.print(Whole(name if one.health is None else f"{name}  {size_text(one.health.bytes)}"), crop=False)
+        yield name if one.health is None else f"{name}  {size_text(one.health.bytes)}"
         for matter, extent in one.found.items():
             words = [f"{matter}: {counted(extent.count, _UNITS[matter])}"] if matter not in _BY_NOTE else [str(matter)]
             if extent.most or extent.least:
                 words.append(f"{_between(extent, size_text)}, {self._money(extent)} {self.prices.currency} a month")
             note = plain(_note(one, matter))
-            console.print(Whole("; ".join([*words, *([note] if note else [])]), indent=2), crop=False)
+            yield Whole("; ".join([*words, *([note] if note else [])]), indent=2)
 
-    def _show_notes(self, console: Console, *, found: bool) -> None:
-        text = f"{counted(len(self.tables), 'table')} of {plain(self.catalog)}"
-        text += ", nothing found" if not found else ""
-        known = self.as_of is not None
-        text += (
-            f"; references as of {_minute(self.as_of)}" if known else "; the reference index has no complete pass yet"
-        )
-        notes = [f"{text}. Prices of {self.prices.region}, {self.prices.as_of}, {self.prices.currency}."]
+    def _notes(self, *, found: bool) -> Iterator[str]:
+        text = f"{counted(len(self.tables), 'table')} of {plain(self.catalog)}{'' if found else ', nothing found'}; "
+        known = f"references as of {_minute(self.as_of)}"
+        text += "the reference index has no complete pass yet" if self.as_of is None else known
+        yield f"{text}. Prices of {self.prices.region}, {self.prices.as_of}, {self.prices.currency}."
         if self.never_looked:
-            notes.append(
+            yield (
                 f"In {counted(self.never_looked, 'table')} nobody has looked for orphan files: "
                 "`delegation orphans scan TABLE` does, and deletes nothing."
             )
         if self.unread:
-            notes.append(f"{counted(len(self.unread), 'plan')} could not be read, so its files are not counted.")
-        for note in notes:
-            console.print(Whole(note), crop=False)
+            yield f"{counted(len(self.unread), 'plan')} could not be read, so its files are not counted."
 
     def _money(self, extent: Extent) -> str:
         return _between(extent, lambda size: f"{self.month(size) or 0.0:,.2f}")

@@ -1,12 +1,12 @@
 """`delegation health`: the tables of a catalog that need maintenance most, and what each costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
+from rich.console import RenderableType
 
 from delegation.cli.calls import Call, argument, command
 from delegation.cli.catalog.references import document_of as lost_document
@@ -14,8 +14,7 @@ from delegation.cli.catalog.references import kept_now, summary_of
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.cli.errors import CommandError
-from delegation.cli.output import print_json
-from delegation.cli.screens import LabelledLines, Rows, Whole, plain, size_text
+from delegation.cli.screens import LabelledLines, Rows, plain, size_text
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import SetAside
 from delegation.references.lost import LostRefs
@@ -222,8 +221,7 @@ def _minute(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%MZ")
 
 
-def print_health(health: TableHealth, costs: str) -> None:
-    console = Console(highlight=False)
+def health_screens(health: TableHealth, costs: str) -> Iterator[RenderableType]:
     expirable = "no rule" if health.expirable is None else f"{health.expirable:,} expirable"
     lines = [
         ("Table", plain(str(health.identifier))),
@@ -247,12 +245,12 @@ def print_health(health: TableHealth, costs: str) -> None:
     tasks = {one.task_type: one.task_id for one in reversed(health.past) if one.task_id}
     tasks |= {one.task_type: one.task_id for one in health.runs.values() if one.task_id}
     lines.extend((f"Task of {task_type}", task_id) for task_type, task_id in sorted(tasks.items()))
-    console.print(LabelledLines(lines), crop=False)
+    yield LabelledLines(lines)
     for plan in (one.waiting for one in health.runs.values() if one.waiting):
-        console.print(Whole(f"A plan waits for approval: delegation orphans approve {plain(plan)}"), crop=False)
+        yield f"A plan waits for approval: delegation orphans approve {plain(plan)}"
     under_way = [one for one in health.runs.values() if one.ended is None]
     if not under_way and not health.past:
-        console.print("\nNo policy has had anything done to this table yet.", soft_wrap=True)
+        yield "\nNo policy has had anything done to this table yet."
         return
     numbers = ("snapshots", "files", "bytes")
     table = Rows("began", "what", "outcome", *numbers, "policy", right=numbers)
@@ -268,8 +266,8 @@ def print_health(health: TableHealth, costs: str) -> None:
             size_text(one.bytes),
             plain(one.policy),
         )
-    console.print()
-    console.print(table, crop=False)
+    yield ""
+    yield table
 
 
 MOST_SHOWN: Final = 20
@@ -288,33 +286,26 @@ def health_command(
     """
     store, prices, wanted = call.connection.health_store(call.index_table), storage_prices(), named(name)
     if isinstance(wanted, TableIdentifier):
-        _one_table(health_of(store, wanted), prices, as_json=call.as_json)
+        health = health_of(store, wanted)
+        row = HealthRow.of(health, prices)
+        saved = "" if health.expirable is None else f"; an expiry saves {_between(row)}"
+        costs = f"{row.cost:,.2f} {prices.currency} a month{saved}"
+        call.output.result(table_document(health, prices), *health_screens(health, costs))
         return
     lost = kept_now(call.connection.reference_store(call.index_table).lost_refs(wanted), utc_now())
     rows = rows_of(list(store.healths(wanted)), prices)
-    if not call.printed(catalog_document(wanted, rows, lost, prices)):
-        print_healths(wanted, rows, prices, most)
-        for one in lost[:most]:
-            Console(highlight=False).print(Whole(summary_of(one)), crop=False)
+    screens = (*healths_screens(wanted, rows, prices, most), *map(summary_of, lost[:most]))
+    call.output.result(catalog_document(wanted, rows, lost, prices), *screens)
 
 
-def _one_table(health: TableHealth, prices: StoragePrices, *, as_json: bool) -> None:
-    if as_json:
-        print_json(table_document(health, prices))
-        return
-    row = HealthRow.of(health, prices)
-    saved = "" if health.expirable is None else f"; an expiry saves {_between(row)}"
-    print_health(health, f"{row.cost:,.2f} {prices.currency} a month{saved}")
-
-
-def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices, most: int) -> None:
-    console = Console(highlight=False)
+def healths_screens(
+    catalog: str, rows: Sequence[HealthRow], prices: StoragePrices, most: int
+) -> Iterator[RenderableType]:
     if not rows:
-        text = (
+        yield (
             f"Nothing is known of the tables of {plain(catalog)} yet: their health is read after the first pass of the "
             "reference index, which a purge in the catalog starts."
         )
-        console.print(Whole(text), crop=False)
         return
     numbers = ("files", "small", "oversized", "deletes", "snapshots", "expirable", "GB", "a month", "expiry saves")
     table = Rows("table", *numbers, right=numbers)
@@ -332,19 +323,17 @@ def print_healths(catalog: str, rows: Sequence[HealthRow], prices: StoragePrices
             f"{row.cost:,.2f}",
             _between(row),
         )
-    console.print(table, crop=False)
+    yield table
     if len(rows) > most:
-        console.print(f"{len(rows) - most:,} more; --limit and --json list them.")
+        yield f"{len(rows) - most:,} more; --limit and --json list them."
     found = [row.health for row in rows]
-    for texts in zip(*(_states(one) for one in found), strict=True) if found else ():
-        for text in [one for one in texts if one][:most]:
-            console.print(Whole(text), crop=False)
+    for texts in zip(*map(_states, found), strict=True):
+        yield from [one for one in texts if one][:most]
     total = sum(row.cost for row in rows)
-    text = (
+    yield (
         f"\n{counted(len(rows), 'table')}, {total:,.2f} {prices.currency} a month for the files of their current "
         f"snapshots in S3 Standard; prices of {prices.region}, {prices.as_of}. As of {_ages(found)}."
     )
-    console.print(Whole(text), crop=False)
 
 
 def _ages(found: Sequence[TableHealth]) -> str:

@@ -1,34 +1,29 @@
 """`delegation polaris …`: what an operator does in Polaris for the service."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from pydantic import SecretStr
-from rich.console import Console
 from rich.text import Text
 
 from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.catalog.polaris_setup import (
-    SetupKind,
     SetupStep,
-    TombstoneSetup,
     WantedAccess,
-    WantedTombstones,
-    apply,
-    apply_to_views,
-    find,
     service_grants,
     steps_to,
     steps_to_drop_views,
+    tombstone_steps,
     wanted_grants,
 )
 from delegation.cli.connection import Connection, polaris_as, polaris_tokens
 from delegation.cli.deployment.files import write_secret
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
-from delegation.cli.output import print_json
+from delegation.cli.output import Output
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement, management_url
@@ -139,24 +134,17 @@ def setup_command(
         raise CommandError(
             f"{catalog}: {why}", "Choose an INTERNAL catalog whose storage is S3.", code="CATALOG_UNSUPPORTED"
         )
-    extra = None
+    before: list[SetupStep] = []
+    after: list[SetupStep] = []
     if tombstones is not None:
         place = parse_namespace(tombstones, "--tombstones")
-        wanted_there = WantedTombstones(catalog, place, tuple(callers or ()), callers_role)
-        extra = TombstoneSetup(api, as_administrator(call.connection), wanted_there)
+        administrator = as_administrator(call.connection)
+        before, after = tombstone_steps(api, administrator, catalog, place, callers=callers or (), role=callers_role)
         grants = tuple(dict.fromkeys((*grants, *service_grants(place, purged))))
     wanted = WantedAccess(catalog, principal, principal_role, catalog_role, grants)
-    steps = steps_to(wanted, find(api, wanted), new_secret=new_secret)
-    if drop_views:
-        steps += steps_to_drop_views(api, catalog)
-    if extra is not None:
-        steps = [*extra.before, *steps, *extra.after]
-    report = _SetupReport(secret_file, as_json=call.as_json, dry_run=dry_run)
-    try:
-        for step in steps:
-            report.done(step, None if dry_run else _apply(api, wanted, extra, step))
-    finally:
-        report.end(len(steps))  # a secret that exists by now cannot be read again
+    steps = [*before, *steps_to(api, wanted, new_secret=new_secret)]
+    steps += [*(steps_to_drop_views(api, catalog) if drop_views else ()), *after]
+    _carry_out(call.output, steps, secret_file, dry_run=dry_run)
 
 
 def _check_options(
@@ -171,57 +159,35 @@ def _check_options(
         raise typer.BadParameter(reason, param_hint="--only-namespaces")
 
 
-def _apply(
-    api: PolarisManagement, wanted: WantedAccess, extra: TombstoneSetup | None, step: SetupStep
-) -> ClientCredentials | None:
-    if extra is not None and step in (*extra.before, *extra.after):
-        extra.apply(step)
-        return None
-    if step.kind is SetupKind.VIEWS:
-        apply_to_views(api, wanted.catalog)
-        return None
-    return apply(api, wanted, step)
+def _carry_out(output: Output, steps: Sequence[SetupStep], secret_file: Path | None, *, dry_run: bool) -> None:
+    """Print each step when it is done, and a secret at once; as JSON one document at the end."""
+    done: list[dict[str, str]] = []
+    shown: dict[str, str] = {}
+    mark = Text("would ", "yellow") if dry_run else Text("✓ ", "green")
+    try:
+        for step in steps:
+            made = None if dry_run else step.run()
+            done.append({"step": step.kind.value, "text": step.text})
+            output.say(Text.assemble(mark, step.text))
+            if made is not None:
+                shown = _kept(made, secret_file)
+                for name, value in shown.items():
+                    output.say(f"  {name}: {value}")
+                if secret_file is None:
+                    output.show(Text("  This secret is not shown again.", "yellow"))
+    finally:  # a secret that exists by now cannot be read again
+        output.result({"dry_run": dry_run, "steps": done, "complete": len(done) == len(steps), **shown})
+        if not steps:
+            output.say("Nothing to do: principal, roles and grants are as they should be.")
 
 
-class _SetupReport:
-    """Prints each step when it is done, and a secret at once; as JSON one document at the end."""
-
-    def __init__(self, secret_file: Path | None, *, as_json: bool, dry_run: bool) -> None:
-        self._file = secret_file
-        self._as_json = as_json
-        self._dry_run = dry_run
-        self._console = Console(highlight=False)
-        self._steps: list[SetupStep] = []
-        self._shown: dict[str, Any] = {}
-
-    def done(self, step: SetupStep, made: ClientCredentials | None) -> None:
-        self._steps.append(step)
-        if not self._as_json:
-            mark = Text("would ", "yellow") if self._dry_run else Text("✓ ", "green")
-            self._console.print(Text.assemble(mark, step.text), soft_wrap=True)
-        if made is not None:
-            self._keep(made)
-
-    def _keep(self, made: ClientCredentials) -> None:
-        # The format of the secret in AWS Secrets Manager (docs/deployment.md).
-        document = {"client_id": made.client_id, "client_secret": made.client_secret.get_secret_value()}
-        if self._file is not None:
-            write_secret(self._file, json.dumps(document).encode() + b"\n")
-            self._shown = {"client_id": made.client_id, "secret_file": str(self._file)}
-        else:
-            self._shown = document
-        if not self._as_json:
-            for name, value in self._shown.items():
-                self._console.print(f"  {name}: {value}", soft_wrap=True)
-            if self._file is None:
-                self._console.print("  This secret is not shown again.", style="yellow")
-
-    def end(self, planned: int) -> None:
-        if self._as_json:
-            steps = [{"step": step.kind.value, "text": step.text} for step in self._steps]
-            print_json({"dry_run": self._dry_run, "steps": steps, "complete": len(steps) == planned, **self._shown})
-        elif not planned:
-            self._console.print("Nothing to do: principal, roles and grants are as they should be.")
+def _kept(made: ClientCredentials, file: Path | None) -> dict[str, str]:
+    """Write credentials to a file, as AWS Secrets Manager has them (docs/deployment.md); return what is printed."""
+    document = {"client_id": made.client_id, "client_secret": made.client_secret.get_secret_value()}
+    if file is None:
+        return document
+    write_secret(file, json.dumps(document).encode() + b"\n")
+    return {"client_id": made.client_id, "secret_file": str(file)}
 
 
 def connect_management(connection: Connection, url: str | None = None) -> PolarisManagement:

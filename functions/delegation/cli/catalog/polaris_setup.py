@@ -1,8 +1,9 @@
-"""What the service, and drops through the gateway, need in Polaris; what is missing, and the steps that add it."""
+"""What the service, and drops through the gateway, need in Polaris, and the steps that add what is missing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from delegation.cli.errors import CommandError
@@ -59,18 +60,6 @@ class WantedAccess:
     grants: tuple[PolarisGrant, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FoundAccess:
-    """What Polaris has of it."""
-
-    principal: bool
-    principal_role: bool
-    is_assigned: bool
-    catalog_role: bool
-    is_used: bool
-    grants: frozenset[PolarisGrant]
-
-
 class SetupKind(StrEnum):
     """What a step does."""
 
@@ -90,13 +79,11 @@ class SetupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SetupStep:
-    """One change in Polaris; `place` is the namespace to create, `principal_role` that of callers."""
+    """One change in Polaris; `run` makes it and returns the credentials that it made, if any."""
 
     kind: SetupKind
     text: str
-    grant: PolarisGrant | None = None
-    place: tuple[str, ...] = ()
-    principal_role: str = ""
+    run: Callable[[], ClientCredentials | None]
 
 
 def wanted_grants(namespaces: Iterable[tuple[str, ...]], *, whole_index: bool) -> tuple[PolarisGrant, ...]:
@@ -121,91 +108,66 @@ def gives(granted: PolarisGrant, needed: PolarisGrant) -> bool:
     return places and granted.privilege in including
 
 
-def find(polaris: PolarisManagement, wanted: WantedAccess) -> FoundAccess:
-    """Return what Polaris has; raises the errors of its management API."""
-    return FoundAccess(
-        principal=polaris.client_id_of(wanted.principal) is not None,
-        principal_role=polaris.has_principal_role(wanted.principal_role),
-        is_assigned=wanted.principal_role in polaris.principal_roles_of(wanted.principal),
-        catalog_role=polaris.has_catalog_role(wanted.catalog, wanted.catalog_role),
-        is_used=wanted.catalog_role in polaris.catalog_roles_of(wanted.principal_role, wanted.catalog),
-        grants=polaris.grants_of(wanted.catalog, wanted.catalog_role),
+def steps_to(polaris: PolarisManagement, wanted: WantedAccess, *, new_secret: bool = False) -> list[SetupStep]:
+    """Return what is to be changed, in an order in which each step finds what it needs; nothing is taken away."""
+    catalog, principal, role, own = wanted.catalog, wanted.principal, wanted.principal_role, wanted.catalog_role
+    kind = SetupKind
+    exists = polaris.client_id_of(principal) is not None
+    granted = polaris.grants_of(catalog, own)
+    steps = [
+        (
+            not exists,
+            SetupStep(
+                kind.PRINCIPAL, f"create the principal {principal}", partial(polaris.create_principal, principal)
+            ),
+        ),
+        (
+            exists and new_secret,
+            SetupStep(
+                kind.SECRET, f"give the principal {principal} a new secret", partial(polaris.reset_secret, principal)
+            ),
+        ),
+        (
+            not polaris.has_principal_role(role),
+            SetupStep(
+                kind.PRINCIPAL_ROLE, f"create the principal role {role}", partial(polaris.create_principal_role, role)
+            ),
+        ),
+        (
+            role not in polaris.principal_roles_of(principal),
+            SetupStep(
+                kind.ASSIGN,
+                f"give the principal {principal} the role {role}",
+                partial(polaris.assign_principal_role, principal, role),
+            ),
+        ),
+        (not polaris.has_catalog_role(catalog, own), _role_step(kind.CATALOG_ROLE, polaris, catalog, own)),
+        (own not in polaris.catalog_roles_of(role, catalog), _use_step(kind.USE, polaris, role, catalog, own)),
+        # Exactly the documented grants, even where another one gives them: that one may be meant for something else.
+        *((grant not in granted, _grant_step(kind.GRANT, polaris, catalog, own, grant)) for grant in wanted.grants),
+    ]
+    return [step for is_missing, step in steps if is_missing]
+
+
+def _role_step(kind: SetupKind, polaris: PolarisManagement, catalog: str, role: str) -> SetupStep:
+    return SetupStep(
+        kind, f"create the role {role} of catalog {catalog}", partial(polaris.create_catalog_role, catalog, role)
     )
 
 
-def steps_to(wanted: WantedAccess, found: FoundAccess, *, new_secret: bool = False) -> list[SetupStep]:
-    """Return what is to be changed, in an order in which each step finds what it needs; nothing is taken away."""
-    role, catalog = wanted.principal_role, wanted.catalog
-    steps = []
-    if not found.principal:
-        steps.append(SetupStep(SetupKind.PRINCIPAL, f"create the principal {wanted.principal}"))
-    elif new_secret:
-        steps.append(SetupStep(SetupKind.SECRET, f"give the principal {wanted.principal} a new secret"))
-    if not found.principal_role:
-        steps.append(SetupStep(SetupKind.PRINCIPAL_ROLE, f"create the principal role {role}"))
-    if not found.is_assigned:
-        steps.append(SetupStep(SetupKind.ASSIGN, f"give the principal {wanted.principal} the role {role}"))
-    if not found.catalog_role:
-        steps.append(SetupStep(SetupKind.CATALOG_ROLE, f"create the role {wanted.catalog_role} of catalog {catalog}"))
-    if not found.is_used:
-        steps.append(
-            SetupStep(SetupKind.USE, f"give the role {role} the role {wanted.catalog_role} of catalog {catalog}")
-        )
-    # Exactly the documented grants, even where another one gives them: that one may be meant for something else.
-    missing = [grant for grant in wanted.grants if grant not in found.grants]
-    return steps + [SetupStep(SetupKind.GRANT, f"grant {grant} to {wanted.catalog_role}", grant) for grant in missing]
+def _use_step(kind: SetupKind, polaris: PolarisManagement, principal_role: str, catalog: str, role: str) -> SetupStep:
+    text = f"give the role {principal_role} the role {role} of catalog {catalog}"
+    return SetupStep(kind, text, partial(polaris.assign_catalog_role, principal_role, catalog, role))
 
 
-def apply(polaris: PolarisManagement, wanted: WantedAccess, step: SetupStep) -> ClientCredentials | None:
-    """Carry out a step; return the credentials that it made. Raises the errors of the management API."""
-    match step.kind:
-        case SetupKind.PRINCIPAL:
-            return polaris.create_principal(wanted.principal)
-        case SetupKind.SECRET:
-            return polaris.reset_secret(wanted.principal)
-        case SetupKind.PRINCIPAL_ROLE:
-            polaris.create_principal_role(wanted.principal_role)
-        case SetupKind.ASSIGN:
-            polaris.assign_principal_role(wanted.principal, wanted.principal_role)
-        case SetupKind.CATALOG_ROLE:
-            polaris.create_catalog_role(wanted.catalog, wanted.catalog_role)
-        case SetupKind.USE:
-            polaris.assign_catalog_role(wanted.principal_role, wanted.catalog, wanted.catalog_role)
-        case SetupKind.GRANT if step.grant is not None:
-            polaris.grant(wanted.catalog, wanted.catalog_role, step.grant)
-    return None
+def _grant_step(kind: SetupKind, polaris: PolarisManagement, catalog: str, role: str, grant: PolarisGrant) -> SetupStep:
+    return SetupStep(kind, f"grant {grant} to {role}", partial(polaris.grant, catalog, role, grant))
 
 
 SERVICE_PRIVILEGES: Final = ("TABLE_WRITE_DATA", "TABLE_DROP")
 """What the service needs on the tombstone namespace: to purge a table there, and to drop or rename it afterwards."""
 RENAME_INTO: Final = "TABLE_CREATE"
 """What a rename needs on the namespace of the new name: there of callers, where tables are restored of the service."""
-
-
-@dataclass(frozen=True, slots=True)
-class WantedTombstones:
-    """The tombstone namespace, and the principal roles that get a role of the catalog with RENAME_INTO there."""
-
-    catalog: str
-    namespace: tuple[str, ...]
-    callers: tuple[str, ...]
-    callers_role: str
-
-    @property
-    def grant(self) -> PolarisGrant:
-        """The only grant of the callers' role."""
-        return PolarisGrant(RENAME_INTO, self.namespace)
-
-
-@dataclass(frozen=True, slots=True)
-class FoundTombstones:
-    """What Polaris has of it: which namespaces on the way to it are missing, its role, and who has that."""
-
-    missing: tuple[tuple[str, ...], ...]
-    role: bool
-    users: frozenset[str]
-    grants: frozenset[PolarisGrant]
-    unknown: tuple[str, ...] = ()
 
 
 def service_grants(namespace: tuple[str, ...], purged: Iterable[tuple[str, ...]]) -> tuple[PolarisGrant, ...]:
@@ -218,80 +180,43 @@ def service_grants(namespace: tuple[str, ...], purged: Iterable[tuple[str, ...]]
     return (*on_tombstones, *(PolarisGrant(RENAME_INTO, place) for place in places))
 
 
-def find_tombstones(polaris: PolarisManagement, client: PolarisClient, wanted: WantedTombstones) -> FoundTombstones:
-    """Return what Polaris has; raises the errors of its two APIs."""
-    catalog, role, levels = wanted.catalog, wanted.callers_role, wanted.namespace
-    paths = [levels[: number + 1] for number in range(len(levels))]
-    users = (each for each in wanted.callers if role in polaris.catalog_roles_of(each, catalog))
-    return FoundTombstones(
-        missing=tuple(path for path in paths if not client.has_namespace(catalog, path)),
-        role=polaris.has_catalog_role(catalog, role),
-        users=frozenset(users),
-        grants=polaris.grants_of(catalog, role),
-        unknown=tuple(each for each in wanted.callers if not polaris.has_principal_role(each)),
-    )
+def tombstone_steps(
+    polaris: PolarisManagement,
+    client: PolarisClient,
+    catalog: str,
+    namespace: tuple[str, ...],
+    *,
+    callers: Sequence[str],
+    role: str,
+) -> tuple[list[SetupStep], list[SetupStep]]:
+    """Return the steps before the service's grants, which create the namespace, and those after them, for callers.
 
-
-def namespace_steps(wanted: WantedTombstones, found: FoundTombstones) -> list[SetupStep]:
-    """Return the namespaces to create, before anything is granted on them."""
-    return [
-        SetupStep(SetupKind.NAMESPACE, f"create the namespace {'.'.join(path)} of catalog {wanted.catalog}", place=path)
-        for path in found.missing
+    The latter give the principal roles `callers` a role of the catalog with RENAME_INTO there. Raises CommandError.
+    """
+    paths = [namespace[: number + 1] for number in range(len(namespace))]
+    before = [
+        SetupStep(
+            SetupKind.NAMESPACE,
+            f"create the namespace {'.'.join(path)} of catalog {catalog}",
+            partial(client.create_namespace, catalog, path),
+        )
+        for path in paths
+        if not client.has_namespace(catalog, path)
     ]
-
-
-def caller_steps(wanted: WantedTombstones, found: FoundTombstones) -> list[SetupStep]:
-    """Return what lets the callers rename tables into the tombstone namespace; nothing without callers."""
-    role, steps = wanted.callers_role, []
-    if not wanted.callers:
-        return []
-    if not found.role:
-        text = f"create the role {role} of catalog {wanted.catalog}"
-        steps.append(SetupStep(SetupKind.CALLERS_ROLE, text))
-    if wanted.grant not in found.grants:
-        steps.append(SetupStep(SetupKind.CALLERS_GRANT, f"grant {wanted.grant} to {role}", wanted.grant))
-    for caller in wanted.callers:
-        if caller not in found.users:
-            text = f"give the role {caller} the role {role} of catalog {wanted.catalog}"
-            steps.append(SetupStep(SetupKind.CALLERS_USE, text, principal_role=caller))
-    return steps
-
-
-def apply_tombstones(
-    polaris: PolarisManagement, client: PolarisClient, wanted: WantedTombstones, step: SetupStep
-) -> None:
-    """Carry out a step of this module; raises the errors of the two APIs."""
-    match step.kind:
-        case SetupKind.NAMESPACE:
-            client.create_namespace(wanted.catalog, step.place)
-        case SetupKind.CALLERS_ROLE:
-            polaris.create_catalog_role(wanted.catalog, wanted.callers_role)
-        case SetupKind.CALLERS_GRANT:
-            polaris.grant(wanted.catalog, wanted.callers_role, wanted.grant)
-        case SetupKind.CALLERS_USE:
-            polaris.assign_catalog_role(step.principal_role, wanted.catalog, wanted.callers_role)
-        case _:
-            raise ValueError(step.kind)
-
-
-class TombstoneSetup:
-    """The steps for tombstones, `before` the service's grants and `after` them; raises CommandError."""
-
-    def __init__(self, api: PolarisManagement, client: PolarisClient, wanted: WantedTombstones) -> None:
-        found = find_tombstones(api, client, wanted)
-        if found.unknown:
-            raise CommandError(
-                f"Polaris has no principal role {', '.join(found.unknown)}; nothing was changed",
-                "Name with --callers a role that the principals who drop tables have, or create it in Polaris first.",
-                code="UNKNOWN_PRINCIPAL_ROLE",
-            )
-        self._api, self._client, self._wanted = api, client, wanted
-        self.before = namespace_steps(wanted, found)
-        self.after = caller_steps(wanted, found)
-
-    def apply(self, step: SetupStep) -> None:
-        """Carry out one of the steps."""
-        apply_tombstones(self._api, self._client, self._wanted, step)
+    if unknown := [each for each in callers if not polaris.has_principal_role(each)]:
+        raise CommandError(
+            f"Polaris has no principal role {', '.join(unknown)}; nothing was changed",
+            "Name with --callers a role that the principals who drop tables have, or create it in Polaris first.",
+            code="UNKNOWN_PRINCIPAL_ROLE",
+        )
+    after = []
+    grant = PolarisGrant(RENAME_INTO, namespace)
+    if callers and not polaris.has_catalog_role(catalog, role):
+        after.append(_role_step(SetupKind.CALLERS_ROLE, polaris, catalog, role))
+    if callers and grant not in polaris.grants_of(catalog, role):
+        after.append(_grant_step(SetupKind.CALLERS_GRANT, polaris, catalog, role, grant))
+    lacking = [caller for caller in callers if role not in polaris.catalog_roles_of(caller, catalog)]
+    return before, after + [_use_step(SetupKind.CALLERS_USE, polaris, caller, catalog, role) for caller in lacking]
 
 
 PURGES_VIEWS: Final = "polaris.config.purge-view-metadata-on-drop"
@@ -307,9 +232,5 @@ def steps_to_drop_views(polaris: PolarisManagement, catalog: str) -> list[SetupS
     """Return the step that lets views be dropped, none if they can be; their metadata files then stay."""
     if are_droppable(polaris.properties_of(catalog)):
         return []
-    return [SetupStep(SetupKind.VIEWS, f"set {PURGES_VIEWS} = false for catalog {catalog}")]
-
-
-def apply_to_views(polaris: PolarisManagement, catalog: str) -> None:
-    """Let views of a catalog be dropped."""
-    polaris.set_property(catalog, PURGES_VIEWS, "false")
+    change = partial(polaris.set_property, catalog, PURGES_VIEWS, "false")
+    return [SetupStep(SetupKind.VIEWS, f"set {PURGES_VIEWS} = false for catalog {catalog}", change)]

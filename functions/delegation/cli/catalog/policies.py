@@ -4,17 +4,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from delegation.cli.calls import Call, IndexTableOption, argument, command, option
 from delegation.cli.deployment.limits import InsteadOption, StageFileOption, known_limits
 from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
-from delegation.cli.output import print_json
 from delegation.cli.screens import Rows, Whole
 from delegation.cli.submit import parse_properties, parse_table
 from delegation.identifiers import TableIdentifier, split_name
@@ -96,17 +95,12 @@ _LONGEST_REASON: Final = 800
 _STYLES: Mapping[RuleStatus, str] = {RuleStatus.ACTIVE: "green", RuleStatus.DRY_RUN: "yellow", RuleStatus.OFF: "dim"}
 
 
-def print_policies(policies: Sequence[tuple[PolicyIdentifier, StoredPolicy]]) -> None:
-    console = Console(highlight=False)
-    if not policies:
-        console.print("No policies.")
-        return
+def policy_list(policies: Sequence[tuple[PolicyIdentifier, StoredPolicy]]) -> RenderableType:
     rows = Rows("policy", "type", "version", "state", "description")
     for identifier, policy in policies:
-        state = state_of(policy)
-        cells = (policy.type.removeprefix("system."), str(policy.version), state, printable(policy.description))
-        rows.add(str(identifier), *cells)
-    console.print(rows, crop=False)
+        cells = (policy.type.removeprefix("system."), str(policy.version), state_of(policy))
+        rows.add(str(identifier), *cells, printable(policy.description))
+    return rows if policies else "No policies."
 
 
 def state_of(policy: StoredPolicy) -> str:
@@ -120,16 +114,14 @@ def state_of(policy: StoredPolicy) -> str:
         return "invalid"
 
 
-def print_rules(name: str, rules: Sequence[UpkeepRule], note: str, unreadable: str | None = None) -> None:
-    console = Console(highlight=False)
+def rule_screens(name: str, rules: Sequence[UpkeepRule], note: str, unreadable: str | None) -> Iterator[RenderableType]:
     for rule in rules:
-        for part in _rule(rule):
-            console.print(part, crop=False)
+        yield from _rule(rule)
     if not any(rule.policy or rule.findings for rule in rules):
-        console.print(Whole(f"No policy applies to {name}: nothing is done."), crop=False)
+        yield f"No policy applies to {name}: nothing is done."
     if unreadable is not None:
-        console.print(Whole(Text(printable(unreadable, _LONGEST_REASON), "yellow")), crop=False)
-    console.print(Whole(Text(note, "dim")), crop=False)
+        yield Whole(Text(printable(unreadable, _LONGEST_REASON), "yellow"))
+    yield Whole(Text(note, "dim"))
 
 
 def _rule(rule: UpkeepRule) -> Iterator[RenderableType]:
@@ -236,9 +228,9 @@ def create_command(
     for finding in check_content(kind, text):
         typer.echo(f"Warning: {finding.text}", err=True)
     made = _policies(call).create(identifier, kind.value, text, description)
-    call.printed({"policy": str(identifier), "type": made.type, "version": made.version, "content": made.content})
-    call.output.say(
-        f"Created the policy {identifier}. Attach it: delegation policy attach {name} --table|--namespace NAME"
+    call.output.result(
+        {"policy": str(identifier), "type": made.type, "version": made.version, "content": made.content},
+        f"Created the policy {identifier}. Attach it: delegation policy attach {name} --table|--namespace NAME",
     )
 
 
@@ -252,8 +244,7 @@ def delete_command(
     """Delete a policy that is attached nowhere. Needs POLICY_DROP."""
     identifier = parse_policy(name)
     _policies(call).delete(identifier, detach_all=detach_all)
-    call.printed({"policy": str(identifier), "deleted": True})
-    call.output.say(f"Deleted the policy {identifier}.")
+    call.output.result({"policy": str(identifier), "deleted": True}, f"Deleted the policy {identifier}.")
 
 
 @command(app, "attach")
@@ -270,11 +261,7 @@ def attach_command(
     Needs POLICY_ATTACH on the policy, and TABLE_ATTACH_POLICY, NAMESPACE_ATTACH_POLICY
     or CATALOG_ATTACH_POLICY on what it is attached to.
     """
-    identifier = parse_policy(name)
-    target = parse_target(table, namespace, catalog, identifier)
-    _policies(call).attach(identifier, target)
-    call.printed({"policy": str(identifier), "target": str(target), "attached": True})
-    call.output.say(f"Attached the policy {identifier} to {target}.")
+    _attach(call, name, (table, namespace, catalog), attached=True)
 
 
 @command(app, "detach")
@@ -291,11 +278,19 @@ def detach_command(
     Needs POLICY_DETACH on the policy, and TABLE_DETACH_POLICY, NAMESPACE_DETACH_POLICY
     or CATALOG_DETACH_POLICY on what it is attached to.
     """
+    _attach(call, name, (table, namespace, catalog), attached=False)
+
+
+def _attach(call: Call, name: str, places: tuple[str | None, str | None, str | None], *, attached: bool) -> None:
     identifier = parse_policy(name)
-    target = parse_target(table, namespace, catalog, identifier)
-    _policies(call).detach(identifier, target)
-    call.printed({"policy": str(identifier), "target": str(target), "attached": False})
-    call.output.say(f"Detached the policy {identifier} from {target}.")
+    target = parse_target(*places, identifier)
+    if attached:
+        _policies(call).attach(identifier, target)
+    else:
+        _policies(call).detach(identifier, target)
+    word = f"Attached the policy {identifier} to" if attached else f"Detached the policy {identifier} from"
+    document = {"policy": str(identifier), "target": str(target), "attached": attached}
+    call.output.result(document, f"{word} {target}.")
 
 
 @command(app, "list")
@@ -317,21 +312,18 @@ def list_command(
         each_item(listed, client.load, name="policies.listed", stops=ErrorScope.CATALOG, most_wasted=timedelta.max)
     )
     found = [(one.item, one.result) for one in tried if one.result is not None]
-    if call.as_json:
-        documents: Sequence[dict[str, Any]] = [
-            {
-                "policy": str(identifier),
-                "type": stored.type,
-                "version": stored.version,
-                "state": state_of(stored),
-                "description": stored.description,
-                "content": stored.content,
-            }
-            for identifier, stored in found
-        ]
-        print_json({"policies": documents})
-    else:
-        print_policies(found)
+    documents = [
+        {
+            "policy": str(identifier),
+            "type": stored.type,
+            "version": stored.version,
+            "state": state_of(stored),
+            "description": stored.description,
+            "content": stored.content,
+        }
+        for identifier, stored in found
+    ]
+    call.output.result({"policies": documents}, policy_list(found))
     failed = {str(one.item): reason_of(one.error) for one in tried if one.error is not None}
     if failed:
         raise partly_done(failed, counted(len(listed), "policy", "policies"), "read")
@@ -394,8 +386,7 @@ def show_command(
         "rules": [rule.document() for rule in rules],
         "unreadable": unreadable,
     }
-    if not call.printed(document):
-        print_rules(str(target), rules, known.note, unreadable)
+    call.output.result(document, *rule_screens(str(target), rules, known.note, unreadable))
 
 
 def _why_unreadable(policies: PolicyClient, table: PolicyTarget) -> str | None:

@@ -4,22 +4,22 @@ The commands read and write the table of the reference index with the operator's
 it exempts nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import RenderableType
 from rich.text import Text
 
 from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.catalog.blocking import (
     BlockingRow,
+    blocking_screens,
+    exempted_screens,
     exemption_document,
     found_in,
     name_of,
-    print_blocking,
-    print_exempted,
 )
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, TaskTableUnknown
@@ -43,8 +43,7 @@ CatalogArgument = Annotated[str, argument("CATALOG", "The catalog's name.")]
 def lost_command(call: Call, catalog: CatalogArgument) -> None:
     """List the branches and tags that expiries lost, how to restore each, and until when their files are kept."""
     found = kept_now(call.connection.reference_store(call.index_table).lost_refs(catalog), utc_now())
-    if not call.printed({"catalog": catalog, "lost": [document_of(one) for one in found]}):
-        print_lost(catalog, found)
+    call.output.result({"catalog": catalog, "lost": [document_of(one) for one in found]}, *lost_screens(catalog, found))
 
 
 @command(takes="yes index_table stack")
@@ -63,8 +62,7 @@ def dismiss_command(
     what = f"{_refs(lost)} of {plain(_table(lost))}"
     call.confirm(f"The next expiry, and removals of orphan files, may delete what only {what} read. Continue?")
     store.remove_lost_refs(lost)
-    if not call.printed({"dismissed": document_of(lost)}):
-        Console(highlight=False).print(f"Nothing is kept any more for {_refs(lost)} of {plain(_table(lost))}.")
+    call.output.result({"dismissed": document_of(lost)}, f"Nothing is kept any more for {what}.")
 
 
 def kept_now(found: Sequence[LostRefs], now: datetime) -> list[LostRefs]:
@@ -88,24 +86,18 @@ def document_of(lost: LostRefs) -> dict[str, Any]:
     }
 
 
-def print_lost(catalog: str, found: Sequence[LostRefs]) -> None:
-    console = Console(highlight=False)
+def lost_screens(catalog: str, found: Sequence[LostRefs]) -> Iterator[RenderableType]:
     if not found:
-        console.print(f"No expiry lost a branch or tag in {plain(catalog)} whose files are kept.")
-        return
+        yield f"No expiry lost a branch or tag in {plain(catalog)} whose files are kept."
     for one in found:
-        console.print(Whole(Text(plain(_table(one)), style="bold")), crop=False)
-        _line(
-            console, f"{_refs(one)} lost {_day(one.at)} by task {one.task_id}; files are kept until {_day(one.until)}"
+        yield Whole(Text(plain(_table(one)), style="bold"))
+        lines = (
+            f"{_refs(one)} lost {_day(one.at)} by task {one.task_id}; files are kept until {_day(one.until)}",
+            f"restore, in Spark: {plain(restore_statement(one.identifier, one.metadata_file))}",
+            f"if that file is gone, put its copy back: {plain(one.copy)} of the plan bucket",
+            f"restored or not needed: delegation references dismiss {plain(one.identifier.catalog)} {one.key}",
         )
-        _line(console, f"restore, in Spark: {plain(restore_statement(one.identifier, one.metadata_file))}")
-        _line(console, f"if that file is gone, put its copy back: {plain(one.copy)} of the plan bucket")
-        _line(console, f"restored or not needed: {dismiss_words(one)}")
-
-
-def dismiss_words(lost: LostRefs) -> str:
-    """Return the command that dismisses lost refs."""
-    return f"delegation references dismiss {plain(lost.identifier.catalog)} {lost.key}"
+        yield from (Whole(line, indent=2) for line in lines)
 
 
 def summary_of(lost: LostRefs) -> str:
@@ -125,10 +117,6 @@ def _table(lost: LostRefs) -> str:
     return name_of(Subject.of(lost.identifier))
 
 
-def _line(console: Console, text: str) -> None:
-    console.print(Whole(Text(text), indent=2), crop=False)
-
-
 def _day(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d}"
 
@@ -142,25 +130,6 @@ app.command("lost")(lost_command)
 app.command("dismiss")(dismiss_command)
 
 
-def nothing_blocks(subject: Subject) -> CommandError:
-    name = name_of(subject)
-    return CommandError(
-        f"the index does not know {name} as something that cannot be read",
-        f"`delegation references blocking {name_of(Subject(subject.catalog))}` lists what holds purges back; "
-        "name a namespace or a catalog that cannot be listed with --list.",
-        code="NOTHING_BLOCKS",
-    )
-
-
-def never_read(subject: Subject) -> CommandError:
-    return CommandError(
-        f"{name_of(subject)} was never read, so nothing is known of the files that it needs",
-        "Repair its metadata, grant the service's principal the right to load it, or drop it from the catalog without "
-        "purge; the next pass over the catalog sees that.",
-        code="NEVER_READ",
-    )
-
-
 @command(app, "blocking", "index_table stack")
 def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "The catalog's name.")]) -> None:
     """List what cannot be read in a catalog, since when and why, which purges that holds back, and who exempted it.
@@ -170,8 +139,8 @@ def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "Th
     store = call.connection.reference_store(call.index_table)
     found, state = shown(store, catalog), store.pass_of(catalog)
     waiting = len(store.held(catalog))
-    if not call.printed(found_in([one.document() for one in found], catalog, waiting, state)):
-        print_blocking(catalog, found, waiting, utc_now(), state)
+    screens = blocking_screens(catalog, found, waiting, utc_now(), state)
+    call.output.result(found_in([one.document() for one in found], catalog, waiting, state), *screens)
 
 
 def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
@@ -210,16 +179,26 @@ def exempt_command(
     store = call.connection.reference_store(call.index_table)
     blocking = next((one for one in blocking_of(store, subject.catalog) if one.subject == subject), None)
     if blocking is None:
-        raise nothing_blocks(subject)
+        raise CommandError(
+            f"the index does not know {name_of(subject)} as something that cannot be read",
+            f"`delegation references blocking {name_of(Subject(subject.catalog))}` lists what holds purges back; "
+            "name a namespace or a catalog that cannot be listed with --list.",
+            code="NOTHING_BLOCKS",
+        )
     if blocking.was_never_read:
-        raise never_read(subject)
+        raise CommandError(
+            f"{name_of(subject)} was never read, so nothing is known of the files that it needs",
+            "Repair its metadata, grant the service's principal the right to load it, or drop it from the catalog "
+            "without purge; the next pass over the catalog sees that.",
+            code="NEVER_READ",
+        )
     needs = f"{name_of(subject)} needs, unless what can be read names them"
     call.confirm(f"Purges and expiries delete files that {needs}. Continue?")
     exemption = Exemption.of(blocking, why=why, by=call.connection.operator(call.tasks_table), now=utc_now())
     store.put_exemption(exemption)
     released = released_by(call.connection, store, subject.catalog, call.tasks_table)
-    if not call.printed({"exemption": exemption_document(exemption), "purges_released": released}):
-        print_exempted(exemption, released)
+    document = {"exemption": exemption_document(exemption), "purges_released": released}
+    call.output.result(document, *exempted_screens(exemption, released))
 
 
 def parse_subject(text: str, *, of_list: bool) -> Subject:

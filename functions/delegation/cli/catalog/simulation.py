@@ -1,16 +1,16 @@
 """`delegation policy simulate`: what the service would run when, what that costs and what it frees; nothing is run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import RenderableType
 
 from delegation.cli.calls import Call
 from delegation.cli.deployment.limits import known_limits
-from delegation.cli.screens import Rows, Whole
+from delegation.cli.screens import Rows
 from delegation.items import each_item, reason_of
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
@@ -89,8 +89,7 @@ def show_simulation(
         "unknown": list(found.unknown),
         "unreadable": list(found.unreadable),
     }
-    if not call.printed(document):
-        _print(found, catalog, days, most, known.note)
+    call.output.result(document, *_screens(found, catalog, days, most, known.note))
 
 
 def simulated(
@@ -156,35 +155,33 @@ def _computed(
     return None if state.history is None else with_need(health, document_of(state.history), state, asked, now)
 
 
-def _print(found: Simulated, catalog: str, days: int, most: int, note: str) -> None:
-    console = Console(highlight=False)
+def _screens(found: Simulated, catalog: str, days: int, most: int, note: str) -> Iterator[RenderableType]:
     simulation = found.simulation
-    if simulation.runs:
-        rows = Rows("table", "begins", "policy", "snapshots", "files", "frees", "costs")
-        for one in simulation.runs[:most]:
-            rows.add(str(one.need.table), f"{one.begins:%Y-%m-%d %H:%M}Z", one.need.policy, *_amounts(found, one.need))
-        console.print(rows, crop=False)
-    if simulation.waiting:
-        rows = Rows("table", "waits because", "policy", "snapshots", "files", "frees", "costs")
-        for need, why in simulation.waiting[:most]:
-            rows.add(str(need.table), why.value, need.policy, *_amounts(found, need))
-        console.print(rows, crop=False)
-    hidden = max(len(simulation.runs) - most, 0) + max(len(simulation.waiting) - most, 0)
+    numbers = ("policy", "snapshots", "files", "frees", "costs")
+    lists = {
+        "begins": [(one.need, f"{one.begins:%Y-%m-%d %H:%M}Z") for one in simulation.runs],
+        "waits because": [(need, why.value) for need, why in simulation.waiting],
+    }
+    for column, listed in lists.items():
+        rows = Rows("table", column, *numbers)
+        for need, text in listed[:most]:
+            rows.add(str(need.table), text, need.policy, *_amounts(found, need))
+        if listed:
+            yield rows
+    hidden = sum(max(len(listed) - most, 0) for listed in lists.values())
     if hidden:
-        console.print(f"{hidden:,} more; --limit and --json list them.")
+        yield f"{hidden:,} more; --limit and --json list them."
     if found.unknown:
-        text = f"Nothing can be said of {counted(len(found.unknown), 'table')} that could not be read or is too large."
-        console.print(Whole(text), crop=False)
+        yield f"Nothing can be said of {counted(len(found.unknown), 'table')} that could not be read or is too large."
     for reason in found.unreadable[:most]:
-        console.print(Whole(f"Policies that cannot be read run nothing: {printable(reason, 800)}"), crop=False)
+        yield f"Policies that cannot be read run nothing: {printable(reason, 800)}"
     cost = sum(one.need.cost.micros for one in simulation.runs) / MICROS
     saved = sum(one.need.score for one in simulation.runs) / MICROS
-    text = (
+    yield (
         f"{catalog}: {counted(len(simulation.runs), 'run')} within {counted(days, 'day')} for about {cost:,.4f} USD, "
         f"which save at most {saved:,.2f} USD of storage a month. Nothing was run."
     )
-    console.print(Whole(text), crop=False)
-    console.print(Whole(note), crop=False)
+    yield note
 
 
 def _amounts(found: Simulated, need: UpkeepNeed) -> Sequence[str]:

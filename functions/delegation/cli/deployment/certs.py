@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.deployment.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
 from delegation.cli.errors import CommandError
 from delegation.cli.misuse import WordGroup
-from delegation.cli.output import print_json
 from delegation.cli.screens import Rows
 from delegation.timestamps import isoformat, utc_now
 from polaris_common.errors import counted
@@ -87,16 +85,15 @@ def init_command(
     ]
     if server and not authority.has("server"):
         made.append(authority.issue_server("server", server, organization=organization, lifetime=lifetime, now=now))
-    if not call.as_json:
-        issued = ", ".join(one.name for one in made) or "nothing new"
-        Console(highlight=False).print(f"Issued in {folder}: {issued}.", soft_wrap=True)
-    _show(authority, now, as_json=call.as_json, operators=operator or ())
+    issued = ", ".join(one.name for one in made) or "nothing new"
+    call.output.say(f"Issued in {folder}: {issued}.")
+    _show(call, authority, now, operator or ())
 
 
 @command(app, "show", "")
 def show_command(call: Call, *, folder: DirOption = _FOLDER) -> None:
     """Show each certificate with its name for the deployment's settings, its serial number and its end."""
-    errors = _show(Authority.open(folder), utc_now(), as_json=call.as_json)
+    errors = _show(call, Authority.open(folder), utc_now())
     if errors:
         raise CommandError("; ".join(map(str, errors)), errors[0].next_step, code=errors[0].code)
 
@@ -112,12 +109,10 @@ def rotate_command(call: Call, name: NameArgument, *, folder: DirOption = _FOLDE
     authority, now = Authority.open(folder), utc_now()
     former = authority.find(name)
     one = authority.rotate(former.name, lifetime=timedelta(days=days), now=now)
-    if call.printed({"former_serial": former.serial, **_document(one, now)}):
-        return
-    console = Console(highlight=False)
-    console.print(f"{one.name} has a new certificate, serial {one.serial}, until {_day(one)}.", soft_wrap=True)
+    call.output.result({"former_serial": former.serial, **_document(one, now)})
+    call.output.say(f"{one.name} has a new certificate, serial {one.serial}, until {_day(one)}.")
     advice = f"Once it is in use: delegation certs revoke {former.serial}"
-    console.print(f"The former one is {one.name}.former.pem. {advice}", style="dim", soft_wrap=True)
+    call.output.say(f"The former one is {one.name}.former.pem. {advice}", dim=True)
 
 
 @command(app, "revoke", "")
@@ -140,41 +135,32 @@ def revoke_command(
     one = None if name is None else authority.find(name)
     path = authority.revoke(one, lifetime=timedelta(days=list_days), now=now)
     ends = now + timedelta(days=list_days)
-    if call.as_json:
-        revoked = [f"{entry.serial_number:x}" for entry in authority.revoked()]
-        print_json({"list": str(path), "next_update": isoformat(ends), "revoked": revoked})
-        return
-    console = Console(highlight=False)
+    revoked = [f"{entry.serial_number:x}" for entry in authority.revoked()]
     what = "Signed anew" if one is None else f"Revoked {one.name}, serial {one.serial}"
-    console.print(
-        f"{what}: {path} has {counted(len(authority.revoked()), 'entry', 'entries')} and counts until {ends:%Y-%m-%d}."
+    call.output.result(
+        {"list": str(path), "next_update": isoformat(ends), "revoked": revoked},
+        f"{what}: {path} has {counted(len(revoked), 'entry', 'entries')} and counts until {ends:%Y-%m-%d}.",
+        Text("It has effect once the deployment has it (page Deployment, Revocation).", "dim"),
     )
-    console.print("It has effect once the deployment has it (page Deployment, Revocation).", style="dim")
 
 
-def _show(
-    authority: Authority, now: datetime, *, as_json: bool, operators: Sequence[str] = ()
-) -> Sequence[CommandError]:
+def _show(call: Call, authority: Authority, now: datetime, operators: Sequence[str] = ()) -> Sequence[CommandError]:
     """Print the certificates; return the errors of files that cannot be read."""
     unreadable: dict[str, CommandError] = {}
     issued = authority.issued(unreadable)
-    errors = tuple(unreadable.values())
-    if as_json:
-        print_json({"dir": str(authority.folder), "certificates": [_document(one, now) for one in issued]})
-        return errors
     table = Rows("name", "use", "until", "subject, serial")
     for one in issued:
         state = _state(one, now)
         until = Text(state or _day(one), "red" if state in {"revoked", "expired"} else "yellow" if state else "")
         table.add(one.name, one.use, until, Text.assemble(one.subject, "\n", (one.serial, "dim")))
-    console = Console(highlight=False)
-    console.print(table, crop=False)
+    document = {"dir": str(authority.folder), "certificates": [_document(one, now) for one in issued]}
+    call.output.result(document, table)
     if operators:
         subjects = ";".join(one.subject for one in issued if one.name in operators)
-        console.print(f"Set delegation:operator-subjects to {subjects}", style="dim", soft_wrap=True)
+        call.output.say(f"Set delegation:operator-subjects to {subjects}", dim=True)
     if (authority.folder / REVOCATION_LIST).exists():
-        console.print(f"{REVOCATION_LIST} has {counted(len(authority.revoked()), 'entry', 'entries')}.", style="dim")
-    return errors
+        call.output.say(f"{REVOCATION_LIST} has {counted(len(authority.revoked()), 'entry', 'entries')}.", dim=True)
+    return tuple(unreadable.values())
 
 
 def _document(one: Issued, now: datetime) -> dict[str, Any]:

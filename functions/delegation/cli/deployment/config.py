@@ -12,14 +12,12 @@ from typing import Annotated, Any, Final
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
 from rich.text import Text
 
 from delegation.cli.calls import Call, command, option
 from delegation.cli.connection import Connection, settings_of
 from delegation.cli.misuse import WordGroup
-from delegation.cli.output import print_json
-from delegation.cli.screens import LabelledLines, Rows, Whole
+from delegation.cli.screens import LabelledLines, Rows
 from delegation.client.settings import ClientSettings
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.configuration.settings import SETTINGS, CallerSettings, Setting
@@ -172,24 +170,20 @@ def show_command(
         "properties": shown_properties(layers),
         "variables": shown_variables(os.environ),
     }
-    if call.as_json:
-        shown = {setting.name: _document(setting, settings) for setting in SETTINGS if setting.name in settings.values}
-        described = {group: [_described(each) for each in found] for group, found in groups.items()}
-        print_json({**_place(settings), "settings": shown, **described})
-        return
-    console = Console(highlight=False)
-    _print_own(console, settings)
+    shown = {setting.name: _document(setting, settings) for setting in SETTINGS if setting.name in settings.values}
+    described = {group: [_described(each) for each in found] for group, found in groups.items()}
+    call.output.result({**_place(settings), "settings": shown, **described}, _place_text(settings))
+    if call.output.width < _WIDE:
+        call.output.show(LabelledLines(_own_rows(settings)))
+        call.output.say("Its variable is a setting's name in upper case after DELEGATION_.", dim=True)
+    else:
+        call.output.show(_own_table(settings))
     for group, found in groups.items():
-        console.print(f"\n{_TITLES[group]}", soft_wrap=True)
-        console.print(_table(found), crop=False)
+        call.output.say(f"\n{_TITLES[group]}")
+        call.output.show(_table(found))
 
 
-def _print_own(console: Console, settings: CallerSettings) -> None:
-    console.print(Whole(_place_text(settings)), crop=False)
-    if console.width < _WIDE:
-        console.print(LabelledLines(_own_rows(settings)), crop=False)
-        console.print("Its variable is a setting's name in upper case after DELEGATION_.", style="dim")
-        return
+def _own_table(settings: CallerSettings) -> Rows:
     table = Rows("setting", "value", "from")
     for setting in SETTINGS:
         found = settings.values.get(setting.name)
@@ -197,7 +191,7 @@ def _print_own(console: Console, settings: CallerSettings) -> None:
             table.add(Text(setting.name, style="dim"), Text("not set", style="dim"), Text(setting.variable, "dim"))
         else:
             table.add(setting.name, _HIDDEN if setting.secret else Text(found.text), Text(found.source))
-    console.print(table, crop=False)
+    return table
 
 
 def _own_rows(settings: CallerSettings) -> Iterator[tuple[str, Text]]:
@@ -236,9 +230,8 @@ def check_command(call: Call) -> None:
         where = f"the settings of profile {settings.profile}" if settings.profile else "the settings"
         raise SettingsInvalid(where, problems, "Correct each; `delegation config show` has where its value comes from.")
     connection = _connection_text(Connection(None, settings))
-    if not call.printed({**_place(settings), "problems": [], "connection": connection}):
-        text = f"{_place_text(settings)} {connection} All that is set can be used; `delegation doctor` tries it."
-        Console(highlight=False).print(Whole(text), crop=False)
+    text = f"{_place_text(settings)} {connection} All that is set can be used; `delegation doctor` tries it."
+    call.output.result({**_place(settings), "problems": [], "connection": connection}, text)
 
 
 def _connection_text(connection: Connection) -> str:

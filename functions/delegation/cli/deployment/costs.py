@@ -14,11 +14,10 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from pydantic import ValidationError
-from rich.console import Console
+from rich.console import RenderableType
 
 from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.errors import CommandError, task_unknown
-from delegation.cli.output import print_json
 from delegation.cli.screens import LabelledLines, Rows, duration_text, size_text
 from delegation.client.errors import NotFound
 from delegation.metrics import METRICS as ALL_METRICS
@@ -256,28 +255,17 @@ def quantity_text(quantity: float) -> str:
     return f"{quantity:,.0f}" if quantity >= 10 or quantity == int(quantity) else f"{quantity:.2g}"
 
 
-def print_monthly(work: Workload, prices: MonthlyPrices, *, as_json: bool) -> None:
-    lines = monthly(work, prices)
-    place = {"prices_region": prices.region, "prices_as_of": prices.as_of, "currency": prices.currency}
-    if as_json:
-        print_json({"total": round(total(lines), 2), **place, "lines": [line._asdict() for line in lines]})
-        return
-    console = Console(highlight=False)
+def monthly_screens(work: Workload, prices: MonthlyPrices, lines: list[Cost]) -> Iterator[RenderableType]:
     table = Rows("service", "of", "in a month", prices.currency, right={"in a month", prices.currency})
     for line in [*lines, Cost("total", "", 0, total(lines))]:
         table.add(line.service, line.what, quantity_text(line.quantity), f"{line.cost:,.2f}")
-    console.print(
+    yield (
         f"A month in which {counted(work.tables, 'table')} of {counted(work.files, 'file')} each "
         f"{'is' if work.tables == 1 else 'are'} purged: {work.engine} engine, {work.network} network, "
         f"{work.processor}.\n"
     )
-    console.print(table, crop=False)
-    console.print(
-        f"Prices of {prices.region}, {prices.as_of}, before free tiers; data transfer and storage are not included."
-    )
-
-
-_NO_TASK = "TASK_NOT_FOUND"
+    yield table
+    yield f"Prices of {prices.region}, {prices.as_of}, before free tiers; data transfer and storage are not included."
 
 
 @command()
@@ -308,16 +296,19 @@ def estimate_command(
         raise typer.BadParameter("give a task's id, or --monthly", param_hint="TASK_ID")
     if task_id is None:
         work = Workload(tables, files, engine, network, architecture, nat_gateways)
-        print_monthly(work, prices_of(prices), as_json=call.as_json)
+        known = prices_of(prices)
+        lines = monthly(work, known)
+        place = {"prices_region": known.region, "prices_as_of": known.as_of, "currency": known.currency}
+        document = {"total": round(total(lines), 2), **place, "lines": [line._asdict() for line in lines]}
+        call.output.result(document, *monthly_screens(work, known, lines))
         return
     try:
         found = call.connection.operator_client().estimate(task_id)
     except NotFound as error:
-        if error.error_code == _NO_TASK:
+        if error.error_code == "TASK_NOT_FOUND":
             raise task_unknown(task_id) from error
         raise
-    if not call.printed(found.model_dump(mode="json")):
-        Console(highlight=False).print(estimate_screen(found), crop=False)
+    call.output.result(found.model_dump(mode="json"), estimate_screen(found))
 
 
 def estimate_screen(found: Estimate) -> LabelledLines:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from delegation.cli.calls import Call, command, option
 from delegation.cli.errors import CommandError
+from delegation.cli.screens import Whole
 from polaris_common.errors import counted
 
 Template = Mapping[str, Any]
@@ -277,13 +277,6 @@ _MANIFEST: Final = "manifest.json"
 _STACK: Final = "aws:cloudformation:stack"
 
 
-def deploy_refused(count: int) -> CommandError:
-    text = counted(count, "change")
-    return CommandError(
-        f"{text} must not be deployed", "Do what is said beside each; nothing was deployed.", code="DEPLOY_REFUSED"
-    )
-
-
 @command(takes="")
 def deploy_check_command(
     call: Call,
@@ -307,10 +300,18 @@ def deploy_check_command(
     """
     deployed = DeployedStacks.connect()
     found = check(synthesized(folder), deployed, change_set)
-    if not call.printed({"refused": [{**asdict(one), "advice": one.advice} for one in found]}):
-        show(found)
-    if found:
-        raise deploy_refused(len(found))
+    call.output.result({"refused": [{**asdict(one), "advice": one.advice} for one in found]})
+    if not found:
+        call.output.say("Nothing that holds data is replaced or removed.")
+        return
+    for one in found:
+        call.output.show(Whole(Text.assemble(("✗ ", "bold red"), (f"{one.stack} {one.name}", "bold"))))
+        call.output.show(Whole(f"{one.reason}. {one.advice}", indent=2))
+    raise CommandError(
+        f"{counted(len(found), 'change')} must not be deployed",
+        "Do what is said beside each; nothing was deployed.",
+        code="DEPLOY_REFUSED",
+    )
 
 
 def synthesized(folder: Path) -> dict[str, Template]:
@@ -341,13 +342,3 @@ def check(new: Mapping[str, Template], deployed: DeployedStacks, change_set: str
             more = dangers_of_change_set(name, deployed.changes(name, change_set))
             found += [one for one in more if (one.stack, one.name) not in known]
     return found
-
-
-def show(found: list[Danger], console: Any = None) -> None:
-    """Print each change that is refused, and what to do instead."""
-    console = console or Console(highlight=False)
-    if not found:
-        console.print("Nothing that holds data is replaced or removed.")
-    for one in found:
-        console.print(Text.assemble(("✗ ", "bold red"), (f"{one.stack} {one.name}", "bold")), soft_wrap=True)
-        console.print(Text(f"  {one.reason}. {one.advice}"))

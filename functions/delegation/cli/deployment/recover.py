@@ -4,12 +4,11 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from delegation.cli.calls import Call, command, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import PARTLY_DONE, CommandError
-from delegation.cli.output import print_json
+from delegation.cli.output import Output
 from delegation.identifiers import new_nonce
 from delegation.tasks.recovery import Recovery, RecoveryReport, not_paused, recover_records
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
@@ -50,7 +49,7 @@ def recover_command(
     if copy == live:
         raise typer.BadParameter("is the live table", param_hint="--from")
     report = recover(call.connection, copy, live, records_copy, records_live, dry_run=dry_run)
-    print_report(report, dry_run=dry_run, as_json=call.as_json)
+    print_report(call.output, report, dry_run=dry_run)
     if report.unreadable:
         raise records_unread(report.unreadable)
 
@@ -68,19 +67,16 @@ def recover(
     return report
 
 
-def print_report(report: RecoveryReport, *, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({**asdict(report), "dry_run": dry_run})
-        return
-    console = Console(highlight=False, markup=False)
-    console.print("Would be recovered; nothing was copied:" if dry_run else "Recovered:")
+def print_report(output: Output, report: RecoveryReport, *, dry_run: bool) -> None:
+    heading = "Would be recovered; nothing was copied:" if dry_run else "Recovered:"
+    output.result({**asdict(report), "dry_run": dry_run}, heading)
     rows = _rows(report)
     width = max(7, *(len(f"{number:,}") for number, _ in rows))
     for number, what in rows:
-        console.print(f"{number:>{width},}  {what}")
+        output.say(f"{number:>{width},}  {what}")
     if report.waiting:
         waiting = f"{len(report.waiting):,} of these tasks {'runs' if len(report.waiting) == 1 else 'run'}"
-        console.print(f"{waiting} after `delegation resume`; look at them first:\n  delegation tasks list --open")
+        output.say(f"{waiting} after `delegation resume`; look at them first:\n  delegation tasks list --open")
 
 
 def _rows(report: RecoveryReport) -> list[tuple[int, str]]:

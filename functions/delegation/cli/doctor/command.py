@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr
-from rich.console import Console
 
 from delegation.cli.calls import Call, command, option
 from delegation.cli.catalog.polaris import as_administrator, connect_management, parse_namespace, polaris_url, realm_of
@@ -93,8 +92,7 @@ def doctor_command(
             catalog_findings(call.connection, wanted),
         )
         findings = [one for part in parts for one in part]
-    if not call.printed(report(findings, VERSION)):
-        Console(highlight=False).print(findings_screen(findings), crop=False)
+    call.output.result(report(findings, VERSION), findings_screen(findings))
     if not is_healthy(findings):
         raise typer.Exit(1)
 

@@ -115,8 +115,10 @@ def show_command(call: Call, task_id: TaskId) -> None:
 def why_command(call: Call, task_id: TaskId) -> None:
     """Explain a task: its attempt, who holds it, its last progress and error, what happens next and when."""
     from delegation.cli.tasks.opening import why_of  # noqa: PLC0415 - `--help` needs no client
+    from delegation.cli.tasks.screens import why_screen  # noqa: PLC0415 - or rich
 
-    call.output.why(why_of(call.tasks(), task_id, call.pauses))
+    why = why_of(call.tasks(), task_id, call.pauses)
+    call.output.result(why.document(), why_screen(why))
 
 
 @command(app, "watch")
@@ -150,7 +152,10 @@ def receipt_command(call: Call, task_id: TaskId) -> None:
 
     Members without a value are left out; --json has all.
     """
-    call.output.receipt(call.connection.operator_client().receipt(task_id).model_dump(mode="json"))
+    from delegation.cli.tasks.screens import receipt_screen  # noqa: PLC0415 - `--help` needs no rich
+
+    document = call.connection.operator_client().receipt(task_id).model_dump(mode="json")
+    call.output.result(document, receipt_screen(document))
 
 
 @command(app, "cancel", "yes direct tasks_table stack")

@@ -1,6 +1,6 @@
 """The caller's own tombstones, which the gateway lists and restores with its credential in the catalog."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final
@@ -188,7 +188,11 @@ def _trouble(one: TombstoneRecord) -> str | None:
 def _restored_as(one: TombstoneRecord) -> str | None:
     if one.state != "RESTORED":
         return None
-    return plain(".".join((one.catalog, *(one.restore_namespace or one.namespace), one.restore_name or one.name)))
+    return plain(_name_of(one, one.restore_namespace, one.restore_name))
+
+
+def _name_of(one: TombstoneRecord, namespace: Sequence[str] | None, name: str | None) -> str:
+    return ".".join((one.catalog, *(namespace or one.namespace), name or one.name))
 
 
 def _time(moment: datetime) -> str:
@@ -218,10 +222,6 @@ def no_gateway() -> CommandError:
     )
 
 
-def tombstone_stays(error: Conflict, next_step: str) -> CommandError:
-    return CommandError(error.message, next_step, code=error.error_code)
-
-
 @command(app, "list")
 def list_command(
     call: Call,
@@ -239,9 +239,8 @@ def list_command(
     else:
         records = call.connection.operator_client().tombstones(page_size=_LARGEST_PAGE)
     found, more = _found(records, limit, only_open=only_open, table=table)
-    if call.printed({"tombstones": [one.model_dump(mode="json", exclude_none=True) for one in found], "more": more}):
-        return
-    call.output.show(tombstone_list(found, call.output.width) if found else "No tombstones.")
+    document = {"tombstones": [one.model_dump(mode="json", exclude_none=True) for one in found], "more": more}
+    call.output.result(document, tombstone_list(found, call.output.width) if found else "No tombstones.")
     if more:
         call.output.say("There are more; --limit shows them.", dim=True)
 
@@ -249,9 +248,7 @@ def list_command(
 @command(app, "show")
 def show_command(call: Call, tombstone_id: TombstoneArgument) -> None:
     """Show a tombstone: where its table was and is, how far its purge is, and what can be done."""
-    record = _shown(call.connection.operator_client(), tombstone_id)
-    if not call.printed(record.model_dump(mode="json", exclude_none=True)):
-        call.output.show(tombstone_screen(record))
+    _print(call, _shown(call.connection.operator_client(), tombstone_id))
 
 
 @command(app, "restore")
@@ -281,15 +278,8 @@ def restore_command(
         restored = own.restore(record, None if to is None else parse_name(to, record))
     else:
         restored = _restored(call.connection.operator_client(), tombstone_id, to)
-    if not call.printed(restored.model_dump(mode="json", exclude_none=True)):
-        name = ".".join(
-            (
-                restored.catalog,
-                *(restored.restore_namespace or restored.namespace),
-                restored.restore_name or restored.name,
-            )
-        )
-        call.output.say(f"Restored: {name} can be loaded again.")
+    name = _name_of(restored, restored.restore_namespace, restored.restore_name)
+    call.output.result(restored.model_dump(mode="json", exclude_none=True), f"Restored: {name} can be loaded again.")
 
 
 @command(app, "purge", "yes stack")
@@ -303,13 +293,8 @@ def purge_command(
     client = call.connection.operator_client()
     record = _shown(client, tombstone_id)
     call.confirm_deletion(f"of {record.table}")
-    try:
-        record = client.purge_tombstone(tombstone_id)
-    except Conflict as error:
-        advice = f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
-        raise tombstone_stays(error, advice) from error
-    if not call.printed(record.model_dump(mode="json", exclude_none=True)):
-        call.output.show(tombstone_screen(record))
+    record = _changed(client.purge_tombstone, tombstone_id)
+    _print(call, record)
     if wait and record.task_id is not None:
         watch(call.output, client, record.task_id)
 
@@ -324,13 +309,22 @@ def dismiss_command(call: Call, tombstone_id: TombstoneArgument) -> None:
     client = call.connection.operator_client()
     record = _shown(client, tombstone_id)
     call.confirm(f"The entry of {record.table} is dropped, and its files stay. Continue?")
+    _print(call, _changed(client.dismiss_tombstone, tombstone_id))
+
+
+def _print(call: Call, record: TombstoneRecord) -> None:
+    call.output.result(record.model_dump(mode="json", exclude_none=True), tombstone_screen(record))
+
+
+def _changed(change: Callable[[str], TombstoneRecord], tombstone_id: str) -> TombstoneRecord:
     try:
-        record = client.dismiss_tombstone(tombstone_id)
+        return change(tombstone_id)
     except Conflict as error:
-        advice = f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
-        raise tombstone_stays(error, advice) from error
-    if not call.printed(record.model_dump(mode="json", exclude_none=True)):
-        call.output.show(tombstone_screen(record))
+        raise CommandError(error.message, _look(tombstone_id), code=error.error_code) from error
+
+
+def _look(tombstone_id: str) -> str:
+    return f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
 
 
 def _restored(client: DelegationClient, tombstone_id: str, to: str | None) -> TombstoneRecord:
@@ -338,7 +332,7 @@ def _restored(client: DelegationClient, tombstone_id: str, to: str | None) -> To
     try:
         return client.restore_tombstone(tombstone_id, to=None if to is None else parse_name(to, record))
     except Conflict as error:
-        raise tombstone_stays(error, _after_refusal(error, record)) from error
+        raise CommandError(error.message, _after_refusal(error, record), code=error.error_code) from error
 
 
 def parse_name(text: str, record: TombstoneRecord) -> RestoredName:
@@ -385,4 +379,4 @@ def _after_refusal(error: Conflict, record: TombstoneRecord) -> str:
     if error.error_code == "NAME_TAKEN":
         other = f"delegation tombstones restore {record.tombstone_id} --to {record.name}_restored"
         return f"Restore it to another name: `{other}`."
-    return f"`delegation tombstones show {record.tombstone_id}` has its state and what can be done."
+    return _look(record.tombstone_id)

@@ -10,8 +10,7 @@ import typer
 
 from delegation.cli.calls import Call, command, option
 from delegation.cli.errors import CommandError
-from delegation.cli.output import Output, print_json
-from delegation.cli.screens import Whole
+from delegation.cli.output import Output
 from delegation.cli.submit import TableArgument, checked_key, parse_table
 from delegation.client.protocol.requests import SameKeyPauses
 from delegation.identifiers import TableIdentifier
@@ -169,7 +168,7 @@ def drop_command(
     drop = TableDrop(client, identifier, used, wait, timeout)
     with call.output.status(f"Dropping {identifier} …"):
         dropped = drop.run()
-    _report(call.output, drop, dropped, as_json=call.as_json)
+    _report(call.output, drop, dropped)
 
 
 def _local(moment: str) -> str:
@@ -179,14 +178,13 @@ def _local(moment: str) -> str:
         return moment
 
 
-def _report(output: Output, drop: TableDrop, dropped: Dropped, *, as_json: bool) -> None:
-    """Log what became of a due task, and return what it counts."""
-    if as_json:
-        document = {"table": str(drop.identifier), "dropped": True, "waited": drop.waits, "idempotency_key": drop.key}
-        print_json({**document, **asdict(dropped)})
-        return
+def _report(output: Output, drop: TableDrop, dropped: Dropped) -> None:
     earlier = " by an earlier request with this key" if dropped.replayed else ""
-    output.show(Whole(f"Dropped {drop.identifier}{earlier} (idempotency key {drop.key}): {dropped.meaning}."))
+    document = {"table": str(drop.identifier), "dropped": True, "waited": drop.waits, "idempotency_key": drop.key}
+    output.result(
+        {**document, **asdict(dropped)},
+        f"Dropped {drop.identifier}{earlier} (idempotency key {drop.key}): {dropped.meaning}.",
+    )
     if dropped.tombstone is not None and dropped.state not in {"DROPPED", "PURGED"}:
         output.say(f"→ delegation tombstones show {dropped.tombstone}", dim=True)
 

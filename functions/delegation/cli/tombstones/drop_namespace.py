@@ -13,7 +13,7 @@ from rich.text import Text
 from delegation.cli.calls import Call, argument, command, option
 from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
 from delegation.cli.interruption import Interrupted, Interruption
-from delegation.cli.output import Output, print_json
+from delegation.cli.output import Output
 from delegation.cli.screens import Rows, plain, size_text
 from delegation.cli.submit import checked_key
 from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, others_of, shortened
@@ -120,7 +120,7 @@ def drop_namespace_command(
         with call.output.status(f"Listing {namespace} …"):
             found = found_in(client, catalog, levels, used)
         if dry_run or not call.as_json:
-            print_json(_planned(found)) if call.as_json else call.output.show(cascade_screen(found))
+            call.output.result(_planned(found), cascade_screen(found))
         permitted = {VIEW: drop_views, GENERIC_TABLE: drop_generic_tables}
         _refuse(found, {kind for kind, is_said in permitted.items() if is_said}, cascade=cascade, dry_run=dry_run)
         if dry_run:
@@ -129,7 +129,7 @@ def drop_namespace_command(
     left = sum(not table.is_done for table in file.receipt.tables)
     if left:
         call.confirm_deletion(f"of {counted(left, 'table')} in {namespace}")
-    done = _dropped(client, file, call.output, _How(wait, parallel, is_resumed), as_json=call.as_json)
+    done = _dropped(client, file, call.output, _How(wait, parallel, is_resumed))
     if not done.complete:
         raise CommandError(
             str(done.problem),
@@ -148,10 +148,10 @@ class _How:
     is_resumed: bool
 
 
-def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How, *, as_json: bool) -> CascadeReceipt:
+def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How) -> CascadeReceipt:
     """Drop what the receipt has left, and report; Ctrl-C ends the process with the receipt written."""
     if file.receipt.complete:
-        _report(file.receipt, file.path, as_json=as_json, say=output.say)
+        _report(output, file.receipt, file.path)
         return file.receipt
     before = file.begin()
     output.say(
@@ -177,7 +177,7 @@ def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How
         pressed.claim()
         interrupted(pressed.error)
         raise typer.Exit(INTERRUPTED) from None
-    _report(done, file.path, as_json=as_json, say=output.say)
+    _report(output, done, file.path)
     return done
 
 
@@ -238,15 +238,14 @@ def _refuse(order: CascadeReceipt, permitted: Collection[str], *, cascade: bool,
         )
 
 
-def _report(done: CascadeReceipt, file: Path, *, as_json: bool, say: Any) -> None:
+def _report(output: Output, done: CascadeReceipt, file: Path) -> None:
     """Print one summary: numbers, and the first tables that are left; the receipt has them all."""
     left = [entry for entry in done.tables if not entry.is_done]
-    if as_json:
-        about = done.model_dump(mode="json", exclude={"tables"})
-        numbers = Counter(entry.outcome for entry in done.tables)
-        first = [entry.model_dump(mode="json") for entry in left[:_SHOWN]]
-        print_json({**about, "receipt": str(file), "tables": dict(sorted(numbers.items())), "left": first})
-        return
+    about = done.model_dump(mode="json", exclude={"tables"})
+    numbers = Counter(entry.outcome for entry in done.tables)
+    first = [entry.model_dump(mode="json") for entry in left[:_SHOWN]]
+    say = output.say
+    output.result({**about, "receipt": str(file), "tables": dict(sorted(numbers.items())), "left": first})
     for entry in left[:_NAMED]:
         say(f"kept: {plain(entry.table)}: {plain(entry.problem or 'not tried')}")
     if len(left) > _NAMED:

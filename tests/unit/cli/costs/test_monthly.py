@@ -21,6 +21,7 @@ from delegation.cli.deployment.costs import (
     prices_of,
     total,
 )
+from delegation.cli.output import Output
 from delegation.metrics import METRICS
 from infra import settings
 from infra.costs_page import PAGE
@@ -104,7 +105,8 @@ def test_more_tables_or_files_never_cost_less(work: Workload) -> None:
 
 def test_the_screen_says_what_was_assumed_and_no_use_as_none(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
-    commands.print_monthly(Workload(100, 10_000), PRICES, as_json=False)
+    work = Workload(100, 10_000)
+    Output().show(*commands.monthly_screens(work, PRICES, monthly(work, PRICES)))
     text = capsys.readouterr().out
     assert "100 tables of 10,000 files each are purged: inline engine, private network, arm64." in text
     assert not re.search(r"logs, GB +0 ", text)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.cli.catalog.polaris import connect_management
-from delegation.cli.catalog.polaris_setup import UPKEEP_PRIVILEGES, WantedAccess, apply, find, steps_to, wanted_grants
+from delegation.cli.catalog.polaris_setup import UPKEEP_PRIVILEGES, WantedAccess, steps_to, wanted_grants
 from delegation.cli.connection import Connection, polaris_as
 from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
 from delegation.operations.orphans.catalog_places import CatalogPlaces
@@ -116,8 +116,8 @@ def test_doctor_names_what_upkeep_lacks(run, stand_in, privilege):
     needed = tuple(one for one in wanted_grants([], whole_index=True) if one.privilege != privilege)
     role = WantedAccess("lake", "other", "other", "other", needed)
     admin = administrator()
-    for step in steps_to(role, find(admin, role)):
-        apply(admin, role, step)
+    for step in steps_to(admin, role):
+        step.run()
     wanted = wanted_grants([], whole_index=True)
     found = {one.name: one for one in GrantCheck(admin, URL, "lake", "other", wanted).findings()}
     lacking = {name for name, one in found.items() if one.ok is False}

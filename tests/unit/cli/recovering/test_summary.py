@@ -5,13 +5,14 @@ import json
 import pytest
 
 from delegation.cli.deployment.recover import print_report, records_unread
+from delegation.cli.output import Output
 from delegation.tasks.recovery import RecoveryReport
 
 IDS = [f"0a0a0a0a-0000-4000-8000-{number:012d}" for number in range(60)]
 
 
 def printed(capsys: pytest.CaptureFixture[str], report: RecoveryReport, *, dry_run: bool = False) -> list[str]:
-    print_report(report, dry_run=dry_run, as_json=False)
+    print_report(Output(), report, dry_run=dry_run)
     return capsys.readouterr().out.splitlines()
 
 
@@ -44,7 +45,8 @@ def test_tasks_that_will_run_are_counted_and_how_to_see_them_is_one_line(capsys,
 
 
 def test_json_is_one_document_with_every_member(capsys):
-    print_report(RecoveryReport(tasks=1, waiting=IDS[:1], unreadable=IDS[1:2]), dry_run=False, as_json=True)
+    report = RecoveryReport(tasks=1, waiting=IDS[:1], unreadable=IDS[1:2])
+    print_report(Output(as_json=True), report, dry_run=False)
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line) == {
         "tasks": 1,
