@@ -34,11 +34,9 @@ def json_answer(status: int, document: Mapping[str, Any], *headers: tuple[str, s
 
 
 def answer_of(error: DelegationError, *, is_repeatable: bool = False) -> CatalogAnswer:
-    """Return the answer to a request that an error ended; one that may be repeated later has `Retry-After`.
-
-    With `is_repeatable` the request has a key and may be the repeat of one that was applied. Clients take 503 as "not
-    applied" and delete the files of a commit (apache/iceberg issue 15050), so it is answered with 504.
-    """
+    """Return the answer to a failed request, with `Retry-After` if a repeat may help. With `is_repeatable` an earlier
+    call with the key may have been applied, so the answer is 504 instead of 503: clients take 503 as "not applied" and
+    delete the files of the commit (apache/iceberg issue 15050)."""
     known = (error.status, error.kind) if isinstance(error, GatewayError) else _BY_CODE.get(error.code)
     if known is None:
         message = "the gateway failed unexpectedly; search its log for this request's id"

@@ -34,10 +34,8 @@ LARGEST_BODY: Final = 4_400_000
 
 class PurgingDrops(Protocol):
     def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
-        """Answer `DELETE` of a table with `purgeRequested`; the request may have an Idempotency-Key.
-
-        Raises errors of this service, which the gateway answers in Iceberg's ErrorModel.
-        """
+        """Answer `DELETE` of a table with `purgeRequested`. Raises DelegationErrors, which become Iceberg's
+        ErrorModel."""
 
 
 class TombstonesOfCallers(Protocol):
@@ -72,12 +70,9 @@ class GatewayRules:
 
 
 class Gateway:
-    """Answers requests to the catalog; without `keys` it honours no Idempotency-Key, without `drops` it purges nothing.
-
-    Without `catalogs` it does not ask which catalogs exist, without `tombstones` callers restore nothing.
-
-    `keys` needs callers that are verified, so it is None where there is no key to verify tokens with.
-    """
+    """Answers requests to the catalog; each part may be None. Without `keys` no Idempotency-Key is honored (it needs
+    verified callers), without `drops` nothing is purged, without `catalogs` no catalog's existence is checked, without
+    `tombstones` callers cannot restore."""
 
     def __init__(
         self,
@@ -99,7 +94,6 @@ class Gateway:
         self._rules = rules or GatewayRules()
 
     def answer(self, request: CatalogRequest) -> CatalogAnswer:
-        """Answer a request; an error of this service in Iceberg's ErrorModel."""
         try:
             refuse_loop(request)
             check_target(request.path, request.query)

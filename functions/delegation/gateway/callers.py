@@ -17,12 +17,9 @@ _ALL: Final = "ALL"
 
 @dataclass(frozen=True, slots=True)
 class GatewayCaller:
-    """The caller of a request; what is done in its name is done with its own `authorization` header.
-
-    `principal` is the verified principal of its token, None if the gateway has no key to verify tokens with;
-    `realm` is the value of its realm header. `roles` are the principal roles that its verified token names. `claimed`
-    is whom a token names that is not verified: it proves nothing, and nothing may be done or shown for it.
-    """
+    """The caller of a request; the service acts for it with its own `authorization` header. `principal` and `roles`
+    (principal roles) come from a verified token; `principal` is None if the gateway has no key to verify tokens with.
+    `claimed` is the name in an unverified token: never act on it or show data for it."""
 
     principal: str | None
     authorization: str | None = field(default=None, repr=False)
@@ -32,13 +29,9 @@ class GatewayCaller:
 
 
 class CallerVerifier(Protocol):
-    """Tells who sends a request."""
-
     def caller(self, request: CatalogRequest) -> GatewayCaller:
-        """Return the caller; its principal is None if the token proves none.
-
-        Raises KeysUnavailable, and GatewayError (HEADER_REPEATED) for two tokens or realms.
-        """
+        """Return the caller; its principal is None if the token proves none. Raises KeysUnavailable, and GatewayError
+        (HEADER_REPEATED) for two tokens or realms."""
 
 
 class BearerTokens(Protocol):
@@ -49,10 +42,7 @@ class BearerTokens(Protocol):
 
 
 class TokenCallers:
-    """Callers by their tokens; without `tokens` nobody is verified.
-
-    The principal is the claim `sub`, Polaris' name of the principal, and `client_id` of a token without one.
-    """
+    """Callers by their tokens: `sub` (Polaris' principal name), else `client_id`; without `tokens` none is verified."""
 
     def __init__(self, tokens: BearerTokens | None, *, realm_header: str = REALM_HEADER) -> None:
         self._tokens = tokens

@@ -1,4 +1,4 @@
-"""Which catalogs exist, and which keep keys themselves: only what is meant for one of them makes a record."""
+"""Which catalogs exist and which of them keep keys: requests for no known catalog make no record."""
 
 import json
 import time
@@ -30,11 +30,9 @@ class KnownCatalogs:
         self._known: OrderedDict[tuple[str, str], tuple[float, bool]] = OrderedDict()
 
     def refusal(self, request: CatalogRequest, target: Target, realm: str | None) -> CatalogAnswer | None:
-        """Return the answer of a configuration that does not know the request's catalog; None if it may exist.
-
-        A server without prefixes has one catalog. Raises CatalogOutcomeUnknown if the catalog could not be asked, since
-        an earlier call may have had an effect.
-        """
+        """Return the answer of `GET /v1/config` if it does not know the request's catalog, else None. A server without
+        prefixes has one catalog. Raises CatalogOutcomeUnknown if the catalog could not be asked: an earlier call may
+        have had an effect."""
         if not target.prefix:
             return None
         known, now = (realm or "", target.prefix), self._monotonic()
@@ -58,7 +56,7 @@ class KnownCatalogs:
         )
 
     def keeps_keys(self, target: Target, realm: str | None) -> bool:
-        """Whether the configuration that was read last states for how long the catalog itself remembers keys."""
+        """Return whether the last configuration read states how long the catalog itself remembers keys."""
         return self._known.get((realm or "", target.prefix), (0.0, False))[1]
 
     def _configuration(self, request: CatalogRequest, catalog: str) -> CatalogAnswer:
@@ -100,11 +98,8 @@ def readable(request: CatalogRequest) -> CatalogRequest:
 
 
 def advertised(answer: CatalogAnswer, lifetime: timedelta | None) -> CatalogAnswer:
-    """Return the catalog's configuration with both forms; without a lifetime keys are not honoured.
-
-    What else the catalog states stays, its own lifetime too while the gateway honours no keys. An answer that is no
-    CatalogConfig is returned unchanged.
-    """
+    """Return the catalog's configuration with both forms of the key lifetime; without `lifetime` keys are not honored.
+    The catalog's own settings stay, and so does an answer that is no CatalogConfig."""
     document = _document(answer)
     if document is None:
         return answer

@@ -1,15 +1,10 @@
-"""Errors of the gateway."""
-
 from delegation.idempotency.mutations.reservation import NothingDone
 from polaris_common.errors import DelegationError
 
 
 class GatewayError(DelegationError):
-    """Base class of this package's errors, with the status and the `type` of their answer in Iceberg's ErrorModel.
-
-    Clients take 500 and 504 after a commit as an unknown outcome, and then delete no file of it; after most other
-    statuses they do.
-    """
+    """An error with the status and `type` of its answer in Iceberg's ErrorModel. Clients take 500 and 504 after a
+    commit as an unknown outcome and keep its files; after most other statuses they delete them."""
 
     code = "GATEWAY_ERROR"
     status: int = 500
@@ -47,7 +42,7 @@ class CatalogOutcomeUnknown(GatewayError):
 
 
 class UnsafePath(GatewayError):
-    """The request's path or query has a spelling that servers read differently, or that leads out of the base."""
+    """Servers read the request's path or query differently, or it leads out of the base."""
 
     code = "UNSAFE_PATH"
     status = 400
@@ -141,10 +136,8 @@ def purge_not_offered() -> GatewayError:
 
 
 class CatalogNotReached(GatewayError, NothingDone):
-    """The catalog was not reached with a mutation, and no call with its key can have had an effect.
-
-    Clients repeat a request after 429, and none takes it for a lost commit; after 503 Iceberg Java up to 1.10 does.
-    """
+    """The mutation did not reach the catalog, and no call with its key can have had an effect. Answered with 429, after
+    which no client takes a commit as lost; after 503 Iceberg Java up to 1.10 does."""
 
     code = "CATALOG_NOT_REACHED"
     status = 429
@@ -153,7 +146,7 @@ class CatalogNotReached(GatewayError, NothingDone):
 
 
 class OutOfTime(GatewayError):
-    """The time of a request with a key ended before it was known what a call with the key did."""
+    """The time of a request with a key ended before the outcome of its key's calls was known."""
 
     code = "OUT_OF_TIME"
     status = 504
@@ -168,10 +161,8 @@ class OutOfTime(GatewayError):
 
 
 class MutationNotVerified(GatewayError):
-    """Nothing proves what a call with the request's key did, and nothing more was done; the key is kept.
-
-    `is_refused`: the catalog does not let the caller read what would prove it.
-    """
+    """Nothing proves what a call with the key did; nothing more was done, and the key is kept. `is_refused`: the
+    catalog does not let the caller read the proof."""
 
     code = "MUTATION_NOT_VERIFIED"
     status = 500
@@ -184,7 +175,7 @@ class MutationNotVerified(GatewayError):
 
 
 class CatalogAnswerTooLarge(GatewayError):
-    """The catalog answered, and the answer is larger than the API in front of the gateway can carry."""
+    """The catalog's answer is larger than the API in front of the gateway can carry."""
 
     code = "ANSWER_TOO_LARGE"
     status = 500

@@ -1,8 +1,6 @@
-"""The events and answers of a REST API's Lambda proxy integration, as requests and answers of the catalog.
-
-Source: API Gateway Developer Guide, "Lambda proxy integrations in API Gateway". The path as received, still encoded, is
-in `requestContext.path`; query parameters come decoded.
-"""
+"""Events and answers of a REST API's Lambda proxy integration as requests and answers of the catalog. Source: API
+Gateway Developer Guide, "Lambda proxy integrations in API Gateway". `requestContext.path` is still encoded; query
+parameters come decoded."""
 
 import base64
 import gzip
@@ -24,7 +22,7 @@ Serve = Callable[[CatalogRequest], CatalogAnswer]
 
 
 def answer_event(event: Mapping[str, Any], serve: Serve, base_path: str) -> dict[str, Any]:
-    """Serve an event; the catalog's base in its path is `base_path`, such as `/api/catalog`."""
+    """Serve an event whose catalog is at `base_path`, such as `/api/catalog`."""
     try:
         request = request_of(event, base_path)
     except (NotTheCatalog, UnsafePath) as error:
@@ -49,10 +47,8 @@ def request_of(event: Mapping[str, Any], base_path: str) -> CatalogRequest:
 
 
 def _query(parameters: Mapping[str, Any]) -> str:
-    """Return the query, encoded again: a blank as %20, which every server decodes, and `=` after each name.
-
-    Raises UnsafePath for bytes that are no UTF-8: the event has another character in their place.
-    """
+    """Return the query encoded again: a blank as %20, which every server decodes, and `=` after each name. Raises
+    UnsafePath for bytes that are not UTF-8: the event has replaced them."""
     query = encoded_query((name, str(value)) for name, values in parameters.items() for value in values)
     if _REPLACED in query:
         raise UnsafePath("bytes in its query that are not UTF-8")
@@ -72,10 +68,7 @@ def _path(event: Mapping[str, Any], base: str) -> str:
 
 
 def event_of(answer: CatalogAnswer, asked: Headers) -> dict[str, Any]:
-    """Return an answer to the request with the headers `asked`; compressed if it is too large otherwise.
-
-    Raises CatalogAnswerTooLarge.
-    """
+    """Return the answer as an event, compressed if it is too large otherwise. Raises CatalogAnswerTooLarge."""
     made = _event_of(answer)
     if _size(made) > LARGEST_ANSWER and answer.header(_ENCODING) is None and _accepts_gzip(asked):
         headers = (*answer.headers, (_ENCODING, "gzip"))

@@ -1,5 +1,3 @@
-"""Forwarding requests to the catalog: what is removed from a request, what is added, and from an answer."""
-
 from typing import Final
 from uuid import uuid4
 
@@ -34,7 +32,7 @@ class Forwarder:
         self.timeout = timeout
 
     def forward(self, request: CatalogRequest, *, timeout: float | None = None) -> CatalogAnswer:
-        """Send a request once; raises UnsafePath, CatalogUnavailable and CatalogOutcomeUnknown."""
+        """Send a request once. Raises UnsafePath, CatalogUnavailable and CatalogOutcomeUnknown."""
         refuse_loop(request)
         check_target(request.path, request.query)  # also of what the gateway makes of names
         sent = CatalogRequest(

@@ -1,4 +1,4 @@
-"""Requests and answers of the Iceberg REST API as bytes, so that what is forwarded is forwarded unchanged."""
+"""Requests and answers of the Iceberg REST API as bytes, which are forwarded unchanged."""
 
 from dataclasses import dataclass, field
 
@@ -8,11 +8,8 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class CatalogRequest:
-    """A request to the catalog.
-
-    `path` is percent-encoded as received, below the catalog's base and without a slash in front: `v1/…`. `query` is the
-    raw query without its question mark.
-    """
+    """A request to the catalog. `path` is percent-encoded as received, relative to the catalog's base, without a
+    leading slash: `v1/…`. `query` is raw, without its question mark."""
 
     method: str
     path: str
@@ -21,7 +18,6 @@ class CatalogRequest:
     body: bytes = field(default=b"", repr=False)
 
     def header(self, name: str) -> str | None:
-        """Return the header's first value, None without one."""
         return _first(self.headers, name)
 
 
@@ -32,7 +28,6 @@ class CatalogAnswer:
     body: bytes = field(default=b"", repr=False)
 
     def header(self, name: str) -> str | None:
-        """Return the header's first value, None without one."""
         return _first(self.headers, name)
 
     @property

@@ -1,7 +1,5 @@
-"""Which requests concern the gateway, decided from a request alone (Iceberg REST Catalog API, "paths").
-
-Names in a path are percent-encoded, and the levels of a namespace are joined by a separator (0x1F by default).
-"""
+"""Which requests concern the gateway, by the request alone (Iceberg REST Catalog API, "paths"). Path names are
+percent-encoded, and a separator (0x1F by default) joins a namespace's levels."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -43,10 +41,8 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an operation's path names; `prefix` is encoded in its canonical form, `namespace` and `name` are decoded.
-
-    The namespace is empty and the name is None for an operation whose body names what it changes.
-    """
+    """What a path names: `prefix` encoded in canonical form, `namespace` and `name` decoded. Where the body names what
+    changes, the namespace is empty and the name None."""
 
     operation: Operation
     prefix: str
@@ -66,8 +62,6 @@ class ConfigDiscovery:
 
 @dataclass(frozen=True, slots=True)
 class DropWithPurge:
-    """`DELETE` of a table with `purgeRequested`."""
-
     target: Target
     identifier: TableIdentifier
 
@@ -79,12 +73,12 @@ class KeyedMutation:
 
 @dataclass(frozen=True, slots=True)
 class UnknownMutation:
-    """A request with an Idempotency-Key that is neither a mutation with a rule nor one that only reads."""
+    """A request with an Idempotency-Key that is neither a read nor a mutation with a rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """Any other request; the gateway adds nothing to it."""
+    """Any other request, forwarded unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +98,8 @@ class CatalogPaths:
     separator: str = NAMESPACE_SEPARATOR
 
     def levels(self, encoded: str) -> tuple[str, ...]:
-        """Return the levels of a namespace in a path.
-
-        Polaris also splits at 0x1F whatever its separator is, as clients before Iceberg 1.11 send nothing else.
-        """
+        """Return the levels of a namespace in a path. Polaris also splits at 0x1F, whatever its separator: clients
+        before Iceberg 1.11 send nothing else."""
         text = unquote(encoded)
         return tuple(text.split(NAMESPACE_SEPARATOR if NAMESPACE_SEPARATOR in text else self.separator))
 
@@ -115,7 +107,7 @@ class CatalogPaths:
         return f"v1/{prefix}/{_NAMESPACES}" if prefix else f"v1/{_NAMESPACES}"
 
     def namespace(self, prefix: str, levels: Sequence[str]) -> str:
-        """Return the path of a namespace; raises UnsafeName."""
+        """Return the path of a namespace. Raises UnsafeName."""
         if isinstance(levels, str) or not levels:
             raise ValueError("a namespace is a list of at least one level")
         joined = encoded(self.separator).join(segment_of(level, self.separator) for level in levels)
@@ -182,7 +174,7 @@ def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Ro
 
 
 def _own_tombstones(request: CatalogRequest, segments: Sequence[str]) -> OwnTombstones | None:
-    """Return what a request asks of the caller's tombstones; a catalog may have this name, but no such paths."""
+    """Return a request about the caller's tombstones; None for others, also of a catalog of that name."""
     match request.method, segments:
         case "GET", ["v1", "tombstones"] if "mine" in query_of(request.query):
             return OwnTombstones()
@@ -193,12 +185,12 @@ def _own_tombstones(request: CatalogRequest, segments: Sequence[str]) -> OwnTomb
 
 
 def is_purge(query: str) -> bool:
-    """Whether a query asks for a purge; pyiceberg writes `True`, and servers take it in any case."""
+    """Whether a query asks for a purge, in any case: pyiceberg writes `True`."""
     return query_of(query).get(PURGE, "").lower() == "true"
 
 
 def query_of(query: str) -> Mapping[str, str]:
-    """Return the parameters of a query; of a repeated one the first value, as servers read it."""
+    """Return a query's parameters; the first value of a repeated one, as servers read it."""
     return dict(reversed(parse_qsl(query, keep_blank_values=True)))
 
 
@@ -220,10 +212,8 @@ class _Found:
 
 
 def _found(path: Sequence[str]) -> _Found | None:
-    """Return what a path is, by the position of its parts: a catalog, a namespace or a table may be called "tables".
-
-    A prefix is one segment, as Polaris' is, else none, else several (which begin with none of the path's own words).
-    """
+    """Return what a path is, by position: catalogs, namespaces and tables may be called "tables". A prefix is one
+    segment, as Polaris' is, else none, else several (not beginning with one of the path's own words)."""
     if path[0] != "v1" or "" in path:
         return None
     segments = path[1:]

@@ -1,8 +1,6 @@
-"""How paths are spelled: what could lead out of the catalog's base is refused, and equal paths get one form.
-
-Servers and proxies disagree about dot segments, empty segments, backslashes, parameters of segments, and how often a
-path is decoded (RFC 3986, Sections 3.3, 5.2.4 and 6.2.2). Nothing of the catalog's API needs any of them.
-"""
+"""How paths are spelled: paths that could leave the catalog's base are refused, equal ones get one form. Servers and
+proxies disagree about dot segments, empty segments, backslashes, parameters of segments, and repeated decoding (RFC
+3986, 3.3, 5.2.4, 6.2.2); the catalog's API needs none of them."""
 
 import re
 from typing import Final
@@ -27,7 +25,7 @@ _PARTS: Final = re.compile(rb"/")
 
 
 def check_target(path: str, query: str) -> None:
-    """Raise UnsafePath unless every server reads the path as segments below the base, and as the same ones."""
+    """Raise UnsafePath unless all servers read the path as the same segments below the base."""
     if _PLAIN.fullmatch(path) is None:
         _check_path(path)
     if _QUERY.fullmatch(query) is None:
@@ -35,12 +33,12 @@ def check_target(path: str, query: str) -> None:
 
 
 def canonical_path(path: str) -> str:
-    """Return a path that was checked such that all spellings of its segments are equal."""
+    """Return a checked path in the form that all its spellings share."""
     return path if _PLAIN.fullmatch(path) is not None else _respelled(path)
 
 
 def _check_path(path: str) -> None:
-    """Check a path of any form; `_PLAIN` has only such as pass and are canonical, and spares most requests this."""
+    """Check a path of any form; `_PLAIN` passes most requests without it."""
     if _RAW.fullmatch(path) is None or "#" in path or "?" in path:
         raise UnsafePath(_NO_REQUEST_LINE)
     if ";" in path:
@@ -54,10 +52,7 @@ def _respelled(path: str) -> str:
 
 
 def segment_of(name: str, separator: str | None = None) -> str:
-    """Return a name of a body as one segment of a path; raises UnsafeName.
-
-    A level of a namespace contains no `separator`, by which the levels are joined.
-    """
+    """Return a name of a body as one path segment. Raises UnsafeName, also if a level contains `separator`."""
     if separator is not None and (separator in name or "\x1f" in name):
         raise UnsafeName("the separator of namespaces")
     try:

@@ -36,10 +36,7 @@ _TO_PURGE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, To
 
 @dataclass(frozen=True)
 class DropBehavior:
-    """TaskBehavior for TABLE_DROP_WITH_PURGE: the work of `purge` on a tombstone, then the drop of its entry.
-
-    SUCCESS follows the drop; a call after a crash between any two steps finds in the record what is left.
-    """
+    """TaskBehavior for TABLE_DROP_WITH_PURGE: `purge` on a tombstone, then the drop of its entry, then SUCCESS."""
 
     task_types: ClassVar[frozenset[str]] = frozenset({DROP_TASK_TYPE})
 
@@ -47,7 +44,7 @@ class DropBehavior:
     tombstones: Tombstones
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        """See TaskBehavior.prepare; no engine is chosen for anything but a tombstone of this service's own record."""
+        """Prepare as PurgeBehavior does; an engine is chosen only for a tombstone of this service's own record."""
 
         def choose() -> str:
             is_left = self._begun(task).state not in _DONE
@@ -62,7 +59,6 @@ class DropBehavior:
         return self._run_with(purge_table, task, hand_over_at)
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
-        """Run an engine in a Spark job; see PurgeBehavior.run_job. Raises LeaseLost."""
         return self._run_with(engine, self.purge.runner.begin_job(task_id, attempt))
 
     def _run_with(self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None) -> Task:
@@ -77,10 +73,8 @@ class DropBehavior:
 
     def _begun(self, task: Task) -> Tombstone:
         """Return the record of a tombstone whose purge begins or continues. Raises GuardRefused (TOMBSTONE_REFUSED).
-
-        Anybody with TABLE_CREATE can put tables into the namespace of tombstones: only one that the service itself
-        found at the destination of its own record, with the uuid that it had then, is purged.
-        """
+        Anybody with TABLE_CREATE can put tables into the tombstones' namespace, so only the table that the service
+        found at its own record's destination, with the same uuid, is purged."""
         purge = TablePurge.of(task)
         tombstone_id = purge.properties.get(TOMBSTONE, "")
         record = self.tombstones.store.get(tombstone_id) if tombstone_id else None
@@ -113,11 +107,8 @@ class DropBehavior:
     def _neighbours(
         self, ctx: PurgeContext, record: Tombstone
     ) -> Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]:
-        """Return the table's neighbours with, before all others, the table that has its former name by now.
-
-        That one has the same location (Polaris' default), may be registered from the very same metadata, and may be
-        newer than the reference index.
-        """
+        """Return the table's neighbours, first the table that now has its former name. That table has the same location
+        (Polaris' default), may share metadata, and may be newer than the reference index."""
 
         def neighbours(roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
             heir = list(loaded_neighbour(self.purge.catalog, record.identifier, self.purge.store_of, certain=True))
@@ -130,10 +121,8 @@ class DropBehavior:
         return neighbours
 
     def _drop(self, record: Tombstone) -> tuple[Finding, ...]:
-        """Drop the entry of a purged tombstone without purge; one that is gone, or another table's now, counts.
-
-        Returns the findings of a catalog that keeps what was dropped, as a soft delete does.
-        """
+        """Drop the entry of a purged tombstone without purge, if it is still this table's. Returns findings if the
+        catalog keeps what was dropped, as a soft delete does."""
         if record.state is TombstoneState.DROPPED:
             return ()
         catalog, shows = self.tombstones.catalog, False
@@ -158,7 +147,6 @@ class DropBehavior:
         return found.table_uuid == record.table_uuid
 
     def _failed(self, task: Task) -> Task:
-        """Note in the record that its task failed; the recurring task does so after a crash."""
         if task.status is Status.FAILURE:
             with suppress(DropError, MalformedPayload):
                 record = self.tombstones.get(TablePurge.of(task).properties.get(TOMBSTONE) or "unnamed")

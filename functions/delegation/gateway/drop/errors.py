@@ -1,5 +1,3 @@
-"""Errors of dropping tables with their files."""
-
 from collections.abc import Iterable
 
 from delegation.errors import GuardRefused
@@ -11,22 +9,20 @@ from polaris_common.errors import DelegationError, printable
 
 
 class DropError(GatewayError):
-    """Base class of this package's errors."""
-
     code = "DROP_FAILED"
     status = 500
     kind = "InternalServerError"
 
 
 class TombstonesUnavailable(DropError):
-    """The table of tombstones did not answer; nothing was written, and the call may be repeated."""
+    """The tombstone table did not answer; nothing was written, and the call may be repeated."""
 
     code = "TOMBSTONES_UNAVAILABLE"
     retryable = True
 
 
 class TombstoneOutcomeUnknown(DropError):
-    """A write to the table of tombstones got no clear answer; read the record before trying again."""
+    """A write to the tombstone table got no clear answer; read the record before you try again."""
 
     code = "TOMBSTONE_OUTCOME_UNKNOWN"
     retryable = True
@@ -62,7 +58,7 @@ class RestoreRefused(DropError):
 
 
 class NameTaken(DropError):
-    """The name that a tombstone is to be restored to belongs to another table by now."""
+    """Another table now has the name that the tombstone is to be restored to."""
 
     code = "NAME_TAKEN"
     status = 409
@@ -78,12 +74,12 @@ class NameTaken(DropError):
 
 
 def purge_not_possible(message: str) -> DropError:
-    """Return the error: the tombstone's files cannot be purged at this moment; nothing was changed."""
+    """Return the error for files that cannot be purged now; nothing was changed."""
     return DropError(message, code="PURGE_NOT_POSSIBLE")
 
 
 def bad_tombstone_request(message: str) -> DropError:
-    """Return the error: a request for the caller's own tombstones is not as documented; nothing was done."""
+    """Return the error for an invalid request about the caller's own tombstones; nothing was done."""
     return DropError(message, code="BAD_TOMBSTONE_REQUEST", status=400, kind="BadRequestException")
 
 
@@ -92,7 +88,7 @@ def dismissal_refused(message: str) -> DropError:
 
 
 def table_replaced(table: str, wanted: str, found: str) -> DropError:
-    """Return the error: the name has a table with another uuid than the request's; nothing was touched."""
+    """Return the error for a table with another uuid than the request's; nothing was touched."""
     return DropError(
         f"{printable(table)} was not dropped: the request is for the table with the uuid {printable(wanted)}, and "
         f"the name now belongs to another one ({printable(found)}). To drop that one too, send a request without "
@@ -104,7 +100,7 @@ def table_replaced(table: str, wanted: str, found: str) -> DropError:
 
 
 def purge_forbidden(table: str, reason: str) -> DropError:
-    """Return the error: the caller may drop the table but not delete its files; nothing was done."""
+    """Return the error for a caller that may drop the table but not delete its files; nothing was done."""
     return DropError(
         f"the caller may not purge {printable(table)}: the storage credentials that the catalog vends to it "
         f"cannot delete its files ({printable(reason)}). Grant TABLE_WRITE_DATA on the table to the caller, or "
@@ -124,7 +120,7 @@ class DropUnsupported(DropError):
 
 
 def foreign_realm(table: TableIdentifier, asked: str, own: str) -> DropUnsupported:
-    """Return the error: the request is for another realm than the deployment's; nothing was touched."""
+    """Return the error for a realm other than the deployment's; nothing was touched."""
     return DropUnsupported(
         f"{printable(str(table))} was not dropped: the request is for the realm {printable(asked)}, and this "
         f"gateway drops tables of the realm {printable(own)}; send it to the gateway of that realm, or drop it "
@@ -136,7 +132,7 @@ def foreign_realm(table: TableIdentifier, asked: str, own: str) -> DropUnsupport
 
 
 def catalog_unsupported(table: TableIdentifier, error: DelegationError) -> DropUnsupported:
-    """Return the error: the catalog is EXTERNAL, or its storage is not S3; nothing was touched."""
+    """Return the error for a catalog that is EXTERNAL or not on S3; nothing was touched."""
     return DropUnsupported(
         f"{printable(str(table))} was not dropped: {printable(str(error), 500)}; drop it in the catalog that owns it, "
         "or without purge",
@@ -145,7 +141,7 @@ def catalog_unsupported(table: TableIdentifier, error: DelegationError) -> DropU
 
 
 def word_unknown(what: str, word: str, known: Iterable[str]) -> DropError:
-    """Return the error: a drop with purge has a word that this gateway does not know; nothing was touched."""
+    """Return the error for an unknown value in a drop with purge; nothing was touched."""
     return DropError(
         f"{what} is not known, so nothing was dropped; {did_you_mean(word, known)}",
         code="INVALID_REQUEST",
@@ -177,7 +173,7 @@ def tombstone_grant_missing(table: TableIdentifier, namespace: str, answer: str)
 
 
 def drop_not_confirmed(table: str, reason: str) -> DropError:
-    """Return the error: the catalog gave no clear answer to the rename; a repeat finds out."""
+    """Return the error for a rename without a clear answer; a repeat finds out."""
     return DropError(
         f"it is not known whether {printable(table)} was dropped ({printable(reason)}): send the request again. "
         "If it was, its purge follows in any case",
@@ -189,7 +185,7 @@ def drop_not_confirmed(table: str, reason: str) -> DropError:
 
 
 def drop_interrupted(table: str, error: DelegationError) -> DropError:
-    """Return the error: a store or the catalog did not answer; a repeat continues where the drop stopped."""
+    """Return the error for a store or catalog that did not answer; a repeat continues where the drop stopped."""
     return DropError(
         f"the drop of {printable(table)} was interrupted ({error.code}: {printable(str(error))}): send it again",
         code="DROP_INTERRUPTED",
@@ -200,7 +196,7 @@ def drop_interrupted(table: str, error: DelegationError) -> DropError:
 
 
 def still_purging(table: str, tombstone_id: str) -> DropError:
-    """Return the error: the caller's time ended before the purge did; the table is dropped, and its purge continues."""
+    """Return the error for a purge that outlasts the caller's time; the table is dropped, and its purge continues."""
     return DropError(
         f"{printable(table)} is dropped and its files are still being deleted (tombstone {tombstone_id}): send the "
         "request again to wait on",
@@ -212,7 +208,7 @@ def still_purging(table: str, tombstone_id: str) -> DropError:
 
 
 class RenamedBack(DropError):
-    """The purge was refused, or the name had another table by then; the table has its name again."""
+    """The purge was refused, or another table had the name; the table has its name again."""
 
     code = "DROP_REFUSED"
     status = 409
@@ -233,7 +229,7 @@ def kept_as_tombstone(table: str, tombstone_id: str, reason: str) -> DropError:
 
 
 def service_may_not_list(table: TableIdentifier, namespace: str, error: DelegationError) -> DropError:
-    """Return the error: the service's own principal cannot do its part of a drop; nothing was renamed."""
+    """Return the error for a service principal without a privilege that a drop needs; nothing was renamed."""
     catalog, place = printable(table.catalog), printable(namespace)
     return DropError(
         f"{printable(str(table))} was not dropped: the service's principal may not list the namespace {place} "
@@ -244,7 +240,7 @@ def service_may_not_list(table: TableIdentifier, namespace: str, error: Delegati
 
 
 def service_not_permitted(table: str, error: DelegationError, tombstone_id: str | None = None) -> DropError:
-    """Return the error: the service's own principal cannot do its part of a drop, which may have begun."""
+    """Return the error for a service principal without a privilege that a drop needs; the drop may have begun."""
     kept = f"; until then `delegation tombstones restore {tombstone_id}` gives the table its name back, where the "
     return DropError(
         f"the drop of {printable(table)} cannot be finished ({error.code}: {printable(str(error), 500)}). "
@@ -255,7 +251,7 @@ def service_not_permitted(table: str, error: DelegationError, tombstone_id: str 
 
 
 def not_readable(error: DelegationError) -> str:
-    """Return why a table gets its name back that the service cannot load after the rename."""
+    """Return the reason for renaming back a table that the service cannot load after the rename."""
     return f"the service cannot load it in the namespace of tombstones ({error.code}: {error})"
 
 

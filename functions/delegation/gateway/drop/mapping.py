@@ -1,5 +1,3 @@
-"""Errors of other packages as errors of a drop, with the status of its answer."""
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +11,7 @@ from polaris_common.errors import DelegationError
 
 @contextmanager
 def as_drop_errors(what: str) -> Iterator[None]:
-    """Raise the errors of other packages as errors of a drop of `what`."""
+    """Raise the errors of other packages as errors of a drop of `what`, with the status of its answer."""
     try:
         yield
     except GatewayError:

@@ -46,12 +46,10 @@ def uuid_at(catalog: TombstoneCatalog, identifier: TableIdentifier) -> str | Non
 
 
 def renamed_back(catalog: TombstoneCatalog, record: Tombstone) -> str | None:
-    """Rename a tombstone to its target; after any answer the tables at both names decide. May be repeated.
-
-    If a clone of the table was registered under the name meanwhile, that is the table, and the tombstone's entry is
-    dropped without purge; returns what to note of that, else None. Raises NameTaken, PolarisUnavailable if it is not
-    known what became of the rename, and other PolarisErrors if it was not performed.
-    """
+    """Rename a tombstone to its target and return a note, if any; may be repeated. The tables at both names decide,
+    whatever the rename's answer. A clone registered under the name is kept, and the tombstone's entry is dropped
+    without purge. Raises NameTaken, PolarisUnavailable if the rename's outcome is unknown, and other PolarisErrors if
+    nothing was renamed."""
     target = record.restore_identifier
     error = _rename(catalog, record, target)
     if error is None:
@@ -73,7 +71,7 @@ def renamed_back(catalog: TombstoneCatalog, record: Tombstone) -> str | None:
 
 
 def _rename(catalog: TombstoneCatalog, record: Tombstone, target: TableIdentifier) -> PolarisError | None:
-    """Rename the table at the destination if it is still this one; return why that was not done."""
+    """Rename the table at the destination if it is still this one; return the error that prevented it."""
     try:
         found = uuid_at(catalog, record.destination)
         if found is not None and found != record.table_uuid:
@@ -92,6 +90,6 @@ def _table_at(catalog: TombstoneCatalog, identifier: TableIdentifier) -> LoadedT
 
 
 def _follows(clone: LoadedTable, table: LoadedTable) -> bool:
-    """Return whether a clone has the table's present state, or came from it by commits."""
+    """Return whether a clone has the table's current state or was committed on top of it."""
     log = clone.metadata.get("metadata-log") or ()
     return table.metadata_location in {clone.metadata_location, *(one.get("metadata-file") for one in log)}

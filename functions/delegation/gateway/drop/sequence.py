@@ -1,9 +1,7 @@
-"""The sequence of a drop with purge, from the caller's DELETE to its answer.
-
-load as the caller → guards → prove the privilege → list the namespace of tombstones as the service → put the record →
-rename as the caller → load the destination as the service → record the table that was really moved → submit its purge →
-204, or wait for the purge. Whatever ends the process between two of them: the record states what is left to do.
-"""
+"""The sequence of a drop with purge, from the caller's DELETE to its answer. load as the caller → guards → prove the
+privilege → list the namespace of tombstones as the service → put the record → rename as the caller → load the
+destination as the service → record the table really moved → submit its purge → 204, or wait for the purge. After a
+crash between two steps the record states what is left to do."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -83,12 +81,9 @@ _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 
 @dataclass(frozen=True, slots=True)
 class TableDrops:
-    """Drops tables with their files, in place of an unmodified catalog.
-
-    `forward` sends requests to the catalog, `files` opens a table's storage with the credentials that it was loaded
-    with. A request is held open for at most `budget`. `realm` is that of this deployment; `begin` is called before the
-    first record is put, to have the recurring task that settles records.
-    """
+    """Drops tables with their files, in place of an unmodified catalog. `files` opens storage with the credentials that
+    the table was loaded with; `begin` is called before the first record is put, to start the recurring task that
+    settles records. A request is held open for at most `budget`."""
 
     forward: Forward
     files: Callable[[LoadedTable], ObjectStore]
@@ -104,12 +99,10 @@ class TableDrops:
         identifier: TableIdentifier,
         key: DropKey | None = None,
     ) -> CatalogAnswer:
-        """Answer `DELETE` of a table with `purgeRequested` (Iceberg REST Catalog API, dropTable).
-
-        A repeat with the same key is for the table that the first request was checked for. Raises errors of this
-        package, whose status and kind are those of the answer, and MutationNotVerified if with a key the answer of a
-        catalog to which the drop is left is not the catalog's own.
-        """
+        """Answer `DELETE` of a table with `purgeRequested` (Iceberg REST Catalog API, dropTable). A repeat with the
+        same key is for the table that the first request was checked for. Raises errors of this package, with the
+        answer's status and kind, and, with a key, MutationNotVerified if the answer to a drop left to the catalog is
+        not the catalog's own."""
         try:
             with as_drop_errors(str(identifier)):
                 return _Drop(self, request, caller, identifier, key).answer()
@@ -124,10 +117,8 @@ class TableDrops:
     def earlier(
         self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
     ) -> CatalogAnswer | None:
-        """Return the answer to a drop that was begun with the same key, None if no table was renamed for it.
-
-        Raises what `drop` does, and MutationNotVerified if the catalog itself may have been asked to perform it.
-        """
+        """Return the answer to a drop begun with the same key, None if it renamed no table. Raises what `drop` does,
+        and MutationNotVerified if the catalog itself may have performed it."""
         with as_drop_errors(str(identifier)):
             return _Drop(self, request, caller, identifier, key).earlier_of_key(key)
 
@@ -145,7 +136,7 @@ def _check_words(request: CatalogRequest) -> None:
 
 
 class _Drop:
-    """One request; raises DropUnsupported for one of another realm, in which the service could not find its table."""
+    """One request; raises DropUnsupported for another realm, where the service could not find the table."""
 
     def __init__(
         self,
@@ -196,7 +187,7 @@ class _Drop:
         return self._confirmed(record, moved)
 
     def _check_catalog(self) -> None:
-        """Refuse a catalog whose files are not the service's: the rename would move the table of another catalog."""
+        """Refuse a catalog whose files the service cannot delete, before the rename touches its table."""
         try:
             self._steps.tombstones.catalog.check_catalog(self._identifier.catalog)
         except PolarisError as error:
@@ -213,10 +204,8 @@ class _Drop:
             raise service_may_not_list(self._identifier, self._tombstone_namespace, error) from error
 
     def _moved(self, record: Tombstone) -> LoadedTable | None:
-        """Load the table at its destination as the service; one that it cannot load gets its name back.
-
-        Where the service may not rename either, the caller does, who may have done it just now.
-        """
+        """Load the table at its destination as the service; rename it back if it cannot be loaded. The caller renames
+        it if the service may not."""
         try:
             return self._steps.at_destination(record)
         except PolarisError as unread:
@@ -234,7 +223,7 @@ class _Drop:
         raise RenamedBack(str(self._identifier), reason) from error
 
     def _hold(self) -> None:
-        """Keep the request's key, if it has one: what follows may take longer than it is held."""
+        """Hold the request's key, if any: the next steps may take longer than its reservation."""
         if self._key is not None:
             self._key.hold()
 
@@ -300,10 +289,8 @@ class _Drop:
         raise self._unsupported(refused)
 
     def _by_duplicates(self, record: Tombstone) -> CatalogAnswer | None:
-        """Return the answer by another request that dropped the very table that this one is for, None without one.
-
-        Of several renames at once the catalog may leave all but one undecided. A key has its own answer.
-        """
+        """Return the answer of another request that dropped the same table, None without one. Of several concurrent
+        renames the catalog may leave all but one undecided. A key has its own answer."""
 
         def is_duplicate(other: Tombstone) -> bool:
             is_same = other.expected_uuid == record.expected_uuid and other.tombstone_id != record.tombstone_id
@@ -378,10 +365,8 @@ class _Drop:
         return answer
 
     def earlier_of_key(self, key: DropKey) -> CatalogAnswer | None:
-        """Return the answer by the newest record of the key; None if no table was renamed for it.
-
-        One whose table has its name again is answered as the first request was: a table of the name is not touched.
-        """
+        """Return the answer from the key's newest record, None if no table was renamed for it. A table that was renamed
+        back is answered as the first request was, and is not touched."""
         found = [one for one in self._newest() if key.is_of(one, self._caller)]
         for record in found:
             if record.state is TombstoneState.RESTORED:
@@ -393,10 +378,8 @@ class _Drop:
         return answer
 
     def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:
-        """Return the answer by the newest record that counts, of the same caller; None if no table was renamed.
-
-        While more duplicates are under way than can be looked up, one of which may have renamed the table, it waits.
-        """
+        """Return the answer from the caller's newest record that counts, None if no table was renamed. It waits while
+        more duplicates are in progress than can be read: one of them may have renamed the table."""
         for left in range(_LOOKS - 1, -1, -1):
             found = [one for one in self._newest() if self._is_ours(one) and counts(one)]
             answer = self._by_records(found)
@@ -411,7 +394,7 @@ class _Drop:
         return record.caller == self._caller and is_wanted and record.state is not TombstoneState.RESTORED
 
     def _newest(self) -> Sequence[Tombstone]:
-        """Return the newest records of the name: a few, or many if duplicates have put those."""
+        """Return the newest records of the name: a few, or many if duplicates wrote them."""
         of_table = self._steps.store.of_table
         found = of_table(self._drops.realm, self._identifier, _FEW)
         unknown = [one for one in found if one.state in _GONE]
@@ -452,10 +435,8 @@ class _Drop:
 
 
 def dropped(record: Tombstone, state: TombstoneState | None = None) -> CatalogAnswer:
-    """Return the answer to a drop whose table has lost its name: 204, its tombstone, and when its purge begins.
-
-    `state` is the tombstone's if it has changed since the record was read. Only a grace period has a time, in UTC.
-    """
+    """Return the answer to a drop whose table has lost its name: 204, its tombstone, and when its purge begins. `state`
+    is the tombstone's if it changed since the read. Only a grace period has a time, in UTC."""
     state = state or record.state
     headers = [(TOMBSTONE_HEADER, record.tombstone_id), (STATE_HEADER, str(state))]
     begins = record.grace_until
@@ -469,10 +450,8 @@ def _lower(text: str | None) -> str | None:
 
 
 def _is_unclear(answer: CatalogAnswer) -> bool:
-    """Return whether a rename with this answer may have been performed, or may be yet.
-
-    Only the catalog's own refusal states that it was not: a proxy also answers 503 after it sent the request.
-    """
+    """Return whether a rename with this answer may have been, or may yet be, performed. Only the catalog's own refusal
+    excludes it: a proxy also answers 503 after it sent the request."""
     return not is_error(answer) or (is_transient(answer.status) and answer.status not in NOT_APPLIED)
 
 

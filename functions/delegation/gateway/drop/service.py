@@ -38,13 +38,9 @@ _UNCONFIRMED: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED}
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The tombstones of this deployment.
-
-    `failed` is called with each whose failure this process noted, `stuck` with the number of those that the recurring
-    task could not settle several times in a row.
-
-    Methods raise DropError (TOMBSTONE_NOT_FOUND) and the errors of the stores and of the catalog.
-    """
+    """The tombstones of this deployment; methods raise DropError (TOMBSTONE_NOT_FOUND) and store and catalog errors.
+    `failed` is called with each tombstone whose failure this process noted, `stuck` with the number that the recurring
+    task repeatedly could not settle."""
 
     store: TombstoneStore
     tasks: TaskService
@@ -54,10 +50,7 @@ class Tombstones:
     stuck: Callable[[int], None]
 
     def list(self, limit: int = 100, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
-        """Return all tombstones, or those of one caller's drops, the newest first; pages have at most `limit`.
-
-        Ended ones are listed for 90 days.
-        """
+        """Return all tombstones or one caller's, newest first, at most `limit` a page; ended ones for 90 days."""
         return self.store.newest(limit, cursor, caller=caller)
 
     def get(self, tombstone_id: str) -> Tombstone:
@@ -71,12 +64,10 @@ class Tombstones:
         return None if record.task_id is None else self.tasks.reads.find(record.task_id)
 
     def restore(self, tombstone_id: str, to: TableIdentifier | None = None, *, because: str | None = None) -> Tombstone:
-        """Rename a tombstone back to its former name, or to another one of the same catalog; return it RESTORED.
-
-        Its purge is taken first, by a conditional write: either no attempt at it ever begins, or nothing is restored. A
-        repeat finishes what was begun. `because` is the service's own reason, which the record keeps. A rename that was
-        never confirmed counts if the table is at its destination. Raises RestoreRefused and NameTaken.
-        """
+        """Rename a tombstone to its former name, or to another of the same catalog; return it RESTORED. A conditional
+        write takes the purge first: either no attempt ever begins, or nothing is restored. A repeat finishes what was
+        begun. `because` is the service's own reason, for the record. A rename that was never confirmed counts if the
+        table is at its destination. Raises RestoreRefused and NameTaken."""
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:
             raise RestoreRefused(f"the tombstone {tombstone_id} was dismissed: {record.problem}")
@@ -92,10 +83,8 @@ class Tombstones:
     def rename_unread(
         self, record: Tombstone, target: TableIdentifier, unread: PolarisError, because: str | None
     ) -> Tombstone:
-        """Rename a table that cannot be loaded at its destination to `target`, by name alone; return it RESTORED.
-
-        `unread` is the catalog's answer to the load. Raises RestoreRefused, NameTaken and PolarisUnavailable.
-        """
+        """Rename a table that cannot be loaded to `target`, by name alone; return it RESTORED. `unread` is the
+        catalog's answer to the load. Raises RestoreRefused, NameTaken and PolarisUnavailable."""
         try:
             self.catalog.rename_table(record.destination, target)
         except PolarisUnavailable:
@@ -110,10 +99,7 @@ class Tombstones:
         return self.changed(record, lambda now, one: records.restored_unread(one, target, now, because))
 
     def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
-        """Have a tombstone purged now: end its grace period, or retry a purge that failed.
-
-        Raises DropError (PURGE_NOT_POSSIBLE).
-        """
+        """End a tombstone's grace period or retry its failed purge now. Raises DropError (PURGE_NOT_POSSIBLE)."""
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:
             raise purge_not_possible(f"the tombstone {tombstone_id} was dismissed: {record.problem}")
@@ -138,11 +124,8 @@ class Tombstones:
         return self.get(tombstone_id)
 
     def dismiss(self, tombstone_id: str) -> Tombstone:
-        """End a FAILED tombstone: drop its entry without purge, and keep its files; a repeat finishes that.
-
-        Its record names the metadata.json from which `delegation purge` deletes what is left.
-        Raises DropError (DISMISSAL_REFUSED).
-        """
+        """End a FAILED tombstone: drop its entry without purge, and keep its files; a repeat finishes that. The record
+        names the metadata.json for `delegation purge`. Raises DropError (DISMISSAL_REFUSED)."""
         record = self.get(tombstone_id)
         if record.dismissed_at is None:
             if record.state is not TombstoneState.FAILED:
@@ -159,7 +142,7 @@ class Tombstones:
         return self.entry_dropped(record)
 
     def entry_dropped(self, record: Tombstone) -> Tombstone:
-        """Drop the entry of a dismissed tombstone without purge if it is still this table's; return its last record."""
+        """Drop a dismissed tombstone's entry without purge if it is still this table's; return its last record."""
         if record.check_at is None:
             return record
         try:
@@ -170,7 +153,7 @@ class Tombstones:
         return self.changed(record, lambda now, one: records.checked(one, now, None))
 
     def closed(self, record: Tombstone) -> Tombstone:
-        """End a FAILED tombstone whose entry somebody else removed, and state what that leaves."""
+        """End a FAILED tombstone whose entry somebody else removed, and state what is left."""
         if record.is_of_another_table:
             left = "closed: the table, which its caller never dropped, is not at its destination any more"
         elif uuid_at(self.catalog, record.identifier) == record.table_uuid:
@@ -198,7 +181,7 @@ class Tombstones:
         return after
 
     def _to_be_restored(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
-        """Take the purge, and record the restore; no attempt at the purge begins afterwards."""
+        """Take the purge and record the restore; no attempt at the purge begins afterwards."""
         for _ in range(_RACES):
             task = self.task(record)
             try:
@@ -233,10 +216,8 @@ class Tombstones:
         return self.changed(record, lambda now, one: records.restoring(one, target, now, because, moved))
 
     def _take(self, record: Tombstone, task: Task | None, target: TableIdentifier) -> None:
-        """End the purge as FAILURE if no attempt at it has begun; raise RestoreRefused otherwise.
-
-        A record without a task is RESTORING before a task could be stored, and the purge refuses that.
-        """
+        """End a purge that no attempt has begun as FAILURE; otherwise raise RestoreRefused. Without a task the record
+        becomes RESTORING before one can be stored, and the purge refuses that."""
         if task is None:
             return
         taken = self.tasks.writes.change(task.task_id, lambda task, now: _taken(task, now, target))
@@ -296,7 +277,7 @@ def restore_target(record: Tombstone, task: Task) -> TableIdentifier | None:
 
 
 def _brought_forward(task: Task, now: datetime) -> Task:
-    """Return a task that waits for its time as one that is due now; any other task unchanged."""
+    """Return a waiting task as due now; any other task unchanged."""
     if task.status is not Status.SUBMITTED or task.next_scheduled_run_ts is None or task.next_scheduled_run_ts <= now:
         return task
     return task.evolve(next_scheduled_run_ts=now, due_at=now)

@@ -1,5 +1,3 @@
-"""The operator's settings `delegation.drop.*`."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -31,13 +29,10 @@ Unsupported = Literal["refuse", "pass"]
 
 @dataclass(frozen=True, slots=True)
 class DropSettings:
-    """How drops with purge are done.
-
-    `mode`: answer once the table has lost its name, or wait for the purge. `grace` is how long a table can be restored,
-    `graces` the same for what is below a catalog or a namespace, by dotted names. Callers with a principal role of
-    `trusted_roles` need not prove that they may delete the table's files. Tables are renamed into
-    `tombstone_namespace`. What the catalog does not support is refused, or passed on to the catalog as it came.
-    """
+    """How drops with purge are done, the operator's settings `delegation.drop.*`. `mode`: answer once the table has
+    lost its name, or wait for the purge. `grace` is how long a table can be restored; `graces` overrides it by dotted
+    name of a catalog or namespace. Callers with one of `trusted_roles` (principal roles) need not prove that they may
+    delete files. What the catalog does not support is refused or forwarded unchanged."""
 
     mode: DropMode = "at-once"
     grace: timedelta = timedelta(0)
@@ -48,7 +43,7 @@ class DropSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
+        """Read the properties that begin with PREFIX, ignore all others. Raises InvalidProperty."""
         own = {name: value for name, value in properties.items() if name.startswith(PREFIX)}
         graces = {
             name.removeprefix(f"{_GRACE}."): _duration(name, own.pop(name))
@@ -75,7 +70,7 @@ class DropSettings:
         return settings
 
     def grace_of(self, identifier: TableIdentifier) -> timedelta:
-        """Return a table's grace period: that of the nearest of its namespaces or of its catalog, else the general."""
+        """Return a table's grace period: of its nearest namespace, else its catalog, else the default."""
         levels = (identifier.catalog, *identifier.namespace)
         for length in range(len(levels), 0, -1):
             found = self.graces.get(".".join(levels[:length]))
@@ -84,7 +79,6 @@ class DropSettings:
         return self.grace
 
     def mode_of(self, asked: str | None) -> DropMode:
-        """Return the mode of a request whose header asks for one, which must be one of MODES."""
         return self.mode if asked is None else cast("DropMode", asked)
 
 

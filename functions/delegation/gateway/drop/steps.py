@@ -1,4 +1,4 @@
-"""The steps of a drop after its rename, for the request that drops and for the task that finishes what a crash left."""
+"""The steps of a drop after its rename, for the dropping request and the task that finishes after a crash."""
 
 import time
 from collections.abc import Callable
@@ -53,10 +53,8 @@ class DropSteps:
         return self.tombstones.store
 
     def check_tombstones(self, catalog: str) -> None:
-        """Raise the catalog's error unless the service may list the namespace of tombstones.
-
-        Asked for each drop: by an answer from before, a table would be hidden that the service cannot purge any more.
-        """
+        """Raise the catalog's error unless the service may list the tombstones' namespace. Asked for each drop: a
+        cached answer could hide a table that the service can no longer purge."""
         self.tombstones.catalog.check_listing(catalog, self.settings.tombstone_namespace)
 
     def at_destination(self, record: Tombstone) -> LoadedTable | None:
@@ -67,10 +65,8 @@ class DropSteps:
             return None
 
     def confirmed(self, record: Tombstone, moved: LoadedTable) -> Tombstone:
-        """Record which table was really moved; another process may have done that.
-
-        Raises DropError (ILLEGAL_TOMBSTONE_CHANGE).
-        """
+        """Record which table was really moved, unless another process did. Raises DropError
+        (ILLEGAL_TOMBSTONE_CHANGE)."""
         task_id, grace = task_id_of(record.tombstone_id), self.settings.grace_of(record.identifier)
         table = MovedTable.model_validate(moved)
         try:
@@ -83,11 +79,9 @@ class DropSteps:
             return conflict.stored
 
     def submitted(self, record: Tombstone, moved: LoadedTable | None = None) -> Task:
-        """Submit the purge of a tombstone unless that is done, if nothing speaks against it: the only way to a purge.
-
-        `moved` is the table at its destination, which is loaded otherwise. Raises RenamedBack if the table has its name
-        again, because it is not the one that was checked, and DropError (KEPT_AS_TOMBSTONE) if it cannot have it.
-        """
+        """Submit the purge of a tombstone unless that is done or the table must not be purged; the only way to a purge.
+        `moved` is the table at its destination, loaded if None. Raises RenamedBack if it is not the table that was
+        checked, and DropError (KEPT_AS_TOMBSTONE) if it cannot get its name back."""
         task = self.tombstones.task(record) if moved is None else None
         objection = self._objection(record, task, moved)
         if objection is not None:
@@ -95,7 +89,7 @@ class DropSteps:
         return task or submit(self.tombstones.tasks, record)
 
     def _objection(self, record: Tombstone, task: Task | None, moved: LoadedTable | None) -> str | None:
-        """Return why the table must not be purged; one with a task was checked before, and is again by its purge."""
+        """Return why the table must not be purged; one with a task was checked before, and its purge checks again."""
         if record.is_of_another_table:
             return OTHER_TABLE
         if task is not None:
@@ -126,10 +120,8 @@ class DropSteps:
             raise still_purging(str(record.identifier), record.tombstone_id) from None
 
     def renamed_back(self, record: Tombstone, reason: str) -> RenamedBack | DropError:
-        """Give the table its name back, and return the error that reports it, or why it could not have it.
-
-        A restore that has begun keeps its target.
-        """
+        """Rename the table back; return the error that reports it, or why that failed. A restore that has begun keeps
+        its target."""
         target = None if record.state is TombstoneState.RESTORING else record.identifier
         try:
             self.tombstones.restore(record.tombstone_id, target, because=reason)
@@ -138,10 +130,8 @@ class DropSteps:
         return RenamedBack(str(record.identifier), reason)
 
     def settle(self, record: Tombstone) -> Tombstone:
-        """Finish, or clear, what a process left that ended between two steps; return the record afterwards.
-
-        Raises the errors of the stores and of the catalog; the next call continues.
-        """
+        """Finish or clear what a crash left between two steps; return the record. Raises the errors of the stores and
+        the catalog; the next call continues."""
         if record.dismissed_at is not None:
             return self.tombstones.entry_dropped(record)
         match record.state:
@@ -173,7 +163,7 @@ class DropSteps:
         return self._waiting(confirmed, moved) if is_ours else self.settle(confirmed)
 
     def _waiting(self, record: Tombstone, moved: LoadedTable | None = None) -> Tombstone:
-        """Submit a purge that was not, note its failure, or finish a restore that took it."""
+        """Submit a missing purge, note its failure, or finish a restore that took it."""
         task = self.tombstones.task(record)
         if record.is_of_another_table or (task is None and record.state is TombstoneState.RENAMED):
             try:
@@ -192,10 +182,8 @@ class DropSteps:
         return self._checked(record, self._next_check(record))
 
     def _failed(self, record: Tombstone) -> Tombstone:
-        """Close a FAILED tombstone whose entry is gone; state what a person can do about one without metadata.
-
-        Another table than was dropped is renamed back, as soon as its name is free.
-        """
+        """Close a FAILED tombstone whose entry is gone; state what to do about one without metadata. A table other than
+        the dropped one is renamed back as soon as its name is free."""
         try:
             found = self.tombstones.catalog.load_table(record.destination, vend=False)
         except (NoSuchTable, NoSuchNamespace):
@@ -216,7 +204,7 @@ class DropSteps:
         return self._checked(record, self.tombstones.clock() + records.FAILED_CHECK)
 
     def _next_check(self, record: Tombstone) -> datetime:
-        """Return when the next check is due: after the grace period, later the longer the purge takes."""
+        """Return the next check: after the grace period, later the longer the purge takes."""
         now = self.tombstones.clock()
         begins = max(record.grace_until or now, now)
         return begins + max(records.CHECK_AFTER, (now - record.created_at) / 4)

@@ -1,5 +1,3 @@
-"""Where tombstones are stored: the seam, with an implementation in memory."""
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,10 +26,8 @@ class TombstoneConflict(DropError):
 
 @dataclass(frozen=True, slots=True)
 class TombstonePage:
-    """Some tombstones, and the cursor of the next page, None after the last one.
-
-    `unreadable` counts the items among them that are no records of a format that this release reads.
-    """
+    """Some tombstones, and the cursor of the next page, None after the last. `unreadable` counts items in a format that
+    this release cannot read."""
 
     tombstones: tuple[Tombstone, ...]
     cursor: str | None = None
@@ -39,11 +35,8 @@ class TombstonePage:
 
 
 class TombstoneStore(Protocol):
-    """Stores one record per tombstone. A repeated write is recognized by its nonce, and is no conflict.
-
-    Methods raise TombstonesUnavailable and, unless they return pages, MalformedTombstone; those that write also
-    TombstoneOutcomeUnknown.
-    """
+    """Stores one record per tombstone; a repeated write is recognized by its nonce, and is no conflict. Methods raise
+    TombstonesUnavailable and, unless they return pages, MalformedTombstone; writes also TombstoneOutcomeUnknown."""
 
     def get(self, tombstone_id: str) -> Tombstone | None:
         """Read a record consistently."""
@@ -58,17 +51,13 @@ class TombstoneStore(Protocol):
         """Read the newest records of a table's former name consistently, the newest first."""
 
     def newest(self, limit: int, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
-        """Return all records, or those of one caller, the newest first, in pages of at most `limit`.
-
-        A record just written may be missing.
-        """
+        """Return all records or one caller's, newest first, at most `limit` a page; a new one may be missing."""
 
     def due(self, now: datetime, limit: int) -> TombstonePage:
-        """Return records whose `check_at` has come, the earliest first; what was just written may be out of date."""
+        """Return records whose `check_at` has come, earliest first; recent writes may be missing."""
 
 
-def no_fault(_point: str) -> None:
-    """Inject nothing."""
+def no_fault(_point: str) -> None: ...
 
 
 class MemoryTombstoneStore:
@@ -125,5 +114,5 @@ class MemoryTombstoneStore:
 
 
 def listed_key(record: Tombstone) -> str:
-    """Return the key by which lists are sorted: the time in milliseconds of the id, then the id."""
+    """Return the sort key of lists: the id's time in milliseconds, then the id."""
     return f"{record.tombstone_id[len(key_of(record.tombstone_id)) + 1 :]}-{key_of(record.tombstone_id)}"

@@ -31,12 +31,12 @@ settings for a request that chooses nothing.
 
 
 def task_id_of(tombstone_id: str) -> str:
-    """Return the id of a tombstone's task: a repeated submission finds the same task."""
+    """Return the id of a tombstone's task, the same for a repeated submission."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{DROP_TASK_TYPE}:{tombstone_id}"))
 
 
 def purge_of(record: Tombstone) -> TablePurge:
-    """Return the purge of a table that was found at its destination; raises DropError before that."""
+    """Return the purge of a table found at its destination; raises DropError before that."""
     if record.table_uuid is None or record.metadata_location is None or record.location is None:
         raise purge_not_possible(f"the tombstone {record.tombstone_id} is {record.state}: its table is not known")
     return TablePurge(
@@ -54,16 +54,14 @@ def purge_of(record: Tombstone) -> TablePurge:
 
 
 def payload_of(record: Tombstone) -> str:
-    """Return the payload of a tombstone's task: that of a purge, with the tombstone's id among its properties."""
+    """Return the payload of a tombstone's task: a purge's, with the tombstone's id among its properties."""
     return purge_of(record).to_payload()
 
 
 def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None) -> Task:
-    """Store the task of a RENAMED tombstone unless it exists, and send its dispatch; it runs after the grace period.
-
-    Of an existing one nothing is changed, whatever its status. An error before the first delete ends one whose caller
-    waits for it. Raises DropError (PURGE_NOT_POSSIBLE) and the errors of the task store.
-    """
+    """Store and dispatch the task of a RENAMED tombstone unless it exists; it runs after the grace period. An existing
+    task is not changed, whatever its status. An error before the first delete ends one whose caller waits. Raises
+    DropError (PURGE_NOT_POSSIBLE) and the errors of the task store."""
     task_id = task_id_of(record.tombstone_id)
     stored = tasks.reads.find(task_id)
     if stored is not None:
@@ -84,7 +82,7 @@ def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None)
 
 
 def dispatched(tasks: TaskService, task: Task) -> Task:
-    """Dispatch a task that waits; the sweeper, or a worker, takes one whose dispatch was not sent."""
+    """Dispatch a waiting task; the sweeper or a worker takes one whose dispatch was not sent."""
     with suppress(StoreUnavailable):
         return tasks.dispatching.dispatch(task.task_id, task=task)
     return task

@@ -147,31 +147,32 @@ class Tombstone(BaseModel):
 
     @property
     def is_of_another_table(self) -> bool:
-        """Whether the table that was really moved is not the one that its caller dropped: it gets its name back."""
+        """Whether the moved table is not the one that its caller dropped; it is renamed back."""
         return self.table_uuid is not None and self.table_uuid != self.expected_uuid
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing happens to the table any more."""
+        """Whether nothing more happens to the table."""
         return self.state in ENDED or self.dismissed_at is not None
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the recurring task could not settle it several times in a row."""
+        """Whether the recurring task repeatedly could not settle it."""
         return self.attempts >= STUCK_AFTER
 
     def is_fresh(self, now: datetime) -> bool:
-        """Return whether a repeated DELETE is answered from this record; one that a caller waits for stays fresh."""
+        """Return whether a repeated DELETE is answered from this record; always while its caller waits."""
         return now < self.created_at + FRESH_FOR or (self.waits and self.state not in _AWAITS_NOBODY)
 
     def public(self) -> dict[str, Any]:
-        """Return the record as JSON, without what only writes need; one that is dismissed has that as its state."""
+        """Return the record as JSON without fields that only writes need; a dismissed one has DISMISSED as its
+        state."""
         shown = self.model_dump(mode="json", exclude={"nonce", "check_at", "expires_at", "scope"}, exclude_none=True)
         return shown if self.dismissed_at is None else {**shown, "state": DISMISSED}
 
 
 def table_key(realm: str, identifier: TableIdentifier) -> str:
-    """Return a digest of a table's name, with which the ids of its tombstones begin."""
+    """Return a digest of a table's name, the prefix of its tombstones' ids."""
     parts = json.dumps([realm, identifier.catalog, *identifier.namespace, identifier.name], ensure_ascii=False)
     return hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:_KEY_LENGTH]
 
@@ -181,7 +182,7 @@ def key_of(tombstone_id: str) -> str:
 
 
 def caller_key(principal: str | None, authorization: str | None) -> str:
-    """Return what identifies a caller: its verified principal, without one a digest of its credentials."""
+    """Return what identifies a caller: its verified principal, else a digest of its credentials."""
     if principal is not None:
         return f"principal:{principal}"
     return f"credentials:{hashlib.sha256((authorization or '').encode()).hexdigest()[:32]}"
@@ -202,10 +203,8 @@ def pending(
     waits: bool,
     scope: str | None = None,
 ) -> Tombstone:
-    """Return the record of a drop that is about to rename its table to a random name in `namespace`.
-
-    The id sorts by time among those of one table.
-    """
+    """Return the record of a drop that will rename its table to a random name in `namespace`; ids of a table sort by
+    time."""
     milliseconds = int(now.timestamp() * 1000)
     return Tombstone(
         tombstone_id=f"{table_key(realm, identifier)}-{milliseconds:013d}-{secrets.token_hex(4)}",
@@ -247,17 +246,15 @@ def cleared(record: Tombstone, now: datetime, problem: str) -> Tombstone:
 
 
 def purging(record: Tombstone, now: datetime) -> Tombstone:
-    """Return the record of a table whose purge has begun; the same record if that is known already."""
+    """Return the record of a table whose purge has begun, unchanged if that is known."""
     return record if record.state is _S.PURGING else _changed(record, _S.PURGING, now, problem=None)
 
 
 def purged(record: Tombstone, now: datetime) -> Tombstone:
-    """Return the record of a table whose files are all deleted."""
     return _changed(record, _S.PURGED, now)
 
 
 def dropped(record: Tombstone, now: datetime) -> Tombstone:
-    """Return the record of a table whose entry was dropped after its files."""
     return _changed(record, _S.DROPPED, now)
 
 
@@ -268,53 +265,46 @@ def restoring(
     reason: str | None = None,
     moved: MovedTable | None = None,
 ) -> Tombstone:
-    """Return the record of a table that is to be renamed back to `target`, because of `reason` if nobody asked for it.
-
-    An earlier problem, as a name that was taken, is over. `moved` is the table of a rename that was not confirmed.
-    """
+    """Return the record of a table that is to be renamed to `target`; clears an earlier problem. `reason` is why the
+    service renames, None on request. `moved` is the table of an unconfirmed rename."""
     found = {} if moved is None else moved.model_dump()
     return _changed(record, _S.RESTORING, now, problem=_optional(reason), **_place(target), **found)
 
 
 def restored(record: Tombstone, now: datetime, note: str | None = None) -> Tombstone:
-    """Return the record of a table that has a name again; its problem is why it was renamed back, if nobody asked."""
+    """Return the record of a renamed table; its problem is why the service renamed it, None on request."""
     return _changed(record, _S.RESTORED, now, problem=record.problem if note is None else _short(note))
 
 
 def restored_unread(record: Tombstone, target: TableIdentifier, now: datetime, reason: str | None) -> Tombstone:
-    """Return the record of a table that was renamed back without knowing which one it is."""
+    """Return the record of a table that was renamed back without knowing which table it is."""
     return _changed(record, _S.RESTORED, now, problem=_optional(reason), **_place(target))
 
 
 def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
-    """Return the record of a table that stays at its destination until somebody acts."""
     return _changed(record, _S.FAILED, now, problem=_short(problem))
 
 
 def checked(record: Tombstone, now: datetime, check_at: datetime | None, advice: str | None = None) -> Tombstone:
-    """Return the record with the time when the recurring task settles it again; its state stays.
-
-    An earlier trouble is over; `advice` states what only a person can do.
-    """
+    """Return the record with the time of its next check, and clear its trouble; its state stays. `advice` states what
+    only a person can do."""
     return _written(record, now, check_at=check_at, attempts=0, trouble=None if advice is None else _short(advice))
 
 
 def backoff(attempts: int) -> timedelta:
-    """Return the pause after so many looks in a row that failed."""
+    """Return the pause after so many failed checks in a row."""
     return min(CHECK_AFTER * (1 << min(attempts, 10)), LONGEST_BACKOFF)
 
 
 def troubled(record: Tombstone, now: datetime, reason: str) -> Tombstone:
-    """Return the record of a tombstone that could not be settled; its state stays, and the next look is later."""
+    """Return the record of a tombstone that could not be settled: same state, later check."""
     attempts = record.attempts + 1
     return _written(record, now, check_at=now + backoff(attempts), attempts=attempts, trouble=_short(reason))
 
 
 def dismissed(record: Tombstone, now: datetime, problem: str, *, drops_entry: bool) -> Tombstone:
-    """Return the record of a tombstone to which nothing happens any more, except that its entry may be to be dropped.
-
-    Its state stays, so that a former release reads it.
-    """
+    """Return the record of a dismissed tombstone; only its entry may still be dropped. Its state stays, so that a
+    former release reads it."""
     problem = "; ".join(filter(None, [record.problem, problem]))
     ends = {"dismissed_at": now, "expires_at": (now + KEPT_FOR).replace(microsecond=0)}
     check_at = now + CHECK_AFTER if drops_entry else None
@@ -322,7 +312,6 @@ def dismissed(record: Tombstone, now: datetime, problem: str, *, drops_entry: bo
 
 
 def _changed(record: Tombstone, state: TombstoneState, now: datetime, **fields: Any) -> Tombstone:
-    """Return the next version in another state. Raises DropError (ILLEGAL_TOMBSTONE_CHANGE)."""
     if record.dismissed_at is not None:
         raise illegal_tombstone_change(record.tombstone_id, DISMISSED, state)
     if state not in ARROWS[record.state]:

@@ -36,10 +36,8 @@ class TombstoneUpkeep(BaseModel):
 
 
 class UpkeepReport(BaseModel):
-    """What one run did: how many tombstones it settled, by their states afterwards, and how many it could not.
-
-    `stuck` counts all whose last looks failed, also those that this run did not take, and items that cannot be read.
-    """
+    """What one run did: settled tombstones by their new states, and how many it could not settle. `stuck` counts all
+    that repeatedly failed, also those not in this run, and items that cannot be read."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,10 +63,7 @@ def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep
 
 
 def settle_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport:
-    """Settle the tombstones whose time has come; one that cannot be finished now waits longer for its next look.
-
-    Those that gave no trouble come first, so that none of them waits behind those that do.
-    """
+    """Settle the tombstones that are due, those without trouble first; one that fails waits longer."""
     states: Counter[str] = Counter()
     troubled: dict[str, Exception] = {}
     considered = steps.store.due(steps.tombstones.clock(), _CONSIDERED).tombstones
@@ -102,7 +97,7 @@ def settle_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport
 
 
 def _note_trouble(steps: DropSteps, tombstone_id: str, error: Exception) -> None:
-    """Have a tombstone wait longer for its next look; one that another process changed is looked at as it is then."""
+    """Delay a tombstone's next check, unless another process changed it."""
     try:
         record = steps.tombstones.get(tombstone_id)
         steps.tombstones.changed(record, lambda now, one: records.troubled(one, now, reason_of(error)))
@@ -119,10 +114,8 @@ def _settled(steps: DropSteps, listed: Tombstone) -> str:
 
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> bool:
-    """Submit the task unless it exists, usually with one read; return whether this call did.
-
-    One that failed or was cancelled is submitted again an interval later.
-    """
+    """Submit the task unless it exists, usually with one read; return whether this call did. A failed or cancelled one
+    is submitted again an interval later."""
     parameters = TombstoneUpkeep()
     if not is_wanted(tasks.reads.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
         return False
@@ -130,7 +123,7 @@ def ensure_submitted(tasks: TaskService, behavior: Behavior[TombstoneUpkeep, Upk
 
 
 class UpkeepBegun:
-    """Submits the recurring task, for which it looks once an interval; a drop for which that fails is not performed."""
+    """Submits the recurring task; checked once an interval, and a drop for which it fails is not performed."""
 
     def __init__(self, tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> None:
         self._tasks = tasks

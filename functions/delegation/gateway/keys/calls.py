@@ -1,4 +1,4 @@
-"""One call of a keyed mutation: sent, verified by what the catalog shows, and replayed whole."""
+"""One call of a keyed mutation: sent, verified by the catalog's state, and replayed with fresh credentials."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -47,8 +47,6 @@ class CatalogClient(StrEnum):
 
 
 class Conclusion(StrEnum):
-    """What a client concludes of a mutation from its answer."""
-
     APPLIED = "it was applied"
     NOT_APPLIED = "it was not applied: the client deletes the files of a commit, or commits them anew"
     UNKNOWN = "it may have been applied: the client deletes nothing"
@@ -71,14 +69,13 @@ _TABLE: Final[Mapping[CatalogClient, Mapping[int, Conclusion]]] = {
 
 
 def conclusion(client: CatalogClient, status: int) -> Conclusion:
-    """Return what a client concludes from an answer to a commit."""
     if 200 <= status < 300:
         return Conclusion.APPLIED
     return _TABLE[client].get(status, Conclusion.FAILED)
 
 
 def denies(status: int) -> bool:
-    """Whether some client takes an answer for "not applied"; then it may be given only if that is proved."""
+    """Whether some client takes the status for "not applied", so that it requires proof."""
     return any(conclusion(client, status) is Conclusion.NOT_APPLIED for client in CatalogClient)
 
 
@@ -91,10 +88,8 @@ _PROPERTIES: Final = "properties"
 def restored(
     stored: MutationAnswer, rule: VerificationRule, request: CatalogRequest, operation: Operation, view: CallersView
 ) -> MutationAnswer:
-    """Return a stored answer with credentials vended now, or as it was stored if the caller gets none any more.
-
-    A table that was dropped, or created again under its name, gives none: they would be for other files.
-    """
+    """Return a stored answer with credentials vended now, or as stored if the caller gets none. A table that was
+    dropped or created again gives none: they would be for other files."""
     found = _found(rule, request, view)
     if found is None:
         return stored
@@ -109,7 +104,7 @@ def restored(
 
 
 def _found(rule: VerificationRule, request: CatalogRequest, view: CallersView) -> Found | None:
-    """Return what has the credentials: the table, or the same staged table once more, which has no effect."""
+    """Return what has the credentials: the table, or the same staged table again, which has no effect."""
     if rule.restore is None:
         return None
     try:
@@ -123,7 +118,7 @@ def _found(rule: VerificationRule, request: CatalogRequest, view: CallersView) -
 
 
 def _identity(document: Mapping[str, Any]) -> object:
-    """Return what must be equal for credentials to fit: of a staged table, which has no file yet, the location."""
+    """Return what must be equal for credentials to fit; the location of a staged table, which has no file yet."""
     metadata = document.get("metadata") or {}
     if "metadata-location" not in document:
         return metadata.get("location")
@@ -137,7 +132,7 @@ def _with_credentials(kept: dict[str, Any], vended: Mapping[str, Any]) -> dict[s
 
 
 def _with_properties(kept: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata with the properties that were not stored because they may be secret, as they are now."""
+    """Return the metadata with the current values of properties that were not stored as possibly secret."""
     metadata, properties = kept.get(_METADATA), (found.get(_METADATA) or {}).get(_PROPERTIES) or {}
     secret = {name: value for name, value in properties.items() if may_be_secret(name, value)}
     if not isinstance(metadata, dict) or not secret:
@@ -168,14 +163,11 @@ class TimeLeft:
 
     @property
     def is_over(self) -> bool:
-        """Whether no further request is worth beginning."""
         return self.seconds < _SHORTEST_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedCall:
-    """One request's parts of a Mutation."""
-
     request: CatalogRequest
     target: Target
     rule: VerificationRule
@@ -187,11 +179,10 @@ class KeyedCall:
 
     @property
     def view(self) -> CallersView:
-        """The catalog as the caller sees it, within the time that is left."""
         return CallersView(self._forward, self.request)
 
     def observe(self) -> str | None:
-        """Return what the rule has to know of the state before, None if the caller may not read it."""
+        """Return what the rule needs of the state before, None if the caller may not read it."""
         if not self.rule.before:
             return None
         try:
@@ -201,11 +192,8 @@ class KeyedCall:
         return None if noted is None else json.dumps(noted)
 
     def run(self, attempt: MutationAttempt) -> MutationAnswer:
-        """Send the mutation; the time that it may take ends with the call's hold on the key.
-
-        After an outcome that is not known the catalog is read at once. Raises CatalogNotReached, which states that
-        nothing was done, and CatalogOutcomeUnknown or MutationNotVerified otherwise.
-        """
+        """Send the mutation, within the call's hold on the key, and read the catalog after an unclear outcome. Raises
+        CatalogNotReached if nothing was done, otherwise CatalogOutcomeUnknown or MutationNotVerified."""
         if not attempt.is_clear:
             attempt.extend()  # verifying may have taken most of it
         attempt.require_time()
@@ -242,14 +230,14 @@ class KeyedCall:
                 )
 
     def restore(self, stored: MutationAnswer) -> MutationAnswer:
-        """Return a stored answer with its credentials vended anew; without them if what is loaded is malformed."""
+        """Return a stored answer with newly vended credentials, without them if the loaded table is malformed."""
         try:
             return restored(stored, self.rule, self.request, self.target.operation, self.view)
         except MALFORMED:
             return stored
 
     def _concluded(self, answer: CatalogAnswer, attempt: MutationAttempt) -> MutationAnswer:
-        """Return an answer that states what the call did, or what the state shows instead of it."""
+        """Return the answer that states what the call did, or the outcome that the state shows."""
         made = as_mutation_answer(answer)
         is_known = is_genuine(self.target.operation, answer) and not _is_doubtful(self.request, self.target, answer)
         if is_known and (made.is_final or (made.did_nothing and attempt.is_clear)):
@@ -264,13 +252,10 @@ class KeyedCall:
         )
 
     def _despite_refusal(self, made: MutationAnswer, attempt: MutationAttempt) -> MutationAnswer:
-        """Return the catalog's answer, or the success of a commit that it refuses because it has applied it already.
-
-        Something between the gateway and the catalog may have lost an answer and sent the request again. Only what
-        nothing else can have brought about counts. A call after an earlier one verifies every refusal. Of a transaction
-        tables are read until one proves either. Raises MutationNotVerified and OutOfTime, unless the catalog does not
-        let the caller read the table either.
-        """
+        """Return the catalog's answer, or success for a commit refused because it was applied already. A proxy may lose
+        an answer and send the request again; only what nothing else can have caused counts. A call after an earlier one
+        verifies every refusal. A transaction's tables are read until one proves either. Raises MutationNotVerified and
+        OutOfTime, unless the catalog does not let the caller read the table."""
         if not (self.rule.leaves_files and attempt.is_clear and made.is_refusal and denies(made.status)):
             return made
         for part in self.rule.parts or (self.rule,):
@@ -287,7 +272,7 @@ class KeyedCall:
         return made
 
     def _shown(self, attempt: MutationAttempt) -> MutationAnswer | None:
-        """Return the success that the state shows, None if it shows none or cannot be read now."""
+        """Return the success that the state shows, None if it shows none or cannot be read."""
         try:
             verified = self._verified(attempt)
         except (MutationNotVerified, OutOfTime):
@@ -299,11 +284,9 @@ class KeyedCall:
         return self._recorded(attempt) or verified if isinstance(verified, Undecided) else verified
 
     def _recorded(self, attempt: MutationAttempt) -> Verification | None:
-        """Return what the table shows on which the catalog has recorded the key, None if that proves nothing.
-
-        A table that has the metadata file from before the first call was not committed to since. If that call is
-        performed late all the same, the catalog answers one of the two by the key that both have.
-        """
+        """Return what the catalog's own record of the key proves, None if nothing. A table with the metadata file from
+        before the first call has had no commit since. If that call still arrives late, the catalog answers one of the
+        two by their common key."""
         if self.catalog_key is None or self.rule.of_recorded is None:
             return None
         (lookup,) = self.rule.after
@@ -336,7 +319,7 @@ class KeyedCall:
 
 
 def _is_doubtful(request: CatalogRequest, target: Target, answer: CatalogAnswer) -> bool:
-    """Whether the catalog's own refusal may be wrong: Polaris 1.7 applies updates beside removals, and answers 409."""
+    """Whether the catalog's refusal may be wrong: Polaris 1.7 applies updates beside removals, and answers 409."""
     if (target.operation, answer.status) != (Operation.SET_PROPERTIES, 409):
         return False
     try:

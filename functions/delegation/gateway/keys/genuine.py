@@ -1,7 +1,5 @@
-"""Which answers are the catalog's own; any other was made by something in between, and leaves the outcome unknown.
-
-Sources: Iceberg REST Catalog API (the operations' responses, IcebergErrorResponse); Polaris 1.4 and 1.7, observed.
-"""
+"""Which answers are the catalog's own; any other comes from a proxy and leaves the outcome unknown. Sources: Iceberg
+REST Catalog API (responses, IcebergErrorResponse); Polaris 1.4 and 1.7, observed."""
 
 import json
 from collections.abc import Mapping
@@ -53,10 +51,8 @@ def _is_success(operation: Operation, answer: CatalogAnswer) -> bool:
 
 
 def is_error(answer: CatalogAnswer) -> bool:
-    """Whether a refusal has Iceberg's ErrorModel, or is one of those that Polaris gives without a body.
-
-    An outcome that the catalog does not know is no refusal, with whatever status: Polaris 1.7 answers 400.
-    """
+    """Whether a refusal has Iceberg's ErrorModel, or is one that Polaris gives without a body. An outcome unknown to
+    the catalog is no refusal, whatever its status: Polaris 1.7 answers 400."""
     if answer.status < 400:
         return False
     if answer.status in _EMPTY_REFUSALS and not answer.body:

@@ -19,7 +19,7 @@ _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}")
 
 
 def key_of(request: CatalogRequest) -> str:
-    """Return the request's key; raises GatewayError (INVALID_IDEMPOTENCY_KEY)."""
+    """Return the request's key. Raises GatewayError (INVALID_IDEMPOTENCY_KEY)."""
     given = [value for name, value in request.headers if name.lower() == KEY_HEADER.lower()]
     if len(given) != 1 or _KEY.fullmatch(given[0]) is None:
         raise GatewayError(
@@ -38,19 +38,14 @@ def scope_of(request: CatalogRequest, key: str, *, principal: str, realm: str) -
 
 
 def catalog_key_of(scope: Scope, payload: Callable[[int], str]) -> str:
-    """Return the key under which the catalog itself remembers a request.
-
-    Polaris compares nothing but a UUID, which it records on the table: the same key of another caller, or for another
-    operation or payload, would be answered as if that had been done.
-    """
+    """Return the key under which the catalog itself remembers a request. Polaris compares only the UUID that it records
+    on the table, so the same key of another caller, operation or payload must become another UUID."""
     return str(uuid5(NAMESPACE_URL, f"{scope.id}/{payload(RULE)}"))
 
 
 def payload_of(request: CatalogRequest) -> Callable[[int], str]:
-    """Return the payload's hashes by rule: of the query, and of a JSON body in canonical form or any other's bytes.
-
-    Raises GatewayError (BODY_TOO_DEEP).
-    """
+    """Return the payload's hashes by rule: of the query and the body, JSON in canonical form. Raises GatewayError
+    (BODY_TOO_DEEP)."""
     try:
         with suppress(ValueError, NotCanonicalizable):
             return payload_hashes({"query": request.query, "json": json.loads(request.body)})

@@ -1,5 +1,3 @@
-"""How a duplicate waits for the call that holds its key."""
-
 import math
 import time
 from collections.abc import Callable
@@ -16,10 +14,8 @@ _PAUSE_SECONDS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a duplicate waits for the call that holds its key before it is answered with 504, an unknown outcome.
-
-    It waits until the holder has ended, or has lost the key.
-    """
+    """How long a duplicate waits for the call that holds its key; then its outcome is unknown (504). It waits until the
+    holder has ended or has lost the key."""
 
     longest_seconds: float
     sleep: Callable[[float], None] = time.sleep
@@ -27,15 +23,13 @@ class Patience:
 
     @classmethod
     def within(cls, timeout: float) -> Self:
-        """Return the time that is left in an answer after the longest mutation."""
+        """Return the time left in an answer after the longest mutation."""
         return cls(max(0.0, LONGEST_ANSWER_SECONDS - 2 - timeout))
 
     def perform(self, mutations: Mutations, mutation: Mutation, *, until: float = math.inf) -> Performed:
-        """Perform or replay a mutation; a duplicate only reads while another call holds the key.
-
-        Raises MutationInProgress if that takes too long or, by `monotonic`, beyond `until`, and what Mutations.perform
-        raises.
-        """
+        """Perform or replay a mutation; a duplicate only reads while another call holds the key. Raises
+        MutationInProgress if that takes too long or, by `monotonic`, beyond `until`, and the errors of
+        Mutations.perform."""
         until = min(until, self.monotonic() + self.longest_seconds)
         while True:
             try:
@@ -44,7 +38,7 @@ class Patience:
                 self._wait(mutations, mutation, until)
 
     def _wait(self, mutations: Mutations, mutation: Mutation, until: float) -> None:
-        """Return when the key may be free; raises MutationInProgress when the time is over."""
+        """Return when the key may be free. Raises MutationInProgress when the time is over."""
         while True:
             if self.monotonic() + _PAUSE_SECONDS > until:
                 raise MutationInProgress

@@ -1,4 +1,4 @@
-"""Reading the catalog's state as the caller of a request: with its own token, realm and access delegation."""
+"""The catalog's state as a request's caller sees it, with its own token, realm and access delegation."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -32,18 +32,16 @@ _PLAIN: Final = ("Accept-Encoding", "identity")
 
 
 class CallersView:
-    """The catalog as the caller of `request` sees it."""
-
     def __init__(self, forward: Forward, request: CatalogRequest) -> None:
         self._forward = forward
         self._request = request
 
     def states(self, lookups: Sequence[Lookup]) -> tuple[State, ...]:
-        """Read everything; raises MutationNotVerified for what cannot be read."""
+        """Read all lookups. Raises MutationNotVerified for what cannot be read."""
         return tuple(self.state(each) for each in lookups)
 
     def state(self, lookup: Lookup) -> State:
-        """Read one thing; see `states`."""
+        """Read one lookup. Raises MutationNotVerified if it cannot be read."""
         try:
             answer = self._forward(self._read(lookup))
         except (CatalogUnavailable, CatalogOutcomeUnknown) as error:
@@ -63,11 +61,9 @@ class CallersView:
         )
 
     def has_recorded(self, lookup: Lookup, key: str) -> object:
-        """Return the UUID of the table on which the catalog has recorded a key, None if it has not.
-
-        Asked by a commit that cannot be applied, as it asserts a UUID that no table has: Polaris answers the key of a
-        commit that it has applied with the table (IcebergCatalogHandler), and refuses another.
-        """
+        """Return the UUID of the table on which the catalog has recorded a key, None if it has not. Sends a commit that
+        cannot apply, as it asserts a UUID that no table has: Polaris answers a key that it has applied with the table
+        (IcebergCatalogHandler), and refuses another."""
         body = {"requirements": [{"type": "assert-table-uuid", "uuid": str(uuid4())}], "updates": []}
         headers = (*self._read(lookup).headers, ("Content-Type", "application/json"), (KEY_HEADER, key))
         try:
@@ -87,10 +83,8 @@ class CallersView:
 
 
 def unkeyed(request: CatalogRequest, catalog_key: str | None = None) -> CatalogRequest:
-    """Return a mutation as it is sent to the catalog: without its key, and so that its answer can be read and stored.
-
-    The catalog may treat keys by its own rules: Polaris 1.7 refuses one that is no UUID. So it gets `catalog_key`.
-    """
+    """Return a mutation without its key, and so that its answer can be read and stored. `catalog_key` replaces the key:
+    catalogs have their own rules, and Polaris 1.7 refuses one that is no UUID."""
     own = () if catalog_key is None else ((KEY_HEADER, catalog_key),)
     headers = (*without(request.headers, KEY_HEADER, "accept-encoding"), _PLAIN, *own)
     return CatalogRequest(request.method, request.path, request.query, headers, request.body)

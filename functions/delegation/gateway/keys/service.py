@@ -1,4 +1,4 @@
-"""Mutations of the catalog performed at most once for their keys (Idempotency-Key proposal)."""
+"""The catalog's mutations, at most once for each key (Idempotency-Key proposal)."""
 
 import logging
 from collections.abc import Callable
@@ -29,21 +29,16 @@ _WRITE_SECONDS: Final = 6.5
 
 
 def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
-    """Return how long a call holds its key if the catalog is given `timeout` seconds for a mutation.
-
-    Short, because the duplicates of a call that was killed wait so long: clocks of Lambda functions differ by less than
-    a second (Amazon Time Sync Service).
-    """
+    """Return how long a call holds its key if a mutation may take `timeout` seconds. The margin is short because
+    duplicates of a killed call wait that long; clocks of Lambda functions differ by less than a second (Amazon Time
+    Sync Service)."""
     return KeyPolicy(lifetime=lifetime, lease=timedelta(seconds=timeout), clock_drift=timedelta(seconds=1))
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogMutations:
-    """Performs mutations through `forwarder`; `clock` and `lifetime` are those of `mutations`.
-
-    `realm` is that of requests without a realm header. The catalog is called for no longer than
-    `longest_seconds`, counted from the request's arrival.
-    """
+    """Performs mutations through `forwarder`; `clock` and `lifetime` are those of `mutations`. `realm` applies to
+    requests without a realm header. The catalog is called until `longest_seconds` after the request's arrival."""
 
     mutations: Mutations
     forwarder: Forwarder
@@ -101,11 +96,9 @@ class CatalogMutations:
         return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
 
     def refusal(self, request: CatalogRequest, caller: GatewayCaller, refused: CatalogAnswer) -> CatalogAnswer:
-        """Return the refusal of a request, with a key or without, for which nothing was done.
-
-        Raises GatewayError (INVALID_IDEMPOTENCY_KEY), MutationNotVerified if an earlier call with its key may have
-        had an effect, and the errors of the store of keys.
-        """
+        """Return the refusal of a request for which nothing was done. Raises GatewayError (INVALID_IDEMPOTENCY_KEY),
+        MutationNotVerified if an earlier call with its key may have had an effect, and the errors of the store of
+        keys."""
         principal = caller.principal or caller.claimed
         if request.header(KEY_HEADER) is None or principal is None:
             return refused

@@ -14,11 +14,9 @@ from delegation.identifiers import encoded_query
 def refusal_of_unverified(
     request: CatalogRequest, catalog: str, forward: Callable[[CatalogRequest], CatalogAnswer]
 ) -> CatalogAnswer:
-    """Return the catalog's refusal of a token that the gateway does not accept; `catalog` may be empty.
-
-    The mutation itself is not sent: if the catalog accepted it, its client would rely on a key that nothing keeps.
-    Raises GatewayError (CALLER_NOT_VERIFIED) if the catalog does not refuse the token.
-    """
+    """Return the catalog's refusal of a token that the gateway does not accept; `catalog` may be empty. The mutation
+    itself is not sent: if it succeeded, its client would rely on a key that nothing keeps. Raises GatewayError
+    (CALLER_NOT_VERIFIED) if the catalog accepts the token."""
     query = encoded_query([("warehouse", catalog)] if catalog else [])
     headers = without(request.headers, KEY_HEADER, "content-type", "content-encoding")
     answer = forward(CatalogRequest("GET", "v1/config", query, headers))
@@ -36,7 +34,7 @@ def refusal_of_unverified(
 
 
 def refusal_without_effect(refusal: CatalogAnswer, mutations: Mutations, scope: Scope | None) -> CatalogAnswer:
-    """Return a refusal of this call; raises MutationNotVerified if a call before it may have had an effect."""
+    """Return the refusal. Raises MutationNotVerified if an earlier call may have had an effect."""
     if scope is not None and mutations.may_have_run(scope):
         raise MutationNotVerified(
             f"the catalog refuses the request now ({refusal.status}), and an earlier call with its key may have "

@@ -1,1 +1,0 @@
-"""Upstream over HTTP."""

@@ -1,5 +1,3 @@
-"""Upstream over HTTP: bytes in, bytes out."""
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
@@ -16,11 +14,8 @@ _ADDED: Final = ("accept", "accept-encoding", "connection", "user-agent")
 
 
 class HttpUpstream:
-    """A catalog at a base URL, such as `https://polaris.internal/api/catalog`; thread-safe.
-
-    Path and query are sent as they are given, never normalized. Redirects are returned and not followed, and a
-    compressed body stays compressed, beside its Content-Encoding.
-    """
+    """A catalog at a base URL, such as `https://polaris.internal/api/catalog`; thread-safe. Path and query are sent as
+    given; redirects are returned, and compressed bodies stay compressed."""
 
     def __init__(self, base_url: str, http: httpx.Client | None = None) -> None:
         self._base = httpx.URL(base_url.rstrip("/"))
@@ -68,7 +63,6 @@ class HttpUpstream:
         return CatalogAnswer(response.status_code, headers, body)
 
     def close(self) -> None:
-        """Close the connections to the catalog; nothing is sent afterwards."""
         self._http.close()
 
     def _target(self, request: CatalogRequest) -> bytes:

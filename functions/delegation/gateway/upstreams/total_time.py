@@ -1,7 +1,4 @@
-"""Connections on which a whole exchange has one deadline, however slowly its parts drip.
-
-httpx's time-outs are for each read alone: a server that sends a byte in time, again and again, never meets them.
-"""
+"""Connections whose whole exchange has one deadline: httpx's time-outs apply to each read alone."""
 
 import threading
 import time
@@ -18,7 +15,7 @@ _IDLE_SECONDS: Final = 5.0
 
 
 class DeadlineTransport(httpx.BaseTransport):
-    """Sends requests whose reads and writes all end by the deadline of `within`; raises httpx's exceptions."""
+    """Sends requests whose reads and writes end by the deadline of `within`. Raises httpx's exceptions."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._deadline = _Deadline(monotonic)
@@ -31,7 +28,7 @@ class DeadlineTransport(httpx.BaseTransport):
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Give what this thread sends and receives inside the block so many seconds in all."""
+        """Limit what this thread sends and receives in the block to `seconds` in all."""
         self._deadline.begin(seconds)
         try:
             yield
@@ -58,7 +55,7 @@ class DeadlineTransport(httpx.BaseTransport):
 
 @contextmanager
 def _as_httpx() -> Iterator[None]:
-    """Raise httpx's exceptions: those before anything was sent by their names, all others as a transport's error."""
+    """Raise httpx's exceptions: by name before anything was sent, otherwise a transport's error."""
     try:
         yield
     except httpcore.ConnectTimeout as error:
@@ -72,7 +69,7 @@ def _as_httpx() -> Iterator[None]:
 
 
 class _Deadline(threading.local):
-    """The deadline of each thread's exchange; without one there is no limit."""
+    """Each thread's deadline; no limit without one."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -85,7 +82,7 @@ class _Deadline(threading.local):
         self._until = None
 
     def shorter(self, timeout: float | None, over: type[Exception]) -> float | None:
-        """Return the time-out of one step; raises `over` if the deadline is past."""
+        """Return the time-out of one step. Raises `over` after the deadline."""
         if self._until is None:
             return timeout
         left = self._until - self._monotonic()

@@ -53,7 +53,7 @@ class CallerCatalog:
         self._path = request.path
 
     def load(self, *, vend: bool) -> CatalogAnswer:
-        """Load the table, with storage credentials of the caller's own or without."""
+        """Load the table, with vended storage credentials for the caller or without."""
         asked = (("X-Iceberg-Access-Delegation", "vended-credentials"),) if vend else ()
         return self._forward(CatalogRequest("GET", self._path, "snapshots=all", (*self._headers, *asked)))
 
@@ -84,11 +84,9 @@ class CallerCatalog:
 
 
 def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path: str) -> CatalogAnswer | None:
-    """Return the catalog's refusal to let the caller of `request` create a table in a namespace, None if it may.
-
-    Asked by a staged create of a random name, which has no effect (Iceberg REST Catalog API, createTable). Raises
-    DropError (RESTORE_NOT_PROVED) for an answer that is not a catalog's, and what forwarding raises.
-    """
+    """Return the catalog's refusal to let the caller create a table in a namespace, None if it may. Asks by a staged
+    create of a random name, which has no effect (Iceberg REST Catalog API, createTable). Raises DropError
+    (RESTORE_NOT_PROVED) for an answer that is not a catalog's, and the errors of `forward`."""
     headers = (*((name, value) for name, value in request.headers if name.lower() not in _OF_THE_DELETE), _JSON)
     headers = (*headers, ("Accept", "application/json"), ("Accept-Encoding", "identity"))
     body = {"name": f"restore_proof_{secrets.token_hex(8)}", "schema": _SCHEMA, "stage-create": True}

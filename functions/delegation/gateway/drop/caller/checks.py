@@ -1,4 +1,4 @@
-"""What is decided before a table is renamed: whether its metadata permits a purge, and whether the caller may."""
+"""Checks before a table is renamed: its metadata permits a purge, and so do the caller's privileges."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,11 +23,9 @@ def check_purgeable(table: LoadedTable, options: PurgeOptions) -> None:
 
 
 def prove_privilege(table: LoadedTable, files: ObjectStore) -> None:
-    """Delete a key that never existed below each location of the table with the caller's own vended credentials.
-
-    Polaris asks TABLE_DROP and TABLE_WRITE_DATA for a drop with purge, and only the first for a rename; without the
-    second it vends credentials that cannot delete, which look like any others. Raises DropError (PURGE_FORBIDDEN).
-    """
+    """Delete a key that never existed below each location, with the caller's vended credentials. Polaris requires
+    TABLE_DROP and TABLE_WRITE_DATA for a drop with purge, but only TABLE_DROP for a rename; without TABLE_WRITE_DATA it
+    vends credentials that cannot delete. Raises DropError (PURGE_FORBIDDEN)."""
     if not table.credentials:
         raise purge_forbidden(str(table.identifier), "it vends none")
     for prefix in covered_roots(table).uris:
@@ -41,10 +39,8 @@ _CLOCK_DRIFT: Final = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class DropKey:
-    """The key's scope, when its first request reserved it, and whether an earlier request had it already.
-
-    This request arrived at `arrived`. `hold` has it keep the key, and raises MutationInProgress if another one has it.
-    """
+    """The key's scope, when it was first reserved, and whether an earlier request reserved it. `hold` extends the
+    reservation and raises MutationInProgress if another request has the key."""
 
     scope: str
     since: datetime
@@ -53,10 +49,7 @@ class DropKey:
     hold: Callable[[], None]
 
     def is_of(self, record: Tombstone, caller: str) -> bool:
-        """Return whether a request with this key put the record.
-
-        Of a record without a scope, which an earlier release put, the caller and the time decide.
-        """
+        """Return whether a request with this key wrote the record; without a scope, caller and time decide."""
         if record.scope is not None:
             return record.scope == self.scope
         return record.caller == caller and record.created_at >= self.since - _CLOCK_DRIFT

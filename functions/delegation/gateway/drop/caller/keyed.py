@@ -1,4 +1,4 @@
-"""Drops with purge under an Idempotency-Key: performed at most once for the key, also if the table is made anew."""
+"""Drops with purge under an Idempotency-Key: at most once for a key, even if the table is created again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class ReconciledDrops(PurgingDrops, Protocol):
         identifier: TableIdentifier,
         key: DropKey | None = None,
     ) -> CatalogAnswer:
-        """See PurgingDrops.drop; a repeat with the same key is for the table that the first request was checked for."""
+        """Drop a table; a repeat with the same key is for the table that the first request was checked for."""
 
     def earlier(
         self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
@@ -42,12 +42,9 @@ class ReconciledDrops(PurgingDrops, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyedDrops(PurgingDrops):
-    """See PurgingDrops; a request without a key is dropped as such, one of a caller that is not verified is refused.
-
-    `forward` sends requests to the catalog. A duplicate waits for its first call as `patience` decides. `realm` is that
-    of requests without a realm header. A repeat whose first call had an unknown outcome is answered by the record of
-    the drop that this call began; without one the drop runs again.
-    """
+    """Drops tables at most once for a key; without a key it drops, and an unverified caller with one is refused.
+    Duplicates wait for the first call according to `patience`; `realm` applies to requests without a realm header. A
+    repeat after an unknown outcome is answered from the first call's record; without a record the drop runs again."""
 
     drops: ReconciledDrops
     mutations: Mutations
@@ -57,11 +54,8 @@ class KeyedDrops(PurgingDrops):
     clock: Callable[[], datetime]
 
     def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
-        """See PurgingDrops.drop.
-
-        Raises GatewayError (INVALID_IDEMPOTENCY_KEY, CALLER_NOT_VERIFIED), KeyConflict, MutationInProgress,
-        MutationNotVerified, and what a drop raises.
-        """
+        """Drop a table. Raises GatewayError (INVALID_IDEMPOTENCY_KEY, CALLER_NOT_VERIFIED), KeyConflict,
+        MutationInProgress, MutationNotVerified, and the errors of the drop."""
         if request.header(KEY_HEADER) is None:
             return self.drops.drop(request, caller, identifier)
         key = key_of(request)
@@ -109,7 +103,7 @@ class _Call:
 
 
 def _refusal(error: GatewayError) -> MutationAnswer:
-    """Return the answer to keep; raises what a repeat may end differently."""
+    """Return the answer to store for the key; raises errors whose repeat may end differently."""
     if error.status >= 500:
         raise error
     return _stored(answer_of(error))

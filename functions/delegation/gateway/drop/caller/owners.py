@@ -1,8 +1,5 @@
-"""What callers do with tables that they dropped themselves: list them, and restore one.
-
-The record's caller must be the caller, and it must be allowed to create tables where it restores one, which a staged
-create in its name shows; then the service renames. It needs no operator.
-"""
+"""Callers list and restore the tables that they dropped, without an operator. The record must be the caller's, and a
+staged create shows that it may create the table; the service renames."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,10 +32,8 @@ class OwnersTombstones:
     paths: CatalogPaths = DEFAULT_PATHS
 
     def list(self, request: CatalogRequest, caller: GatewayCaller) -> CatalogAnswer:
-        """Return a page of the tables that the caller dropped, the newest first (`page_size`, `page_token`).
-
-        Raises DropError (BAD_TOMBSTONE_REQUEST).
-        """
+        """Return a page of the caller's dropped tables, newest first (`page_size`, `page_token`). Raises DropError
+        (BAD_TOMBSTONE_REQUEST)."""
         query = query_of(request.query)
         size, cursor = query.get("page_size", str(_LARGEST_PAGE)), query.get("page_token") or None
         if not (size.isascii() and size.isdigit() and 1 <= int(size) <= _LARGEST_PAGE):
@@ -53,11 +48,9 @@ class OwnersTombstones:
         return json_answer(200, {"tombstones": shown, "next_page_token": found.cursor})
 
     def restore(self, request: CatalogRequest, caller: GatewayCaller, tombstone_id: str) -> CatalogAnswer:
-        """Rename a table that the caller dropped back, to its former name or to `to` of the body; return its record.
-
-        Raises DropError (TOMBSTONE_NOT_FOUND, also for another caller's; RESTORE_NOT_PROVED, BAD_TOMBSTONE_REQUEST),
-        RestoreRefused, NameTaken, and the errors of the catalog and of the store. A repeat finishes what was begun.
-        """
+        """Rename a dropped table back, to its former name or the body's `to`; a repeat finishes it. Raises DropError
+        (TOMBSTONE_NOT_FOUND, also for another caller's; RESTORE_NOT_PROVED, BAD_TOMBSTONE_REQUEST), RestoreRefused,
+        NameTaken, and the errors of the catalog and the store."""
         tombstones = self.tombstones()
         with as_drop_errors(f"the restore of {tombstone_id}"):
             record = None if self._is_foreign(request) else tombstones.store.get(tombstone_id)
@@ -81,10 +74,7 @@ def _key(caller: GatewayCaller) -> str:
 
 
 def _wanted(record: Tombstone, body: bytes) -> TableIdentifier | None:
-    """Return the name that the body asks for, None without one.
-
-    Raises DropError (BAD_TOMBSTONE_REQUEST) and RestoreRefused.
-    """
+    """Return the body's `to`, None without one. Raises DropError (BAD_TOMBSTONE_REQUEST) and RestoreRefused."""
     try:
         asked = RestoreRequest.model_validate_json(body or b"{}").to
         wanted = None if asked is None else TableIdentifier(record.catalog, asked.namespace, asked.name)

@@ -1,5 +1,3 @@
-"""Which rule verifies a request."""
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -32,10 +30,8 @@ RULES: Final[Mapping[Operation, Callable[[str, Target, JsonObject, CatalogPaths]
 
 
 def rule_for(target: Target, request: CatalogRequest, paths: CatalogPaths) -> VerificationRule:
-    """Return the rule; of a request that does not conform to the specification nothing can be known.
-
-    Raises UnsafeName for a name that must not become a part of a path.
-    """
+    """Return the rule; a request that violates the specification leaves its outcome unknown. Raises UnsafeName for a
+    name that cannot be part of a path."""
     try:
         body = json.loads(request.body) if request.body else {}
         return RULES[target.operation](request.path, target, body, paths)

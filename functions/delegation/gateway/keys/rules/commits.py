@@ -1,10 +1,7 @@
-"""Rules for commits to tables: one, and several in one transaction (Iceberg REST Catalog API, TableUpdate).
-
-A commit with snapshots was applied if the table knows one of their ids, which are random 64-bit numbers. The first
-commit of a staged table was applied if the table has the UUID that it assigns. Any other commit was applied if the
-table of the asserted UUID shows all its updates. It was not applied if a number of that table that only grows is below
-what the commit would have made of it.
-"""
+"""Rules for commits to one table, and to several in a transaction (Iceberg REST Catalog API, TableUpdate). A commit
+with snapshots was applied if the table knows one of their ids, which are random 64-bit numbers; the first commit of a
+staged table, if the table has the UUID that it assigns; any other, if the table of the asserted UUID shows all its
+updates. It was not applied if a number of that table that only grows is below the commit's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -64,7 +61,6 @@ def commit(path: str, request: JsonObject) -> VerificationRule:
 
 
 def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> VerificationRule:
-    """Return the rule of a commit to several tables, which is applied to all of them or to none."""
     changes = request["table-changes"]
     rules = [
         commit(paths.table(target.prefix, change["identifier"]["namespace"], change["identifier"]["name"]), change)
@@ -92,7 +88,7 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
 
 
 def _of_whole(verify: Verify) -> Verify:
-    """Return the rule of a transaction by one of its tables."""
+    """Return the rule of a transaction, which applies to all tables or to none, by one of its tables."""
 
     def verified(evidence: Evidence) -> Verification:
         found = verify(evidence)
@@ -102,7 +98,6 @@ def _of_whole(verify: Verify) -> Verify:
 
 
 def verify_creation(updates: Updates, state: State) -> Verification:
-    """Verify the commit of a staged table."""
     uuid = assigned_uuid(updates)
     if state is None or uuid is None or not same_uuid(state.metadata[UUID], uuid):
         return Undecided("the name does not have the table; it may have been created, and dropped or renamed since")
@@ -110,7 +105,7 @@ def verify_creation(updates: Updates, state: State) -> Verification:
 
 
 def verify_commit(updates: Updates, requirements: Updates, state: State) -> Verification:
-    """Verify a commit to a table that exists, by the UUID that the commit asserts."""
+    """Verify a commit to an existing table, by the UUID that the commit asserts."""
     if state is None:
         return Undecided("the table does not exist under its name; it may have been dropped or renamed since")
     ids = snapshot_ids(updates)
@@ -127,7 +122,7 @@ def verify_commit(updates: Updates, requirements: Updates, state: State) -> Veri
 
 
 def _is_below(update: JsonObject, requirements: Updates, metadata: JsonObject) -> bool:
-    """Whether a number of the table that only ever grows proves that it never had an update."""
+    """Whether a number of the table that only grows proves that it never had an update."""
     match update.get("action"):
         case "add-snapshot":
             return _lacks_sequence(update["snapshot"], requirements, metadata)
@@ -146,12 +141,10 @@ def _is_below(update: JsonObject, requirements: Updates, metadata: JsonObject) -
 
 
 def _lacks_sequence(snapshot: JsonObject, requirements: Updates, metadata: JsonObject) -> bool:
-    """Whether a snapshot's sequence number was never reached, or was taken by another snapshot.
-
-    Tables of version 1 have no such numbers. A snapshot without a parent may repeat one, so another's number counts
-    only of one with a parent, or that was the current one. The request's own may have repeated it too, as the first of
-    a branch, unless it asserts that the table has no current snapshot: then it would be refused if it was sent again.
-    """
+    """Whether a snapshot's sequence number was never reached, or was taken by another snapshot. Version 1 tables have
+    no sequence numbers. A snapshot without a parent may repeat one, so another's counts only if that has a parent or
+    was current. The request's own may repeat one too, as the first of a branch, unless it asserts that there is no
+    current snapshot: then the catalog would refuse it if it was sent again."""
     number = int(snapshot.get("sequence-number") or 0)
     if int(metadata["format-version"]) < 2 or number == 0:
         return False
@@ -168,7 +161,6 @@ def _lacks_sequence(snapshot: JsonObject, requirements: Updates, metadata: JsonO
 
 
 def _is_first(requirements: Updates) -> bool:
-    """Whether a commit asserts that the table has no current snapshot."""
     return any(
         each.get("type") == "assert-ref-snapshot-id" and each.get("ref") == "main" and each.get("snapshot-id") is None
         for each in requirements
@@ -193,7 +185,7 @@ def assigned_uuid(updates: Updates) -> str | None:
 
 
 def known_snapshots(metadata: JsonObject) -> frozenset[int]:
-    """Return every snapshot id that the metadata names, also as the parent of one or in the log after it expired."""
+    """Return every snapshot id in the metadata, also parents' and those in the log after they expired."""
     snapshots = metadata.get("snapshots") or ()
     ids = [each.get(name) for each in snapshots for name in ("snapshot-id", "parent-snapshot-id")]
     ids += [each["snapshot-id"] for each in metadata.get("snapshot-log") or ()]
@@ -202,7 +194,7 @@ def known_snapshots(metadata: JsonObject) -> frozenset[int]:
 
 
 def shows(update: JsonObject, updates: Updates, metadata: JsonObject) -> bool:
-    """Whether a table's metadata is as if the update had been the last one."""
+    """Whether a table's metadata looks as if the update had been the last one."""
     known = _SHOWN.get(str(update.get("action")))
     return known is not None and known(update, updates, metadata)
 
@@ -218,7 +210,7 @@ def _added(list_name: str, part: str, id_name: str) -> Callable[[JsonObject, Upd
 
 
 def content(value: JsonObject, id_name: str) -> Any:
-    """Return a schema, a spec or a sort order without its own id, and without the ids that a catalog may assign."""
+    """Return a schema, spec or sort order without ids that a catalog may assign."""
     kept = {name: each for name, each in plain(value).items() if name != id_name}
     if id_name == "schema-id":
         return _as_written(kept)
@@ -229,7 +221,7 @@ def content(value: JsonObject, id_name: str) -> Any:
 
 
 def _as_written(schema: Any) -> Any:
-    """Return a schema as Iceberg writes it: without empty lists of identifiers, and with one spelling of each type."""
+    """Return a schema as Iceberg writes it: without empty identifier lists, and with one spelling of each type."""
     if isinstance(schema, list):
         return [_as_written(each) for each in schema]
     if not isinstance(schema, Mapping):

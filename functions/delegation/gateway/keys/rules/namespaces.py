@@ -1,7 +1,5 @@
-"""Rules for namespaces: created, dropped, and their properties set.
-
-A namespace has neither a UUID nor a version: what is as requested counts as applied, and nothing proves the contrary.
-"""
+"""Rules for namespaces: created, dropped, and their properties set. Without UUID and version, the requested state
+counts as applied, and nothing proves the contrary."""
 
 from typing import Any
 
@@ -40,7 +38,7 @@ def creation(target: Target, request: JsonObject, paths: CatalogPaths) -> Verifi
 
 
 def drop(path: str) -> VerificationRule:
-    """Applied if the namespace is gone: it cannot have been renamed."""
+    """Applied if the namespace does not exist: namespaces cannot be renamed."""
 
     def verify(evidence: Evidence) -> Verification:
         if evidence.states[0] is None:
@@ -51,10 +49,7 @@ def drop(path: str) -> VerificationRule:
 
 
 def properties(path: str, request: JsonObject) -> VerificationRule:
-    """Applied if all updates are there and all removals are not.
-
-    The answer counts every removal as removed, because nothing shows which of them were there.
-    """
+    """Applied if all updates are present and all removals absent; all removals are answered as removed."""
     removals, updates = list(request.get("removals") or []), _plain(request.get("updates") or {})
     path = path.rpartition("/")[0]  # of the namespace
 
@@ -71,5 +66,5 @@ def properties(path: str, request: JsonObject) -> VerificationRule:
 
 
 def _plain(known: JsonObject) -> dict[str, Any]:
-    """Return properties such that equal ones are equal: Polaris stores a location with a slash at its end."""
+    """Return properties in comparable form: Polaris stores a location with a slash at its end."""
     return {name: str(value).rstrip("/") if name == _LOCATION else value for name, value in known.items()}

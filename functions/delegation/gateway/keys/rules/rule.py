@@ -1,10 +1,7 @@
-"""What a verification rule is made of.
-
-A rule states what to load after a call that ended without a clear outcome, and how to verify it (Idempotency-Key
-proposal, "Reconciliation branches"). Others may have changed the same in between, and may have undone it. So "not
-applied" needs a proof: something that only ever grows (sequence numbers, column ids, versions), of the same UUID, that
-is still below what the request would have made of it.
-"""
+"""The parts of a verification rule: what to load after an unclear outcome, and what that proves. Source:
+Idempotency-Key proposal, "Reconciliation branches". Others may have changed or undone the same meanwhile, so "not
+applied" needs proof: something of the same UUID that only grows (sequence numbers, column ids, versions) and is below
+what the request would have made of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +16,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A read of the catalog as the caller; with `vends` under the request's own X-Iceberg-Access-Delegation."""
+    """A read of the catalog as the caller; `vends` with the request's own X-Iceberg-Access-Delegation."""
 
     path: str
     query: str = ""
@@ -44,7 +41,7 @@ State = Found | None
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The state shows the payload (R1); `is_certain` if nothing else can have brought it about."""
+    """The state shows the payload (R1); `is_certain` if nothing else can have caused it."""
 
     answer: CatalogAnswer
     is_certain: bool = False
@@ -57,7 +54,7 @@ class NotApplied:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Neither is proved; the mutation is not run again, and its outcome is answered as unknown."""
+    """Neither is proved; the mutation is not run again, and its outcome is unknown."""
 
     reason: str
 
@@ -70,11 +67,8 @@ DONE: Final = CatalogAnswer(204)
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a rule verifies by: the states of its lookups in their order, and when the first call with the key began.
-
-    `since` is earlier than that by how far clocks may differ. `noted` is what the rule noted before the first call,
-    None if it noted nothing.
-    """
+    """What a rule verifies by: the states of its lookups, in order. `since` is when the first call with the key began,
+    less the clocks' possible difference. `noted` is the rule's note from before that call, None without one."""
 
     states: Sequence[State]
     since: datetime
@@ -89,7 +83,7 @@ Verify = Callable[[Evidence], Verification]
 
 
 def undecided(reason: str) -> Verify:
-    """Return the rule of what leaves no trace."""
+    """Return the rule of a change that leaves no trace."""
     return lambda _evidence: Undecided(reason)
 
 
@@ -99,11 +93,8 @@ def _without_effect(_evidence: Evidence) -> Verification:
 
 @dataclass(frozen=True, slots=True)
 class VerificationRule:
-    """How one request is verified.
-
-    `verify` is given the states of `after`. `note` makes of the states of `before` what is remembered, JSON or None for
-    nothing. `restore` is where credentials are vended anew.
-    """
+    """How one request is verified. `verify` gets the states of `after`; `note` makes JSON to remember, or None, of the
+    states of `before`; `restore` is where credentials are vended again."""
 
     verify: Verify
     after: tuple[Lookup, ...] = ()
@@ -123,7 +114,7 @@ class VerificationRule:
 
 
 def without_effect(restore: Lookup) -> VerificationRule:
-    """Return the rule of a request without effect, which may be sent any number of times."""
+    """Return the rule of a request without effect, which may be repeated."""
     return VerificationRule(_without_effect, restore=restore, restages=True)
 
 
@@ -131,7 +122,7 @@ MALFORMED_REQUEST: Final = VerificationRule(undecided("the request does not conf
 
 
 def uuid_noted(name: str) -> Callable[[Sequence[State]], Any]:
-    """Return a note of the UUID, which is in the metadata under `name`, of the one thing."""
+    """Return a note of the UUID at `name` in the metadata of the single state."""
 
     def note(states: Sequence[State]) -> Any:
         found = states[0]
@@ -141,7 +132,7 @@ def uuid_noted(name: str) -> Callable[[Sequence[State]], Any]:
 
 
 def location_noted(states: Sequence[State]) -> Any:
-    """Return the metadata file of the one table, None without a table."""
+    """Return the metadata file of the single table, None without a table."""
     return None if states[0] is None else states[0].document["metadata-location"]
 
 
@@ -150,7 +141,7 @@ def asserted(requirements: Sequence[JsonObject], kind: str, member: str) -> Any:
 
 
 def loaded(found: Found) -> Applied:
-    """Return the loaded table or view as the answer to its creation: both are the same document."""
+    """Return the loaded table or view as the answer to its creation, which is the same document."""
     etag = found.answer.header("ETag")
     return Applied(json_answer(200, found.document, *([("ETag", etag)] if etag else [])))
 
@@ -169,7 +160,7 @@ TYPES: Final = frozenset({"type", "element", "key", "value"})
 
 
 def one_spelling(kind: Any) -> Any:
-    """Return the name of a primitive type without spaces, which its readers ignore: decimal(9, 2); others unchanged."""
+    """Return a primitive type's name without spaces, which readers ignore: decimal(9, 2); others unchanged."""
     return "".join(kind.split()) if isinstance(kind, str) else kind
 
 

@@ -47,7 +47,7 @@ DROP: Final = VerificationRule(
 
 
 def unregistration(path: str) -> VerificationRule:
-    """As a drop; the reason names the metadata file that the table had before the call, which may be its last."""
+    """As a drop; the reason names the table's metadata file from before the call, which may be its last."""
 
     def verify(evidence: Evidence) -> Verification:
         known = f"; before the call its metadata file was {evidence.noted}" if evidence.noted else ""
@@ -57,7 +57,7 @@ def unregistration(path: str) -> VerificationRule:
 
 
 def creation(path: str, request: JsonObject) -> VerificationRule:
-    """Applied if the table is as requested and no older than the request; a staged one has no effect by itself."""
+    """Applied if the table is as requested and no older than the request; a staged one has no effect itself."""
     table = f"{path}/{segment_of(request['name'])}"
     vended = Lookup(table, vends=True)
     if request.get("stage-create"):
@@ -100,7 +100,7 @@ def registration(path: str, request: JsonObject) -> VerificationRule:
 
 
 def _replaced_ms(found: Found, wanted: str) -> object:
-    """Return when the commit was made that followed a metadata file, None if the table's log does not have the file."""
+    """Return the time of the commit that replaced a metadata file, None if the table's log lacks the file."""
     log = list(found.metadata.get("metadata-log") or ())
     later = [*(each.get("timestamp-ms") for each in log), found.metadata.get("last-updated-ms")][1:]
     pairs = zip(log, later, strict=True) if log else ()
@@ -110,7 +110,7 @@ def _replaced_ms(found: Found, wanted: str) -> object:
 def rename(
     target: Target, request: JsonObject, path_of: Callable[[str, Sequence[str], str], str], uuid_name: str = UUID
 ) -> VerificationRule:
-    """Applied if the destination has the UUID that the source had before the first call, which costs a read."""
+    """Applied if the destination has the UUID that the source had before the first call (one extra read)."""
     source, destination = (
         Lookup(path_of(target.prefix, end["namespace"], end["name"]), "snapshots=refs" if uuid_name == UUID else "")
         for end in (request["source"], request["destination"])
@@ -126,10 +126,8 @@ def rename(
 
 
 def is_as_requested(metadata: JsonObject, request: JsonObject) -> bool:
-    """Whether a table was made by a CreateTableRequest; catalogs assign new field ids, so names are compared.
-
-    Schemas, specs and sort orders may have been added since.
-    """
+    """Whether a table matches a CreateTableRequest, by names: catalogs assign field ids. It may have further schemas,
+    specs and sort orders by now."""
     wanted = dict(request.get("properties") or {})
     version = int(wanted.get("format-version", 0))
     location = request.get("location")
@@ -145,7 +143,7 @@ def is_as_requested(metadata: JsonObject, request: JsonObject) -> bool:
 
 
 def shape(value: Any) -> Any:
-    """Return a schema or a type without ids and texts: names, types and what is required."""
+    """Return a schema or type reduced to names, types and required flags."""
     if not isinstance(value, Mapping):
         return one_spelling(value)
     if "fields" in value:
@@ -158,7 +156,7 @@ def shape(value: Any) -> Any:
 
 
 def _has_fields(metadata: JsonObject, known: str, request: JsonObject, wanted: str) -> bool:
-    """Whether one of the table's specs or orders has the fields of the request's, by the names of their columns."""
+    """Whether one of the table's specs or orders has the requested fields, by column names."""
     asked = _by_name((request.get(wanted) or {}).get("fields") or (), request["schema"])
     return any(_by_name(each["fields"], schema) == asked for each in metadata[known] for schema in metadata["schemas"])
 

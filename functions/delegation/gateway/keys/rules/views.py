@@ -1,8 +1,6 @@
-"""Rules for views: created, registered and replaced (Iceberg REST Catalog API, ViewUpdate).
-
-A catalog may set a version's time and summary itself, as Polaris does: what a version selects, and in which namespace,
-is compared, and its time is either the client's or not before the request.
-"""
+"""Rules for views: created, registered and replaced (Iceberg REST Catalog API, ViewUpdate). A catalog may set a
+version's time and summary itself, as Polaris does. So a version's queries and namespace are compared, and its time is
+the client's or not before the request."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -59,10 +57,8 @@ def registration(path: str, request: JsonObject) -> VerificationRule:
 
 
 def replacement(path: str, request: JsonObject) -> VerificationRule:
-    """Applied if the view, of the UUID that the request asserts, has the version that the request adds.
-
-    It was not applied if all versions have lower numbers and none is equal, for which a catalog keeps its number.
-    """
+    """Applied if the view, of the asserted UUID, has the version that the request adds. Not applied if all versions
+    have lower numbers and none is equal: a catalog keeps the number of an equal one."""
     updates: Updates = request.get("updates") or ()
     uuid = asserted(request.get("requirements") or (), "assert-view-uuid", "uuid")
     added = [each["view-version"] for each in updates if each.get("action") == _ADD]
