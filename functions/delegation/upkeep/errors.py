@@ -1,21 +1,12 @@
-"""Errors of upkeep.
-
-UpkeepError
-  HealthUnavailable, HealthOutcomeUnknown, HealthChanged    the store of tables' health
-  ScheduleInvalid                                           a window or a budget
-"""
-
 from polaris_common.errors import DelegationError
 
 
 class UpkeepError(DelegationError):
-    """Maintenance by policy could not be prepared."""
-
     code = "UPKEEP_FAILED"
 
 
 class HealthUnavailable(UpkeepError):
-    """The table with the health of tables did not answer; nothing was changed."""
+    """The health table did not answer; nothing was changed."""
 
     code = "HEALTH_UNAVAILABLE"
     retryable = True
@@ -36,12 +27,12 @@ class HealthChanged(UpkeepError):
 
 
 class TooManyManifests(UpkeepError):
-    """A table has more manifests that were not read before than one look reads; its health is not known."""
+    """A table has more unread manifests than one run reads; its health is not known."""
 
     code = "HEALTH_TABLE_TOO_LARGE"
 
 
 class ScheduleInvalid(UpkeepError):
-    """A window or a budget of upkeep cannot be used; the policy that it belongs to runs nothing."""
+    """A window or budget of upkeep cannot be used; its policy runs nothing."""
 
     code = "UPKEEP_SCHEDULE_INVALID"

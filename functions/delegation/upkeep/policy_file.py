@@ -1,4 +1,4 @@
-"""The deployment's policy file: the policies of catalogs that have no API for them, with the same meaning."""
+"""The deployment's policy file, for catalogs without an API for policies."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -58,16 +58,14 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """Policies by where they are attached and by type; what is attached to a catalog or namespace is inherited.
-
-    A catalog that the file names has no other policies: its own API is not asked.
-    """
+    """Policies by where they are attached and by type; those of a catalog or namespace are inherited. A catalog in the
+    file has no other policies: its own API is not asked."""
 
     attached: Mapping[tuple[PolicyTarget, PolicyType], StoredPolicy]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a file; raises PolicyFileInvalid. The content of a policy is read where it applies."""
+        """Read a file; a policy's content is read where it applies. Raises PolicyFileInvalid."""
         if len(text) > LONGEST_FILE:
             raise PolicyFileInvalid(f"the policy file has {len(text):,} characters, more than {LONGEST_FILE:,}")
         try:
@@ -98,7 +96,7 @@ class PolicyFile:
         return frozenset(target.catalog for target, _ in self.attached)
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:
-        """Return what applies to a target, of each type or one of them the nearest, as Polaris does."""
+        """Return the nearest policy for a target, of each type or of one, as Polaris does."""
         levels = [target.namespace[:length] for length in range(len(target.namespace) + 1)]
         path = [PolicyTarget(target.catalog, level) for level in levels]
         path += [target] if target.table is not None else []
@@ -113,7 +111,7 @@ class PolicyFile:
         ]
 
     def check(self) -> None:
-        """Raise PolicyFileInvalid if a policy's content has no effect: what is deployed should be executed."""
+        """Raise PolicyFileInvalid if a policy's content has no effect: a deployed policy must be executed."""
         for (target, type_), policy in self.attached.items():
             try:
                 check_content(type_, policy.content)
@@ -127,21 +125,21 @@ PACKAGED: Final = "delegation-policies.json"
 
 
 class AppliesPolicies(Protocol):
-    """The policies of catalogs; PolicyClient is one and documents what it raises."""
+    """The policies of catalogs; PolicyClient documents the errors."""
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]: ...
 
 
 @dataclass(slots=True)
 class StoredPolicyFile:
-    """The policy file at a path, read again when it changes; a worker runs for months."""
+    """The policy file at a path, read again when it changes, as a worker runs for months."""
 
     path: Path
     _seen: tuple[int, int] | None = field(default=None, init=False)
     _file: PolicyFile | None = field(default=None, init=False)
 
     def __call__(self) -> PolicyFile:
-        """Return the policies of the file as it is now; raises PolicyFileInvalid, also for a file that is not there."""
+        """Return the file's current policies. Raises PolicyFileInvalid, also for a missing file."""
         try:
             found = self.path.stat()
             seen = (found.st_mtime_ns, found.st_size)
@@ -159,16 +157,14 @@ class StoredPolicyFile:
 
 @dataclass(frozen=True, slots=True)
 class DeployedPolicies:
-    """`PolicySource` of a deployment; `file` is None where it has no policy file.
-
-    While the file cannot be read nothing is executed, in no catalog: which ones it names is not known.
-    """
+    """PolicySource of a deployment; `file` is None without a policy file. While the file cannot be read nothing is
+    executed, in any catalog: the catalogs that it names are unknown."""
 
     catalogs: AppliesPolicies
     file: Callable[[], PolicyFile] | None = None
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:
-        """Return what applies to a target; raises PolicyFileInvalid and what the catalog's source raises."""
+        """Return what applies to a target. Raises PolicyFileInvalid and the errors of the catalog's source."""
         file = None if self.file is None else self.file()
         if file is not None and target.catalog in file.catalogs:
             return file.applicable(target, type_)

@@ -1,1 +1,1 @@
-"""Executing rules: what the policies of a catalog ask for now, which tables need it, and the tasks that do it."""
+"""Executing rules: what a catalog's policies require now, which tables need it, and the tasks that do it."""

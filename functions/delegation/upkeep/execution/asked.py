@@ -1,4 +1,4 @@
-"""What the policies of a catalog ask for: those of namespaces are read once a pass, a table's own more seldom."""
+"""What a catalog's policies require: namespaces' policies are read once a pass, a table's own less often."""
 
 import hashlib
 import json
@@ -35,14 +35,14 @@ _LONGEST_NAME: Final = 1_000
 
 
 class PolicySource(Protocol):
-    """What states which policies apply; PolicyClient is one and documents what it raises, DeployedPolicies another."""
+    """What states which policies apply; PolicyClient, which documents the errors, or DeployedPolicies."""
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AskedExpiryRule:
-    """An expiry that a policy asks for: the rule, the policy's dotted name, and a text that changes with either."""
+    """An expiry that a policy requires: the rule, the policy's dotted name, and a text that changes with either."""
 
     rule: ExpiryRule
     policy: str
@@ -51,7 +51,7 @@ class AskedExpiryRule:
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """The rule of a table as people see it, and what is executed because of it, None if nothing is."""
+    """The rule of a table for display, and what is executed because of it, None if nothing."""
 
     shown: UpkeepRule
     asked: AskedExpiryRule | None = None
@@ -60,7 +60,7 @@ class TableRule:
 def rule_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
 ) -> TableRule:
-    """Return the rule of expiry of a table: a pure function."""
+    """Return a table's rule of expiry: a pure function."""
     found = resolve(table, applicable, properties, limits)[EXPIRY]
     rule = expiry_of(found, limits)
     if rule is None:
@@ -77,10 +77,8 @@ def policy_name(catalog: str, namespace: Sequence[str], name: str) -> str:
 
 
 class CatalogPolicies:
-    """The policies of one pass over a catalog; `pace` returns when the next request may go.
-
-    Methods raise the errors of the catalog: what is not found is no answer that there are no policies.
-    """
+    """The policies of one pass over a catalog; `pace` returns when the next request may go. Methods raise the catalog's
+    errors: not found does not mean that there are no policies."""
 
     def __init__(self, source: PolicySource, pace: Callable[[], None]) -> None:
         self._source = source
@@ -89,7 +87,7 @@ class CatalogPolicies:
         self._unread: dict[tuple[str, ...], PolarisError] = {}
 
     def applying(self, table: TableIdentifier, own: OwnPolicies | None) -> tuple[ApplicablePolicy, ...]:
-        """Return what applies to a table by its own policies as they were read last, and those of its namespaces."""
+        """Return what applies to a table: its own policies as last read, and those of its namespaces."""
         if own is not None and own.policies:
             return tuple(
                 ApplicablePolicy(StoredPolicy(one.type, one.name, one.content, one.version), one.namespace, False)
@@ -126,13 +124,13 @@ class CatalogPolicies:
         return OwnPolicies(now, tuple(own)[:_MOST_OWN])
 
     def now(self, table: TableIdentifier) -> list[ApplicablePolicy]:
-        """Read what applies to a table at this moment."""
+        """Read what applies to a table now."""
         self._pace()
         return self._source.applicable(PolicyTarget.of(table), EXPIRY.value)
 
 
 class ListedTables:
-    """Tells a table that was dropped since it was listed from one whose policies a catalog does not find."""
+    """Distinguishes a table that was dropped since it was listed from one whose policies are not found."""
 
     def __init__(self, catalog: LoadsTables, pace: Callable[[], None]) -> None:
         self._catalog = catalog
@@ -140,7 +138,7 @@ class ListedTables:
         self._gone: dict[TableIdentifier | tuple[str, ...], bool] = {}
 
     def load(self, table: TableIdentifier) -> LoadedTable | None:
-        """Return a table without credentials, None if it is gone; raises the errors of the catalog."""
+        """Return a table without credentials, None if it does not exist. Raises the errors of the catalog."""
         self._pace()
         try:
             return self._catalog.load_table(table, vend=False, snapshots="refs")
@@ -148,10 +146,8 @@ class ListedTables:
             return None
 
     def why_unread(self, table: TableIdentifier, error: PolarisError) -> str | None:
-        """Return why the policies of a table could not be read, None if it is gone; raises what stops the pass.
-
-        One load decides for all tables of a namespace that is not found.
-        """
+        """Return why a table's policies could not be read, None if the table is gone; raises what stops the pass. One
+        load decides for all tables of a namespace that is not found."""
         if error.retryable or isinstance(error, PoliciesNotSupported):
             raise error
         if not isinstance(error, NoSuchTable | NoSuchNamespace):
@@ -163,7 +159,7 @@ class ListedTables:
 
 
 def effective(content: str) -> str:
-    """Return the part of a policy's content that has an effect, a text that is no content if it is not valid."""
+    """Return the part of a policy's content that has an effect; for an invalid one a text that is no content."""
     try:
         found = content_of(EXPIRY, content)
     except PolicyInvalid:

@@ -1,9 +1,6 @@
-"""One pass over a catalog for all kinds of upkeep: what tables need of each competes for the same places.
-
-All that a pass knows is in the healths, so that one which is killed is repeated by the next: a run is reserved in its
-table's health before its task is submitted, and a task has one id for each table. A table that fails is set aside in
-its health, and takes no place.
-"""
+"""One pass over a catalog for all kinds of upkeep, which compete for the same places. All state is in the healths, so
+the next pass repeats one that is killed: a run is reserved in its table's health before its task is submitted, and a
+table's task has one id. A table that fails is set aside and takes no place."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,11 +32,9 @@ _KEPT: Final = UpkeepError("a task that a caller asked for keeps the table, or i
 
 @dataclass(frozen=True, slots=True)
 class UpkeepCounts:
-    """What a pass did: tables, those with a rule that is executed, needs computed, runs started, and who waits why.
-
-    `invalid` are the policies that apply somewhere and cannot be executed, `unread` the tables whose policies cannot be
-    read, for the reason `why_unread` one of them.
-    """
+    """What a pass did: tables, executed rules, needs, started runs, and the reasons of those that wait. `invalid` are
+    policies that apply somewhere and cannot be executed, `unread` tables whose policies cannot be read, `why_unread`
+    the reason of one of them."""
 
     tables: int = 0
     ruled: int = 0
@@ -55,12 +50,11 @@ Waited = Callable[[timedelta, TableIdentifier | None], object]
 """Called with the longest time that a table has been waiting for a run, and with that table."""
 
 
-def nobody_counts(_wait: timedelta, _table: TableIdentifier | None) -> None:
-    """Count no waits."""
+def nobody_counts(_wait: timedelta, _table: TableIdentifier | None) -> None: ...
 
 
 class KeptTables:
-    """The healths of a catalog's tables, as one pass has read and written them."""
+    """A catalog's table healths, as one pass has read and written them."""
 
     def __init__(self, healths: HealthStore, catalog: str) -> None:
         self._healths = healths
@@ -82,7 +76,7 @@ class KeptTables:
         return self._by_name[name]
 
     def put(self, after: TableHealth) -> bool:
-        """Store what changed; return False where another process wrote meanwhile, whose pass continues."""
+        """Store what changed; return False if another process wrote meanwhile, whose pass continues."""
         if after == self._by_name[after.identifier]:
             return True
         try:
@@ -92,7 +86,7 @@ class KeptTables:
         return True
 
     def note_unread(self, name: TableIdentifier, key: str, reason: str, now: datetime) -> None:
-        """Store why the policies of a table cannot be read, once for each reason; the table is read in every pass."""
+        """Store why a table's policies cannot be read, once for each reason; every pass reads the table."""
         before = self[name].asides.get(key)
         if before is None or before.error != reason[:_LONGEST_REASON]:
             self.put(self[name].set_aside(key, SetAside(reason[:_LONGEST_REASON], now, 1, now)))
@@ -113,7 +107,7 @@ class TableAsides(Asides[TableIdentifier]):
         return self.tables[item].asides.get(self.key)
 
     def put(self, item: TableIdentifier, aside: SetAside | None) -> None:
-        """See Asides; where it cannot be stored the next pass tries the table again."""
+        """Store or remove an aside; if that fails the next pass tries the table again."""
         with suppress(UpkeepError):
             self.tables.put(self.tables[item].set_aside(self.key, aside))
 
@@ -139,12 +133,12 @@ class KindLook(Protocol):
     def counts(self) -> UpkeepCounts: ...
 
     def start(self, need: UpkeepNeed) -> bool:
-        """Start one run by the table and its policies as they are now; return whether a task was submitted."""
+        """Start one run by the table's current state and policies; return whether a task was submitted."""
         ...
 
 
 class PolicyKind(Protocol):
-    """One kind of upkeep that policies ask for; those of one pass have the same healths, settings and clock."""
+    """One kind of upkeep by policy; the kinds of a pass share healths, settings and clock."""
 
     @property
     def task_type(self) -> str: ...
@@ -167,27 +161,25 @@ class PolicyKind(Protocol):
     def checkpoint(self) -> Callable[[], None]: ...
 
     def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
-        """Count the longest wait, before anything is read of the catalog, and again with the first choice."""
+        """Count the longest wait, before the catalog is read, and again with the first choice."""
         ...
 
     def settled(self, health: TableHealth) -> TableHealth:
-        """Return the health with the end of its last run, if that has ended, or without one that never began."""
+        """Return the health with the end of its last run, or without a run that never began."""
         ...
 
     def look(self, tables: KeptTables) -> KindLook:
-        """Read what policies ask for, compute what tables need, and store it."""
+        """Read the policies, compute what tables need, and store it."""
         ...
 
     def probe(self, catalog: str) -> bool:
-        """Ask the catalog for something else than a table; return whether it answers."""
+        """Request something other than a table from the catalog; return whether it answers."""
         ...
 
 
 def run_kinds(kinds: Sequence[PolicyKind], catalog: str) -> UpkeepCounts:
-    """Make one pass; raises the errors of the stores, and those of the catalog that are no single table's.
-
-    A kind whose policies cannot be read keeps no other from starting runs; its error is raised after that.
-    """
+    """Make one pass. Raises the errors of the stores, and those of the catalog that are no single table's. A kind whose
+    policies cannot be read does not stop the others; its error is raised after them."""
     kinds = [one for one in kinds if one.is_allowed]
     if not kinds:
         return UpkeepCounts()
@@ -225,7 +217,7 @@ def _type_of(kind: PolicyKind) -> str:
 
 
 def _settle(kinds: Sequence[PolicyKind], tables: KeptTables) -> None:
-    """Note which runs have ended; one whose task cannot be read holds no place any longer."""
+    """Note which runs have ended; one whose task cannot be read holds no place."""
 
     def settle(name: TableIdentifier) -> None:
         health = tables[name]
@@ -247,10 +239,8 @@ def _settle(kinds: Sequence[PolicyKind], tables: KeptTables) -> None:
 def _started(
     kinds: Sequence[PolicyKind], looks: Mapping[str, KindLook], tables: KeptTables, catalog: str
 ) -> tuple[int, dict[str, int]]:
-    """Start what may run now, and return how many runs, and how many needs wait for which reason.
-
-    A need that does not start leaves its place to the next one.
-    """
+    """Start what may run now; return the number of runs, and of waiting needs by reason. A need that does not start
+    leaves its place to the next."""
     first = kinds[0]
     left = dict.fromkeys(need for look in looks.values() for need in look.needs if need.table not in tables.unsettled)
     terms = first.settings.terms_of({need.policy for need in left})
@@ -305,7 +295,7 @@ def _started(
 
 
 def runs_of(healths: KeptTables | Sequence[TableHealth]) -> Iterator[UpkeepRun]:
-    """Yield the last runs of every kind: a table has one at a time, and all hold places."""
+    """Yield the last run of every kind: each holds a place while it runs."""
     unsettled = healths.unsettled if isinstance(healths, KeptTables) else ()
     for health in healths:
         name = health.identifier
@@ -317,10 +307,8 @@ def runs_of(healths: KeptTables | Sequence[TableHealth]) -> Iterator[UpkeepRun]:
 
 
 def in_turn(items: Sequence[T], most: int, now: datetime, interval: timedelta) -> Sequence[T]:
-    """Return the items of this pass, all within a few passes, whichever passes are left out or late.
-
-    Where a pass begins moves by the golden ratio of the whole, so that no rhythm of passes leaves items out.
-    """
+    """Return the items of this pass, all within a few passes, even if passes are skipped or late. The start moves by
+    the golden ratio of the length, so that no rhythm of passes skips items."""
     if len(items) <= most:
         return items
     turn = int(now.timestamp() // interval.total_seconds())
@@ -329,7 +317,7 @@ def in_turn(items: Sequence[T], most: int, now: datetime, interval: timedelta) -
 
 
 def is_answered(call: Callable[[], object]) -> bool:
-    """Return whether a request has an answer; a refusal is one, too."""
+    """Return whether a request has an answer; a refusal is one."""
     try:
         call()
     except DelegationError as error:

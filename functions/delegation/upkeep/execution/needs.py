@@ -1,4 +1,4 @@
-"""What a rule makes of a table's health: how much expires, how much that frees, and what a run would take. Pure."""
+"""What a rule means for a table: how much expires, what that frees, and what a run uses. Pure functions."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -31,12 +31,12 @@ _TYPICAL_FILE: Final = 32 * 1024 * 1024
 
 
 def can_be_decided(health: TableHealth) -> bool:
-    """Return whether what is kept of a table is of its present state; its manifests are not needed for that."""
+    """Return whether a table's stored history is current; its manifests are not needed."""
     return health.problem is None or health.problem.startswith(f"{TooManyManifests.code}:")
 
 
 def is_outdated(health: TableHealth, asked: AskedExpiryRule | None, now: datetime) -> bool:
-    """Return whether a table's need was computed by another rule than its present one, or is another one by now."""
+    """Return whether a table's need is of another rule, or has changed with time."""
     if asked is None:
         return bool(health.rule) or health.since is not None
     return health.rule != asked.version or (health.again_at is not None and health.again_at <= now)
@@ -49,10 +49,8 @@ def without_rule(health: TableHealth) -> TableHealth:
 def with_need(
     health: TableHealth, document: Mapping[str, Any], state: ReadState, asked: AskedExpiryRule, now: datetime
 ) -> TableHealth:
-    """Return the health with what the rule expires of the table's metadata now, and when that will be more.
-
-    Of a table whose history cannot be decided over nothing expires; its next change is looked at again.
-    """
+    """Return the health with what the rule expires now, and when that will be more. If the history cannot be decided,
+    nothing expires until the table's next change."""
     try:
         gone = _expirable(asked.rule, document, now)
         parents = {one["snapshot-id"]: one.get("parent-snapshot-id") for one in document.get("snapshots") or ()}
@@ -70,7 +68,7 @@ def _expirable(rule: ExpiryRule, document: Mapping[str, Any], now: datetime) -> 
 
 
 def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
-    """Return what a table needs, None if nothing, or if its last run ended after it was read."""
+    """Return what a table needs, None if nothing or if its last run ended after it was read."""
     if not health.expirable or health.rule != asked.version or not can_be_decided(health):
         return None
     last = health.runs.get(TASK_TYPE)
@@ -92,11 +90,9 @@ def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
 
 
 def longest_waiting(healths: Iterable[TableHealth]) -> TableHealth | None:
-    """Return the table that has needed a run for longest and has none under way, None if there is none.
-
-    It reads what former passes stored, so that it is known however this pass ends. A table that may not be kept,
-    because it is protected or cannot be read, does not wait.
-    """
+    """Return the table that has needed a run for longest and has none in progress, None without one. It uses what
+    former passes stored, so it is known however this pass ends. A table that is protected or cannot be read does not
+    wait."""
     waiting = [
         one
         for one in healths
@@ -111,7 +107,7 @@ def _runs(health: TableHealth) -> bool:
 
 
 def cost_of(health: TableHealth) -> Amount:
-    """Return what an expiry is expected to use: an estimate from above where the files are known."""
+    """Return an expiry's expected use: an upper estimate where the files are known."""
     snapshots, size = health.expirable or 0, _freed(health)
     typical = health.bytes // health.files if health.bytes and health.files else _TYPICAL_FILE
     # Beside the data of a snapshot its list and about one manifest go.

@@ -1,4 +1,4 @@
-"""Expiries by policy: which tables' snapshots a policy wants expired, what they need, and the start of a run."""
+"""Expiries by policy: what tables need, and the start of a run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -70,11 +70,9 @@ _OF_ONE_TABLE: Final = (GuardRefused, PolarisError, IcebergError)
 
 @dataclass(frozen=True)
 class UpkeepPass:
-    """Keeps the tables of a catalog by its policies; `pace` returns when the next request may go.
-
-    `checkpoint` is called before each table and raises to stop. `waited` is called before anything is read of the
-    catalog, so that a pass which never gets further is noticed. Nothing is read where the operator allows no type.
-    """
+    """Expires the tables of a catalog by its policies; `pace` returns when the next request may go. `checkpoint` is
+    called before each table and raises to stop. `waited` is called before the catalog is read, so that a pass which
+    gets no further is noticed. Nothing is read if the operator allows no type."""
 
     realm: str
     healths: HealthStore
@@ -92,7 +90,7 @@ class UpkeepPass:
     task_type: str = TASK_TYPE
 
     def run(self, catalog: str) -> UpkeepCounts:
-        """Make a pass of this kind alone; see `run_kinds`."""
+        """Make a pass of this kind alone."""
         return run_kinds((self,), catalog)
 
     @property
@@ -133,7 +131,7 @@ class UpkeepPass:
 
 
 class ExpiryLook:
-    """What one pass has read of the policies of expiry; see KindLook."""
+    """What one pass has read of the policies of expiry."""
 
     def __init__(self, kind: UpkeepPass, tables: KeptTables) -> None:
         self._kind = kind
@@ -164,7 +162,7 @@ class ExpiryLook:
         return [need for need in found if need is not None]
 
     def _own_to_read(self) -> set[TableIdentifier]:
-        """Return the tables whose own policies are read in this pass: those that changed, and others in turn."""
+        """Return the tables whose own policies this pass reads: those that changed, and others in turn."""
         kind, now = self._kind, self._kind.clock()
         known = [one for one in self._tables if not self._tables.is_aside(one.identifier, RULES, now)]
         changed = [one.identifier for one in known if one.own is None or one.own.as_of < one.as_of][: kind.own_reads]
@@ -172,12 +170,11 @@ class ExpiryLook:
         return {*changed, *in_turn(rest, kind.own_reads - len(changed), now, kind.settings.interval)}
 
     def note_unread(self, reason: str) -> None:
-        """Count a table whose policies could not be read."""
         self._unread += 1
         self._why_unread = self._why_unread or reason
 
     def read(self, name: TableIdentifier) -> None:
-        """Read the rule of one table, compute its need where that may be another one, and store it."""
+        """Read the rule of one table, compute its need if it may have changed, and store it."""
         now = self._kind.clock()
         changed = self._tables[name]
         try:

@@ -1,4 +1,4 @@
-"""What a policy permits at a moment: read again before the plan, each commit and the first delete of its task."""
+"""What a policy permits now: read again before the plan, each commit and the first delete of its task."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from delegation.upkeep.rules.settings import ORPHAN_AGE
 
 @dataclass(frozen=True, slots=True)
 class PolicyPermissions:
-    """Asks the catalog; `limits` are the operator's. Raises the errors of the catalog, and then nothing is removed."""
+    """Asks the catalog; `limits` are the operator's. Raises the catalog's errors; then nothing is removed."""
 
     policies: PolicySource
     limits: UpkeepLimits
@@ -39,7 +39,7 @@ class PolicyPermissions:
     def __call__(
         self, expiry: TableExpiry, asked: Retention, asked_at: datetime
     ) -> Callable[[LoadedTable], Permission]:
-        """Return what finds for a loaded table how much of what was asked for at a time its policy permits."""
+        """Return a function of a loaded table: how much of what was requested at `asked_at` its policy permits."""
         asked_ms = int(asked_at.astimezone(UTC).timestamp() * 1000)
 
         def permitted(table: LoadedTable) -> Permission:
@@ -65,10 +65,8 @@ _LONGEST: Final = timedelta(days=10_000)
 
 @dataclass(frozen=True, slots=True)
 class AskedRemoval:
-    """A removal that a policy asks for: the policy's dotted name, and the properties of its request.
-
-    `locations` are where to look instead of the table's location, one after another; that if there are none.
-    """
+    """A removal that a policy requires: the policy's dotted name, and the request's properties. `locations` are
+    searched in turn instead of the table's location, unless there are none."""
 
     policy: str
     age: timedelta
@@ -77,10 +75,8 @@ class AskedRemoval:
     locations: tuple[str, ...] = ()
 
     def properties(self, turn: int = 0, waiting: str = "") -> Mapping[str, str]:
-        """Return the properties of a request; the age is in whole seconds, rounded up. `turn` chooses the location.
-
-        If the plan of a location waits, `waiting` is that one, and chosen as long as it is one of them.
-        """
+        """Return the properties of a request; the age is in whole seconds, rounded up. `turn` chooses the location,
+        unless the plan of location `waiting` waits and it is still one of them."""
         seconds = -(-self.age // timedelta(seconds=1))
         given = {FILE_AGE: f"{seconds}s", MISMATCH: self.mode, POLICY: self.policy}
         if self.locations:
@@ -91,7 +87,7 @@ class AskedRemoval:
 
 @dataclass(frozen=True, slots=True)
 class RemovalRule:
-    """The rule of a table as people see it, what is executed because of it, and why nothing is; a pure value."""
+    """The rule of a table for display, what is executed because of it, and why nothing is; a pure value."""
 
     shown: UpkeepRule
     asked: AskedRemoval | None = None
@@ -101,11 +97,8 @@ class RemovalRule:
 def removal_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
 ) -> RemovalRule:
-    """Return the rule of the removal of a table's orphan files: a pure function.
-
-    One with a location that the operator does not allow asks for nothing: those who attach a policy may not choose
-    where files are deleted.
-    """
+    """Return the rule of the removal of a table's orphan files: a pure function. With a location that the operator does
+    not allow nothing is removed: the owner of a policy may not choose where files are deleted."""
     found = resolve(table, applicable, properties, limits)[REMOVAL]
     if not found.is_executed:
         return RemovalRule(found, reason=found.reason or "it is off")
@@ -128,13 +121,13 @@ def _age_in(rule: UpkeepRule) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class RemovalPermissions:
-    """Asks the catalog; `limits` are the operator's. Raises the errors of the catalog, and then nothing is removed."""
+    """Asks the catalog; `limits` are the operator's. Raises the catalog's errors; then nothing is removed."""
 
     policies: PolicySource
     limits: UpkeepLimits
 
     def __call__(self, orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
-        """Return what finds for a loaded table why a removal has to stop; one that a caller asked for never has to."""
+        """Return a function of a loaded table: why a removal must stop, always None for a caller's own."""
         policy = orphans.properties.get(POLICY)
         if policy is None:
             return always_permitted
@@ -160,10 +153,8 @@ class RemovalPermissions:
         return permitted
 
     def age_of(self, table: LoadedTable) -> timedelta:
-        """Return how old orphan files are at least by a table's policy, executed or not; zero without one.
-
-        Raises GuardRefused (AGE_INVALID) for a policy that cannot be read, NeighbourChanged for a table that is gone.
-        """
+        """Return the least age of orphan files by a table's policy, executed or not; zero without one. Raises
+        GuardRefused (AGE_INVALID) for an unreadable policy, NeighbourChanged for a table that is gone."""
         try:
             applicable = self.policies.applicable(PolicyTarget.of(table.identifier), REMOVAL.value)
         except PoliciesNotSupported:

@@ -1,4 +1,4 @@
-"""The recurring task that does what the policies of one catalog ask for: housekeeping, which starts other tasks."""
+"""The recurring task that starts what one catalog's policies require."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,18 +20,15 @@ POLICY_FILE = "the policy file"
 
 
 class PolicyPass(Protocol):
-    """A pass over a catalog; UpkeepPass is one."""
+    """A pass over a catalog, such as UpkeepPass."""
 
     def run(self, catalog: str) -> UpkeepCounts:
-        """Make one pass; raises the errors of the stores and the retryable ones of the catalog."""
+        """Make one pass. Raises the errors of the stores and the retryable ones of the catalog."""
         ...
 
 
 class UpkeepPassReport(BaseModel):
-    """What one pass did, or why it ended early or could not read all policies; see UpkeepCounts.
-
-    At most 20 invalid policies are named.
-    """
+    """What one pass did, or why it ended early or could not read all policies; names at most 20 invalid ones."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,7 +48,7 @@ def catalog_upkeep(
     every: timedelta,
     counted: Callable[[UpkeepCounts], object] = lambda _counts: None,
 ) -> Behavior[RecurringCatalog, UpkeepPassReport]:
-    """Return the behavior; `made` returns the pass of a run, `counted` is called with what each did."""
+    """Return the behavior; `made` returns the pass of a run, `counted` is called with its counts."""
 
     def work(parameters: RecurringCatalog, run: Run) -> UpkeepPassReport:
         try:

@@ -1,4 +1,4 @@
-"""When and how much policies may run: the operator's settings `delegation.upkeep.*` beside the limits of rules."""
+"""When and how much policies may run: the operator's settings `delegation.upkeep.*`."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -36,10 +36,8 @@ _MOST_OWN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class UpkeepSettings:
-    """When and how much policies run. A pass begins at each `interval`.
-
-    Each policy has `terms`, its own budget of a day in one window, unless `own` has others for its dotted name.
-    """
+    """When and how much policies run; a pass begins at each `interval`. Each policy has `terms`, its own budget of a
+    day in one window, unless `own` has others for its dotted name."""
 
     terms: PolicyTerms = field(default_factory=PolicyTerms)
     interval: timedelta = timedelta(minutes=15)
@@ -48,7 +46,7 @@ class UpkeepSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the settings and ignore all other properties; raise InvalidProperty."""
+        """Read the settings, ignore all other properties. Raises InvalidProperty."""
         interval = _duration(properties, INTERVAL, "15m")
         if interval < _SHORTEST:
             raise InvalidProperty(INTERVAL, "is shorter than 5 seconds")
@@ -62,7 +60,7 @@ class UpkeepSettings:
 
 
 def _own_terms(properties: Mapping[str, str]) -> dict[str, PolicyTerms]:
-    """Return the terms of the policies with settings of their own; what those leave open is that of all policies."""
+    """Return the terms of policies with their own settings, completed by the terms of all policies."""
     given: dict[str, dict[str, str]] = {}
     for name in sorted(properties):
         if name.startswith(OF_POLICY):
@@ -99,7 +97,7 @@ def _terms(properties: Mapping[str, str]) -> PolicyTerms:
 
 
 def _cost(properties: Mapping[str, str]) -> int | None:
-    """Return the budget of money in millionths."""
+    """Return the money budget in millionths."""
     text = properties.get(DAILY_COST, _NONE)
     if text == _NONE:
         return None

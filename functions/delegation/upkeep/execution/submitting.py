@@ -1,4 +1,4 @@
-"""The tasks of upkeep: submitted once for each run that is reserved, and read again when they have ended."""
+"""The tasks of upkeep: submitted once for each reserved run, and read again after their end."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,12 +22,12 @@ STOPPED: Final = "STOPPED"
 
 @dataclass(frozen=True, slots=True)
 class UpkeepTasks:
-    """Submits expiries that policies ask for; raises the errors of the task store."""
+    """Submits expiries by policy. Raises the errors of the task store."""
 
     tasks: TaskService
 
     def is_under_way(self, realm: str, health: TableHealth) -> bool:
-        """Return whether a caller's expiry or a purge of a table has not ended; asked before the table is loaded."""
+        """Return whether a caller's expiry or a purge of a table is in progress; asked before the table is loaded."""
         identifier = health.identifier
         if purge_under_way(self.tasks.reads, realm, identifier, health.table_uuid) is not None:
             return True
@@ -35,11 +35,9 @@ class UpkeepTasks:
         return stored is not None and not stored.is_terminal
 
     def wanted(self, expiry: TableExpiry) -> TableExpiry | None:
-        """Return the expiry to submit, None while another one of the table is under way.
-
-        One that failed after its commit is resumed as it was: only its plan knows the files that are to go. Raises
-        UpkeepError (EXPIRY_UNFINISHED) for a caller's.
-        """
+        """Return the expiry to submit, None while another one of the table is in progress. One that failed after its
+        commit is resumed unchanged: only its plan knows the files to delete. Raises UpkeepError (EXPIRY_UNFINISHED) for
+        a caller's."""
         stored = self.tasks.reads.find(expiry.task_id)
         if stored is None or obstacle(stored, expiry) is None:
             return expiry
@@ -55,7 +53,7 @@ class UpkeepTasks:
         )
 
     def submit(self, expiry: TableExpiry) -> tuple[Task, bool]:
-        """Store the task, or attach to the one that runs; return it, and whether this call submitted it."""
+        """Store the task or attach to the running one; return it, and whether this call submitted it."""
         stored = self.tasks.reads.find(expiry.task_id)
         first = self.tasks.submission.first(
             task_id=expiry.task_id,
@@ -67,10 +65,8 @@ class UpkeepTasks:
         return self.tasks.submission.create(first, resumes=kept, rerun=True)
 
     def settled(self, health: TableHealth, now: datetime) -> TableHealth:
-        """Return the health with the end of its last run, if that has ended, or without one that never began.
-
-        A process that died between reserving a run and submitting its task began none.
-        """
+        """Return the health with the end of its last run, or without a run that never began. A process that died
+        between reserving a run and submitting its task began none."""
         run = health.runs.get(TASK_TYPE)
         if run is None or run.ended is not None:
             return health
@@ -116,7 +112,7 @@ def _details(task: Task) -> tuple[Amount, frozenset[str], int | None]:
 
 
 def reserved(health: TableHealth, task_id: str, policy: str, cost: Amount, now: datetime) -> TableHealth:
-    """Return the health with a run that is about to be submitted; its budget is set aside."""
+    """Return the health with a run about to be submitted; its budget is reserved."""
     before = health.runs.get(TASK_TYPE)
     # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
     began = datetime.fromisoformat(isoformat(now))
@@ -125,7 +121,7 @@ def reserved(health: TableHealth, task_id: str, policy: str, cost: Amount, now: 
 
 
 def refused(health: TableHealth, policy: str, outcome: str, now: datetime) -> TableHealth:
-    """Return the health with a run that was refused before it began, so that it is not tried in each pass."""
+    """Return the health with a run that was refused, so that not every pass tries it."""
     before = health.runs.get(TASK_TYPE)
     failures = 1 if before is None else before.failures + 1
     run = LastRun(TASK_TYPE, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)

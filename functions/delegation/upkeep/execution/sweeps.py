@@ -1,8 +1,5 @@
-"""Removals of orphan files by policy: which tables a policy wants swept, and the start of a run.
-
-A table is swept once a week. Which tables' policies are read turns with the clock, so that one pass reads few and all
-are read in time.
-"""
+"""Removals of orphan files by policy; a table is swept once a week. The clock decides which tables' policies a pass
+reads, so that one pass reads few and all are read in time."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -89,7 +86,7 @@ class OrphanSweeps:
     task_type: str = TASK_TYPE
 
     def run(self, catalog: str) -> UpkeepCounts:
-        """Make a pass of this kind alone; see `run_kinds`."""
+        """Make a pass of this kind alone."""
         return run_kinds((self,), catalog)
 
     @property
@@ -97,7 +94,7 @@ class OrphanSweeps:
         return REMOVAL in self.limits.types
 
     def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
-        """See PolicyKind; since when a table waits is known once its policy was read."""
+        """Count the longest wait, which is known once a table's policy was read."""
         waiting = () if choice is None else [one for one, _ in choice.waiting if one.task_type == TASK_TYPE]
         longest = min(waiting, key=lambda one: (one.since, str(one.table)), default=None)
         if longest is not None:
@@ -147,10 +144,8 @@ class OrphanSweeps:
         return found
 
     def _is_due(self, health: TableHealth) -> bool:
-        """Return whether a table may be swept again by its last run: a week after it, after a failure maybe earlier.
-
-        Another day of the budget it has to be in any case (`schedule.choice`).
-        """
+        """Return whether a table's last run was a week ago, or failed, maybe earlier. It must also be another day of
+        the budget (`schedule.choice`)."""
         run = health.runs.get(TASK_TYPE)
         if run is None:
             return True
@@ -159,7 +154,7 @@ class OrphanSweeps:
 
 
 class RemovalLook:
-    """What one pass has read of the policies of orphan files; see KindLook."""
+    """What one pass has read of the policies of orphan files."""
 
     def __init__(self, kind: OrphanSweeps, tables: KeptTables) -> None:
         self._kind = kind
@@ -184,12 +179,11 @@ class RemovalLook:
         return [self._need(self._tables[name], asked) for name, asked in self._asked.items()]
 
     def note_unread(self, reason: str) -> None:
-        """Count a table whose policies could not be read."""
         self._unread += 1
         self._why_unread = self._why_unread or reason
 
     def read(self, name: TableIdentifier) -> None:
-        """Read what a policy asks of one table, unless a plan of it waits that is not approved."""
+        """Read what a policy requires of one table, unless an unapproved plan of it waits."""
         kind, run = self._kind, self._tables[name].runs.get(TASK_TYPE)
         task = kind.tasks.reads.find(run.task_id) if run is not None and run.task_id else None
         waiting = None if task is None else _waiting(task)
@@ -276,7 +270,7 @@ class RemovalLook:
 
 
 def _waiting(task: Task) -> OrphanDetails | None:
-    """Return the details of a task that ended with a plan which waits for a person, None for any other."""
+    """Return the details of a task that ended with a plan waiting for approval, None for any other."""
     try:
         details = OrphanDetails.of(task)
     except MalformedRecord:
@@ -315,7 +309,7 @@ def _reserved(health: TableHealth, task_id: str, policy: str, now: datetime) -> 
 
 
 def _ended_at_once(health: TableHealth, policy: str, outcome: str, now: datetime, *, failed: bool) -> TableHealth:
-    """Return the health with a run that ended before it began, so that it is not tried in each pass."""
+    """Return the health with a run that ended before it began, so that not every pass tries it."""
     before = health.runs.get(TASK_TYPE)
     failures = (0 if before is None else before.failures) + 1 if failed else 0
     run = LastRun(TASK_TYPE, "", policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
@@ -323,6 +317,6 @@ def _ended_at_once(health: TableHealth, policy: str, outcome: str, now: datetime
 
 
 def _found_waiting(health: TableHealth, task: Task, policy: str, plan: str, now: datetime) -> TableHealth:
-    """Return the health with a run that ended before it began, because the plan of a caller waits for a person."""
+    """Return the health with a run that did not begin because a caller's plan waits for approval."""
     run = LastRun(TASK_TYPE, task.task_id, policy, now, NOTHING, ended=now, outcome=WAITING, waiting=plan)
     return health.with_run(run)

@@ -1,1 +1,1 @@
-"""The health of tables: what maintenance each needs, from its metadata and from manifests that are read once."""
+"""What maintenance each table needs, by its metadata and by manifests that are read once."""

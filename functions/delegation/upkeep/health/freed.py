@@ -1,13 +1,11 @@
-"""Bounds of the bytes that an expiry frees, from what each snapshot added and removed; no path is compared.
+"""Bounds of the bytes that an expiry frees, by what each snapshot added and removed; no paths are compared.
 
-A file is freed if an expired snapshot has it and no retained one. Follow the tree of snapshots from parents to
-children. From an expired snapshot that has a retained descendant, each file is either removed on the way there, by a
-snapshot whose parent is expired, or is still in the retained one. Files of the other expired snapshots (`dead` ones: an
-abandoned branch, a rolled back or a staged commit) were added by a dead one, or were in a parent that is not dead. So
-at most what those remove and what the dead ones add is freed.
-
-At least that is freed which a common ancestor of all retained snapshots removed, if its parent is expired, unless the
-same file was added again later. Manifests are not counted, which are small beside the files.
+A file is freed if an expired snapshot has it and no retained one does. If an expired snapshot has a retained
+descendant, each of its files was removed on the way there, by a snapshot whose parent is expired, or is still in the
+retained one. Files of the other expired snapshots (`dead`: an abandoned branch, a rolled back or staged commit) were
+added by a dead one, or were in a parent that is not dead. So at most what those remove and the dead ones add is freed.
+At least what a common ancestor of all retained snapshots removed is freed if its parent is expired, unless the file was
+added again. Manifests, which are small, are not counted.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,11 +19,8 @@ def freed_bytes(
     expired: Collection[int],
     changes: Mapping[int, SnapshotChange],
 ) -> FreedBytes:
-    """Return the bounds for the snapshots of a table with the parent that each names, some of them `expired`.
-
-    A snapshot that is not in `changes` makes the upper bound unknown where it counts. Raises CorruptMetadata for
-    snapshots that are their own ancestors.
-    """
+    """Return the bounds if `expired` snapshots go; `parents` names each snapshot's parent. A needed snapshot without
+    `changes` makes the upper bound unknown. Raises CorruptMetadata for snapshots that are their own ancestors."""
     gone = frozenset(expired) & parents.keys()
     if not gone:
         return FreedBytes()
@@ -48,7 +43,7 @@ def freed_bytes(
 
 
 def _retained_below(parents: Mapping[int, int | None], gone: Collection[int]) -> dict[int, int]:
-    """Return how many retained snapshots are at or below each; raise CorruptMetadata for a cycle."""
+    """Return how many retained snapshots are at or below each. Raises CorruptMetadata for a cycle."""
     children = dict.fromkeys(parents, 0)
     for parent in parents.values():
         if parent in children:

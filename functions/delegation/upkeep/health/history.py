@@ -1,4 +1,4 @@
-"""What a rule of expiry decides by, from a table's metadata, so that another rule needs no load of the table."""
+"""The part of a table's metadata that decides an expiry, so that another rule needs no load of the table."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,10 +18,8 @@ _OTHER: Final = f"{_OWN}unknown"
 
 
 def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties in table metadata that can change its rule of expiry, at most eight short ones.
-
-    Of those that no release knows and that turn the rule off, one represents all.
-    """
+    """Return the properties that can change a table's rule of expiry, at most eight short ones. One of the unknown
+    properties that turn the rule off represents all."""
     properties = properties_of(document)
     found = {
         name: value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"
@@ -34,7 +32,7 @@ def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def history_in(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of table metadata that decide which snapshots and refs expire, in a compact form."""
+    """Return the members of table metadata that decide which snapshots and refs expire, in compact form."""
     snapshots = [
         [one["snapshot-id"], one.get("parent-snapshot-id"), one.get("timestamp-ms")]
         for one in document.get("snapshots") or ()
@@ -45,7 +43,7 @@ def history_in(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def document_of(history: Mapping[str, Any]) -> dict[str, Any]:
-    """Return as much of the metadata as the decision of an expiry needs, which removes no schema and no spec."""
+    """Return as much of the metadata as the decision needs; it removes no schema and no spec."""
     snapshots = [
         {"snapshot-id": one, **({} if parent is None else {"parent-snapshot-id": parent}), "timestamp-ms": moment}
         for one, parent, moment in history["snapshots"]

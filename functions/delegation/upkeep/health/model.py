@@ -1,4 +1,4 @@
-"""The health of one table: what is in it, what maintenance would change, and what maintenance did last."""
+"""A table's health: its contents, what maintenance would change, and what it did last."""
 
 import json
 import zlib
@@ -22,10 +22,8 @@ Expirable = Callable[[Mapping[str, Any], datetime], Collection[int]]
 
 
 def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, *, found: bool) -> datetime:
-    """Return when to look anew at a table that does not change, because its snapshots grow older.
-
-    Where nothing expires yet: when the first one will, within REVIEW_WITHIN; else in a day.
-    """
+    """Return when to read a table again that does not change, because its snapshots age. If nothing expires yet: when
+    the first one will, within REVIEW_WITHIN; else in a day."""
     if found:
         return now + REVIEW_EVERY
     early, late = 0, REVIEW_WITHIN // _REVIEW_STEP
@@ -50,7 +48,7 @@ MOST_KINDS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FreedBytes:
-    """Bytes of data and delete files that an expiry would free: `lower` to `upper`, None if that is not known."""
+    """Bytes of data and delete files that an expiry would free: `lower` to `upper`, None if unknown."""
 
     lower: int = 0
     upper: int | None = 0
@@ -58,11 +56,9 @@ class FreedBytes:
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The last run of one kind of maintenance: which task, because of which policy, and how it ended.
-
-    `outcome` is None while it is under way; `failures` counts those in a row. `reserved` was set aside of the budget
-    when it was started, and `used` is what it took. `waiting` is the id of the plan with which it waits for a person.
-    """
+    """The last run of one kind of maintenance: its task, its policy, and how it ended. `outcome` is None while it runs;
+    `failures` counts those in a row. `reserved` is its share of the budget, `used` what it took. `waiting` is the id of
+    its plan that waits for approval."""
 
     task_type: str
     task_id: str
@@ -78,7 +74,7 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True)
 class OwnPolicy:
-    """A policy that is attached to the table itself, with as much of its content as can have an effect."""
+    """A policy attached to the table itself, with the part of its content that can have an effect."""
 
     type: str
     namespace: tuple[str, ...]
@@ -89,7 +85,7 @@ class OwnPolicy:
 
 @dataclass(frozen=True, slots=True)
 class OwnPolicies:
-    """The policies of a table itself, as they were at a time; those of its namespaces are read in each pass."""
+    """A table's own policies at a time; those of its namespaces are read in each pass."""
 
     as_of: datetime
     policies: tuple[OwnPolicy, ...] = ()
@@ -146,20 +142,18 @@ class TableHealth:
 
     @property
     def protection(self) -> str | None:
-        """The code of the guard that refused the table's last expiry, None if it may be kept."""
+        """The code of the guard that refused the table's last expiry, None without one."""
         run = self.runs.get(TASK_TYPE)
         return run.outcome if run is not None and run.failures and run.outcome in _PROTECTED else None
 
     def set_aside(self, key: str, aside: SetAside | None) -> "TableHealth":
-        """Return the health with what fails for the table now; with None that is forgotten."""
+        """Return the health with what fails for the table now; None removes it."""
         others = {name: one for name, one in self.asides.items() if name != key}
         return replace(self, asides=others if aside is None else {**others, key: aside})
 
     def with_run(self, run: LastRun, *, snapshots: int | None = None) -> "TableHealth":
-        """Return the health with the last run of its kind; one that ended is added to the past, too.
-
-        `snapshots` are those that it removed.
-        """
+        """Return the health with the last run of its kind, one that ended also in its past. `snapshots` are those that
+        it removed."""
         noted = replace(self, runs={**self.runs, run.task_type: run})
         if run.ended is None or run.outcome is None:
             return noted
@@ -177,7 +171,7 @@ class TableHealth:
         return replace(noted, past=newest_of_each_type((ended, *self.past)))
 
     def bounded(self) -> "TableHealth":
-        """As it is stored: whatever the table's writer chose, an item has room for it."""
+        """The health as stored: bounded to fit an item, whatever the table's writer chose."""
         return replace(
             self,
             metadata_location=self.metadata_location[:LONGEST_LOCATION],
@@ -189,7 +183,7 @@ class TableHealth:
 
 
 def _fitting(past: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
-    """Return as many of the newest runs as there is room for."""
+    """Return as many of the newest runs as fit."""
     kept = newest_of_each_type(past)
     while len(packed_past(kept)) > LONGEST_PAST:
         kept = kept[:-1]
@@ -203,11 +197,9 @@ def packed_past(past: tuple[PastRun, ...]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSizes:
-    """What the live entries of a manifest add up to, and its own `length` in bytes; a manifest never changes.
-
-    `files` are data files; `bytes` are those of data files and of position and equality delete files. What is behind
-    `length` a stored state of a former release lacks.
-    """
+    """Totals of a manifest's live entries, and its own `length` in bytes; a manifest never changes. `files` are data
+    files; `bytes` are of data files and position and equality delete files. A former release stored nothing after
+    `length`."""
 
     files: int = 0
     bytes: int = 0
@@ -235,11 +227,8 @@ class ManifestSizes:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChange:
-    """What a snapshot changed, by its own manifests; a snapshot never changes either.
-
-    All are bytes of data and delete files. `removed_least` leaves out deletion vectors, whose file is removed only with
-    all that are in it.
-    """
+    """What a snapshot changed, by its own manifests, in bytes of data and delete files; it never changes.
+    `removed_least` leaves out deletion vectors, whose file is removed only with all vectors in it."""
 
     added: int = 0
     removed: int = 0
@@ -261,13 +250,10 @@ LONGEST_HISTORY: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """What is kept of manifests and snapshots that were read, so that they are not read again.
-
-    `manifests` are by digest, of the current snapshot; those beyond MOST_MANIFESTS are read again when the table
-    changes. `changes` are by snapshot id, of the table's present snapshots; what is not there is not known. `small` is
-    the size below which a file counted as small. `history` is what a rule decides by (`upkeep.health.history`), None if
-    it is too large to be kept: the table is loaded then.
-    """
+    """What is kept of manifests and snapshots, so that they are read once. `manifests` are the current snapshot's, by
+    digest; those beyond MOST_MANIFESTS are read again when the table changes. `changes` are by id of the table's
+    snapshots; a missing one is unknown. `small` is the size below which a file counted as small. `history` decides
+    rules (`upkeep.health.history`), None if too large: then the table is loaded."""
 
     table_uuid: str = ""
     small: int = 0
@@ -276,7 +262,7 @@ class ReadState:
     history: Mapping[str, Any] | None = None
 
     def bounded(self) -> "ReadState":
-        """As it is stored: the manifests with most files, and the newest snapshots."""
+        """The state as stored: the manifests with most files, and the newest snapshots."""
         manifests, changes = self.manifests, self.changes
         if len(manifests) > MOST_MANIFESTS:
             by_size = sorted(manifests.items(), key=lambda one: (-one[1].files - one[1].deletion_vectors, one[0]))

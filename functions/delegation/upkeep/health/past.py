@@ -1,8 +1,5 @@
-"""What maintenance did to one table before: its ended runs, in a bounded part of the table's health.
-
-A table's task has one id for each kind, and its record only states what the last submission did, so the runs before it
-are kept here.
-"""
+"""The ended runs of one table's maintenance, bounded. A table's task has one id for each kind and records only its last
+submission, so earlier runs are kept here."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,11 +17,8 @@ _LONGEST_WORD: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run that ended: which task, because of which policy, how it ended, and what it deleted.
-
-    `task_id` is empty for a run that was refused before it began. `snapshots` are those that it removed, None where a
-    run of this kind removes none. Times have the resolution of a second.
-    """
+    """One ended run: its task, its policy, how it ended, and what it deleted. `task_id` is empty if it was refused
+    before it began. `snapshots` are those removed, None if this kind removes none. Times are in whole seconds."""
 
     task_type: str
     task_id: str
@@ -51,7 +45,7 @@ class PastRun:
 
 
 def newest_of_each_type(past: Iterable[PastRun]) -> tuple[PastRun, ...]:
-    """Return at most MOST_PAST of each kind as they are stored, the newest first."""
+    """Return at most MOST_PAST runs of each kind as stored, newest first."""
     kept: list[PastRun] = []
     of_type: Counter[str] = Counter()
     for one in sorted(past, key=lambda each: each.ended, reverse=True):
@@ -79,7 +73,7 @@ def rows_of_past(past: Sequence[PastRun]) -> list[list[Any]]:
 
 
 def past_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[PastRun, ...]:
-    """Return the runs that `rows_of_past` wrote; what a later release adds to a row is left out."""
+    """Return the runs that `rows_of_past` wrote; columns of a later release are left out."""
     return tuple(
         PastRun(task_type, task_id, policy, _moment(began), _moment(ended), outcome, files, size, snapshots)
         for task_type, task_id, policy, began, ended, outcome, files, size, snapshots, *_ in rows

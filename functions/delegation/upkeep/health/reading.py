@@ -1,9 +1,6 @@
-"""Reading a table's health: its metadata, the manifest lists of new snapshots, and the manifests that are new.
-
-Of the current snapshot every manifest counts, of every other one those that it added. A manifest or a snapshot that was
-read before is not read again: what it adds up to is in the state that is kept. Memory holds a few numbers for each
-manifest, and never the entries.
-"""
+"""Reading a table's health: its metadata, manifest lists of new snapshots, and new manifests. Every manifest of the
+current snapshot counts; of other snapshots, those that they added. Each is read once, its totals are stored, and memory
+holds a few numbers for each, never the entries."""
 
 import hashlib
 import json
@@ -56,7 +53,7 @@ LASTING: Final = (IcebergError, GuardRefused, ObjectStoreError, TooManyManifests
 
 @dataclass(frozen=True, slots=True)
 class ExpiryByRule:
-    """What expires in a table, and a text that is another one when the rule is another one."""
+    """What expires in a table, and a text that changes with the rule."""
 
     version: str
     expirable: Expirable
@@ -64,7 +61,7 @@ class ExpiryByRule:
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """How much is read at once, and how many bytes one file may have."""
+    """How much is read at once, and the most bytes of one file."""
 
     threads: int = 8
     max_file_bytes: int = 256 * 1024 * 1024
@@ -80,11 +77,8 @@ def read_health(
     now: datetime,
     max_file_bytes: int = HealthLimits().max_file_bytes,
 ) -> tuple[TableHealth, ReadState]:
-    """Return a table's health and what is kept for the next look.
-
-    What cannot be read is the health's problem, and the numbers of before stay. Raises the retryable errors of the
-    store, and what the fetcher's checkpoint raises.
-    """
+    """Return a table's health and the state for the next run. What cannot be read becomes the health's problem, and the
+    former numbers stay. Raises the retryable errors of the store, and what the fetcher's checkpoint raises."""
     same = known if known is not None and known.table_uuid == table.table_uuid else None
     base = same or TableHealth(table.identifier, table.table_uuid, "", now)
     # A table that was dropped and made again under its name keeps nothing, but its item is replaced.
@@ -119,10 +113,8 @@ def read_health(
 def health_of(
     table: LoadedTable, state: ReadState, base: TableHealth, rule: ExpiryByRule | None, now: datetime
 ) -> TableHealth:
-    """Return the health by the table's metadata and what was read of its manifests: a pure function.
-
-    `state` is whole: not yet bounded. `base` is the former health. Raises CorruptMetadata, and what the rule raises.
-    """
+    """Return the health by the table's metadata and the manifests' totals: a pure function. `state` is not yet bounded;
+    `base` is the former health. Raises CorruptMetadata, and what the rule raises."""
     document = table.metadata
     parents = _parents(document)
     sizes = sum(state.manifests.values(), ManifestSizes())
@@ -175,7 +167,7 @@ class _TableReader:
             raise CorruptMetadata(metadata.path, "current-snapshot-id", "there is no such snapshot")
 
     def read(self) -> ReadState:
-        """Return the state with what is new, without what the table does not have any more."""
+        """Return the state with what is new, without what the table no longer has."""
         changes = {one: change for one, change in self._state.changes.items() if one in self._snapshots}
         newest = list(self._snapshots)[-MOST_CHANGES:]
         unknown = [one for one in newest if one not in changes][-MOST_LISTS:]
@@ -212,11 +204,10 @@ class _TableReader:
         return replace(self._state, manifests=kept, changes={one: both[one] for one in self._snapshots if one in both})
 
     def _states_authors(self, snapshot_id: int) -> bool:
-        """Whether the list states which manifests a snapshot added; those inline in version 1 do not."""
+        """Whether the list states which manifests a snapshot added; inline lists of version 1 do not."""
         return self._snapshots[snapshot_id].manifest_list is not None
 
     def _lists(self, unknown: Collection[int]) -> Iterator[tuple[int, list[ManifestFile]]]:
-        """Yield the manifests of the current snapshot and of unknown ones."""
         asked = [*unknown, *([] if self._current is None or self._current in unknown else [self._current])]
         by_path: dict[str, list[int]] = {}
         for one in asked:
@@ -236,11 +227,8 @@ class _TableReader:
 
 
 def _added_up(path: str, content: Content, small: int, large: int) -> tuple[ManifestSizes, SnapshotChange]:
-    """Return what a manifest's entries add up to: the live ones, and those added and removed by its snapshot.
-
-    What its list describes otherwise decides nothing here. Raises CorruptManifestError, ManifestMissing,
-    EncryptedMetadataFile.
-    """
+    """Return the totals of a manifest's entries: live ones, and those its snapshot added and removed. Other content in
+    the list counts as nothing. Raises CorruptManifestError, ManifestMissing, EncryptedMetadataFile."""
     data = content_of(path, content)
     files = size = smalls = deletes = vectors = added = removed = least = 0
     small_bytes = larges = large_bytes = 0
@@ -268,7 +256,7 @@ def _added_up(path: str, content: Content, small: int, large: int) -> tuple[Mani
 
 
 def digest(path: str) -> bytes:
-    """A manifest's path in few bytes."""
+    """Return a short digest of a manifest's path."""
     return hashlib.blake2b(path.encode(), digest_size=DIGEST_BYTES).digest()
 
 
@@ -286,11 +274,11 @@ def _target(metadata: ParsedMetadata) -> int:
 
 
 def _current(document: Mapping[str, Any]) -> int | None:
-    """The current snapshot's id; writers before version 2 wrote -1 for none."""
+    """The current snapshot's id; writers of version 1 wrote -1 for none."""
     found = document.get("current-snapshot-id")
     return found if isinstance(found, int) and not isinstance(found, bool) and found != -1 else None
 
 
 def _parents(document: Mapping[str, Any]) -> dict[int, int | None]:
-    """The parent that each snapshot names; `parse_metadata` has checked that they are objects with an id."""
+    """The parent of each snapshot; `parse_metadata` has checked that they are objects with an id."""
     return {one["snapshot-id"]: one.get("parent-snapshot-id") for one in document.get("snapshots") or ()}

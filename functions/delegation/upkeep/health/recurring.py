@@ -1,8 +1,5 @@
-"""The recurring task that reads the health of one catalog's tables.
-
-It is a task of its own and no part of the reference index's: purges wait for that one's passes, and must not wait for
-the reading of health. It is submitted when a pass of the index is complete, and recurs as often as the index's.
-"""
+"""The recurring task that reads the health of one catalog's tables. Separate from the reference index's task, because
+purges wait for that one; submitted when a pass of the index is complete, and as often."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,7 +14,7 @@ from polaris_common.errors import DelegationError
 
 
 class HealthReport(BaseModel):
-    """What one run did: tables of the index, those read, left for the next run and removed, or why it ended early."""
+    """What one run did: tables in the index, read, left for the next run and removed, or why it ended early."""
 
     model_config = ConfigDict(frozen=True)
 

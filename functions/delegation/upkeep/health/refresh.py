@@ -1,10 +1,6 @@
-"""Bringing the health of a catalog's tables up to date with the reference index.
-
-A pass of the reference index has loaded every table on a condition, so it knows which have changed. Here only those are
-loaded again and read whose metadata location is another one than their health's, and those whose review is due. What is
-left to do is the difference between index and healths, and needs no record of its own: a run that is killed or handed
-over is continued by the next one, and a table that changed is never forgotten, whatever became of the run that saw it.
-"""
+"""Updates the health of a catalog's tables from the reference index. The index knows which tables have changed, so only
+those whose metadata location differs from their health's, or whose review is due, are loaded and read. That difference
+is the work left to do, so the next run continues one that was killed, and no change is lost."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -38,13 +34,13 @@ _RACES: Final = 3
 
 
 class LoadsTables(Protocol):
-    """As much of a catalog as this needs; PolarisClient is one and documents what it raises."""
+    """The methods of a catalog that this needs; PolarisClient documents the errors."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
 
 
 class _Known(NamedTuple):
-    """What is held of each health while a catalog is compared: a few hundred bytes."""
+    """What is held of each health during a comparison: a few hundred bytes."""
 
     table_uuid: str
     metadata_location: str
@@ -54,7 +50,7 @@ class _Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HealthCounts:
-    """What one run did: tables of the index, those that were read, those left for the next run, and those removed."""
+    """What one run did: tables in the index, read, left for the next run, and removed."""
 
     tables: int = 0
     read: int = 0
@@ -64,12 +60,9 @@ class HealthCounts:
 
 @dataclass(frozen=True)
 class HealthRefresher:
-    """Refreshes the health of the tables of a catalog.
-
-    `open_store` opens the storage of a table that was just loaded, `rule_of` returns what expires in it. `pace` returns
-    when the next load may go, `checkpoint` before each table and raises to stop; `report` gets the number of tables
-    that are up to date by now. Up to `at_once` tables are read at a time.
-    """
+    """Refreshes the health of a catalog's tables, up to `at_once` at a time. `open_store` opens the storage of a loaded
+    table, `rule_of` returns what expires in it. `pace` returns when the next load may go; `checkpoint` is called before
+    each table and raises to stop; `report` gets the number of tables up to date."""
 
     healths: HealthStore
     index: ReferenceStore
@@ -84,10 +77,8 @@ class HealthRefresher:
     limits: HealthLimits = field(default_factory=HealthLimits)
 
     def refresh(self, catalog: str) -> HealthCounts:
-        """Read every table of the index that changed since its health, and remove the healths of tables that are gone.
-
-        Raises the errors of both stores, and the last error where the catalog answers for no table.
-        """
+        """Read every changed table of the index, and remove the healths of tables that are gone. Raises the errors of
+        both stores, and the last error if the catalog answers for no table."""
         known = {
             one.identifier: _Known(one.table_uuid, one.metadata_location, one.review_at, one.asides.get(TABLES))
             for one in self.healths.healths(catalog)
@@ -119,7 +110,7 @@ class HealthRefresher:
         return replace(counts, tables=len(found.seen), removed=removed)
 
     def _stale(self, catalog: str, found: "_Compared") -> Iterator[TableEntry]:
-        """Yield the entries of the tables to look at, and note these and all that the index has."""
+        """Yield the entries to read, and note these and all of the index."""
         now = self.clock()
         for entry in self.index.entries(catalog):
             # An absent one is kept until the index has removed it: a renamed table may have been missed.
@@ -133,7 +124,7 @@ class HealthRefresher:
                 found.other = entry.identifier
 
     def _probe(self, found: "_Compared") -> bool:
-        """Return whether a table loads that did not change, or was read."""
+        """Return whether an unchanged table loads, or one was read."""
         if found.other is None:
             return False
         self.pace()
@@ -144,7 +135,7 @@ class HealthRefresher:
         return True
 
     def _look(self, entry: TableEntry) -> None:
-        """Read one table; what another try would meet again is its health's problem. Raises the retryable errors."""
+        """Read one table; a permanent error becomes its health's problem. Raises the retryable errors."""
         try:
             self.look_at(entry.identifier)
         except _GONE:
@@ -155,10 +146,8 @@ class HealthRefresher:
             self._note(entry, error)
 
     def look_at(self, identifier: TableIdentifier) -> TableHealth:
-        """Load one table, read what is new, store its health and return it.
-
-        Raises NoSuchTable, NoSuchNamespace and TableMetadataMissing, and what the catalog and the stores raise.
-        """
+        """Load one table, read what is new, store its health and return it. Raises NoSuchTable, NoSuchNamespace,
+        TableMetadataMissing, and the errors of the catalog and the stores."""
         for attempt in range(_RACES):
             self.pace()
             table = self.catalog.load_table(identifier)
@@ -182,7 +171,7 @@ class HealthRefresher:
         raise AssertionError("the loop above returns or raises")
 
     def _note(self, entry: TableEntry, error: DelegationError) -> None:
-        """Record why a table cannot be loaded in the state that the index knows; its numbers stay."""
+        """Record why a table in the index's state cannot be loaded; its numbers stay."""
         now = self.clock()
         health = self.healths.health(entry.identifier) or TableHealth(entry.identifier, "", "", now)
         problem = f"{error.code}: {error}"
@@ -190,7 +179,7 @@ class HealthRefresher:
         self.healths.put(replace(here, problem=problem, as_of=now, review_at=now + REVIEW_EVERY))
 
     def _remove_gone(self, catalog: str, gone: set[TableIdentifier]) -> int:
-        """Remove the healths of tables that the index does not have; none before the first complete pass."""
+        """Remove the healths of tables that the index lacks; none before the first complete pass."""
         if self.index.pass_of(catalog).complete_as_of is None:
             return 0
 
@@ -206,7 +195,7 @@ class HealthRefresher:
 
 
 class _Compared:
-    """The tables of a catalog by its index and by their healths; `other` is one that loads, as far as is known."""
+    """A catalog's tables by its index and by their healths; `other` is one that loads, as far as known."""
 
     def __init__(self, known: Mapping[TableIdentifier, _Known]) -> None:
         self.known = known
@@ -240,9 +229,9 @@ def _is_stale(entry: TableEntry, known: _Known | None, now: datetime) -> bool:
 
 
 def _continue() -> None:
-    """Do nothing before a read: it happens in a thread, and what a checkpoint raises ends the thread that works."""
+    """Do nothing before a read in a thread, where a checkpoint's error would end that thread."""
 
 
 def _location_of(entry: TableEntry) -> str:
-    """Return the metadata file of the state that the index saw last, "" if it could never load the table."""
+    """Return the metadata file that the index saw last, "" if it could never load the table."""
     return entry.problem_location or entry.metadata_location

@@ -1,5 +1,3 @@
-"""Where the health of tables is stored: the seam, with an implementation in memory."""
-
 from collections.abc import Iterator
 from dataclasses import replace
 from threading import Lock
@@ -11,31 +9,27 @@ from delegation.upkeep.health.model import ReadState, TableHealth
 
 
 class HealthStore(Protocol):
-    """A health for each table of a catalog, and beside it what was read of the table.
-
-    Every method raises HealthUnavailable, those that write HealthOutcomeUnknown too; they may be repeated.
-    """
+    """A health for each table of a catalog, and what was read of the table. Methods raise HealthUnavailable, writes
+    also HealthOutcomeUnknown; they may be repeated."""
 
     def healths(self, catalog: str) -> Iterator[TableHealth]: ...
 
     def health(self, identifier: TableIdentifier) -> TableHealth | None:
-        """One table's health, read consistently."""
+        """Read one table's health consistently."""
         ...
 
     def read_state(self, identifier: TableIdentifier) -> ReadState:
-        """What was read of a table; an empty state if nothing is stored."""
+        """Return what was read of a table; an empty state if nothing is stored."""
         ...
 
     def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
-        """Replace a table's health, bounded, by one with the next revision; return it as it is stored.
-
-        The stored one must have the revision of `health`, 0 for none; raises HealthChanged otherwise. A state is stored
-        first, whatever the revision: manifests never change, so it is as true beside another health.
-        """
+        """Replace a table's health, bounded, by the next revision; return it as stored. Raises HealthChanged unless the
+        stored one has the revision of `health`, 0 for none. The state is stored first, whatever the revision: manifests
+        never change, so it fits another health too."""
         ...
 
     def remove(self, health: TableHealth) -> None:
-        """Remove a table's health and state if it still has this revision; otherwise nothing happens."""
+        """Remove a table's health and state if it still has this revision; otherwise do nothing."""
         ...
 
 

@@ -1,8 +1,6 @@
-"""The content of a policy: a JSON document in a string, which its owner wrote, and which nobody may trust.
-
-Source: the JSON schemas of Polaris' predefined policy types, version 2025-02-03. "Interoperability is not guaranteed"
-for `config`, so that a key which this service does not know is reported and not obeyed.
-"""
+"""The content of a policy: a JSON document in a string, which is not trusted. Source: the JSON schemas of Polaris'
+predefined policy types, 2025-02-03. "Interoperability is not guaranteed" for `config`: an unknown key is reported and
+has no effect."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +15,7 @@ _SYSTEM = "system."
 
 
 class PolicyType(Enum):
-    """Polaris' predefined types of maintenance (PredefinedPolicyTypes); each is inheritable."""
+    """Polaris' predefined types of maintenance (PredefinedPolicyTypes), all inheritable."""
 
     SNAPSHOT_EXPIRY = "system.snapshot-expiry"
     ORPHAN_FILE_REMOVAL = "system.orphan-file-removal"
@@ -31,7 +29,7 @@ class PolicyType(Enum):
 
     @classmethod
     def named(cls, text: str) -> "PolicyType | None":
-        """Return the type of a name with or without `system.`, None for another name."""
+        """Return the type of a name with or without `system.`, else None."""
         return next((one for one in cls if text in {one.value, one.short}), None)
 
 
@@ -53,7 +51,7 @@ class PolicyInvalid(DelegationError):
 
 
 class PolicyContent(BaseModel):
-    """What the four types have in common."""
+    """The common part of the four types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -64,18 +62,18 @@ class PolicyContent(BaseModel):
     ) = None
 
     def values(self) -> Mapping[str, object]:
-        """Return what the owner set, by key, without what is common to all types."""
+        """Return what the owner set, by key, without the common part."""
         return dict(self.config or {})
 
 
 class OrphanFilesContent(PolicyContent):
-    """The content of `system.orphan-file-removal`, which has two members beside `config`."""
+    """The content of `system.orphan-file-removal`, with two members beside `config`."""
 
     max_orphan_file_age_in_days: StrictInt | StrictFloat | None = None
     locations: Annotated[tuple[_Text, ...], Field(max_length=_MOST_ENTRIES)] | None = None
 
     def values(self) -> Mapping[str, object]:
-        """Return what the owner set; a key of `config` that has the name of a member is not the member."""
+        """Return what the owner set; a key of `config` named like a member is not the member."""
         own = {"max_orphan_file_age_in_days": self.max_orphan_file_age_in_days, "locations": self.locations}
         config = {f"config.{key}" if key in own else key: value for key, value in super().values().items()}
         return {**config, **{name: value for name, value in own.items() if value is not None}}
@@ -96,7 +94,7 @@ def content_of(type_: PolicyType, text: str) -> PolicyContent:
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of a repeated name nobody knows which value was meant."""
+    """Return an object; raises for a repeated name, whose value is ambiguous."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name is repeated in one object")
@@ -108,7 +106,7 @@ def _no_constant(name: str) -> object:
 
 
 def problems_in(error: ValidationError) -> str:
-    """Return what is wrong with a document, without its values, at most three of them."""
+    """Return at most three errors in a document, without its values."""
     found = [
         f"{printable('.'.join(map(str, each['loc'])) or 'the document')}: {each['msg'][:1].lower()}{each['msg'][1:]}"
         for each in error.errors(include_input=False, include_url=False)

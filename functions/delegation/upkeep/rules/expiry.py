@@ -1,5 +1,3 @@
-"""The rule of snapshot expiry in the terms of Iceberg's ExpireSnapshots, with the retention of single refs."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,10 +20,8 @@ _MOST_OPTION: Final = 10**9 - 1
 
 @dataclass(frozen=True, slots=True)
 class RefRetention:
-    """What is kept of one ref; ages in milliseconds, FOREVER_MS for ever.
-
-    `min_snapshots_to_keep` and `max_snapshot_age_ms` are of branches; of a tag they are None.
-    """
+    """What is kept of one ref; ages in milliseconds, FOREVER_MS for ever. `min_snapshots_to_keep` and
+    `max_snapshot_age_ms` are None for a tag."""
 
     max_ref_age_ms: int
     min_snapshots_to_keep: int | None = None
@@ -34,12 +30,12 @@ class RefRetention:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRule:
-    """What ExpireSnapshots is called with, and the least that the retention of a single ref may lower it to.
+    """Arguments of ExpireSnapshots, and the least to which a single ref's retention may lower them.
 
     `min_snapshots_to_keep` is Iceberg's retainLast, `max_snapshot_age_ms` the age from which a snapshot may go,
-    `max_ref_age_ms` that of a branch or tag, FOREVER_MS if none goes. A ref's own retention replaces each, as in
-    Iceberg, but not below `least_snapshots`, `least_age_ms` and `least_ref_age_ms`: the operator's limit, or what the
-    policy or the table property sets where that is stricter.
+    `max_ref_age_ms` that of a branch or tag, FOREVER_MS if none goes. As in Iceberg a ref's own retention replaces
+    each, but not below `least_snapshots`, `least_age_ms` and `least_ref_age_ms`: the operator's limit, or the policy's
+    or table property's where stricter.
     """
 
     min_snapshots_to_keep: int
@@ -55,10 +51,7 @@ class ExpiryRule:
         return max(0, now_ms - self.max_snapshot_age_ms)
 
     def retention(self, asked_ms: int) -> Retention:
-        """Return the rule as an expiry decides by it that was asked for at a time in milliseconds since 1970.
-
-        It bounds what the retention of single refs states as `retention_of` does.
-        """
+        """Return the rule for an expiry requested at `asked_ms`, since 1970, with `retention_of`'s bounds on refs."""
         return Retention(
             older_than_ms=self.older_than_ms(asked_ms),
             retain_last=self.min_snapshots_to_keep,
@@ -69,7 +62,7 @@ class ExpiryRule:
         )
 
     def options(self) -> Mapping[str, str]:
-        """Return the options of a task TABLE_EXPIRE_SNAPSHOTS, without their prefix; an age is at least 1 ms there."""
+        """Return the unprefixed options of a task TABLE_EXPIRE_SNAPSHOTS; an age is at least 1 ms there."""
         return {
             MAX_SNAPSHOT_AGE: str(min(max(self.max_snapshot_age_ms, 1), _LONGEST_OPTION)),
             RETAIN_LAST: str(min(self.min_snapshots_to_keep, _MOST_OPTION)),
@@ -78,10 +71,8 @@ class ExpiryRule:
         }
 
     def retention_of(self, name: str, ref: Mapping[str, Any]) -> RefRetention:
-        """Return what is kept of a ref of the table's metadata; what its own retention has unreadable is kept.
-
-        Source: Apache Iceberg 1.11, RemoveSnapshots; `main` is never removed.
-        """
+        """Return what is kept of a ref of the metadata; an unreadable retention keeps everything. Source: Apache
+        Iceberg 1.11, RemoveSnapshots; `main` is never removed."""
         own_age = _own(ref.get("max-ref-age-ms"), self.max_ref_age_ms, FOREVER_MS)
         ref_age = FOREVER_MS if name == MAIN else max(own_age, self.least_ref_age_ms)
         if ref.get("type") != _BRANCH:
@@ -108,7 +99,7 @@ def expiry_of(rule: UpkeepRule, limits: UpkeepLimits) -> ExpiryRule | None:
 
 
 def _least(value: RuleValue, limit: int) -> int:
-    """Return what a ref's own retention cannot go below: what Iceberg's property or default gives, it replaces."""
+    """Return the least of a ref's own retention, which may replace Iceberg's property or default."""
     binds = value.origin.kind in {OriginKind.POLICY, OriginKind.TABLE_PROPERTY}
     return max(value.value, limit) if binds else limit
 

@@ -1,5 +1,3 @@
-"""The operator's settings `delegation.upkeep.*`, which bound every rule."""
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,15 +45,14 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class UpkeepLimits:
-    """What no policy and no table property can loosen.
+    """The operator's settings `delegation.upkeep.*`, which no policy or table property can loosen.
 
     Snapshots and refs younger than `least_age_ms` stay, and `least_snapshots` of each branch; files younger than
-    `least_orphan_age_ms` are no orphans. Only `types` are executed, none by default: policies were stored in Polaris
-    before anything executed them. Only what is in `include` is maintained (everything if it is empty), and nothing in
-    `exclude`. With `dry_run_only` everything is planned, and nothing is done.
-    `least_age_by` and `least_snapshots_by` name the properties that give the two numbers: what bounds every expiry
-    bounds those of policies too, where it keeps more. `orphan_locations` are where a policy may have orphan files
-    looked for beside a table's location.
+    `least_orphan_age_ms` are no orphans. Only `types` are executed, none by default: Polaris may hold policies from
+    before. Only what is in `include` is maintained (everything if empty), and nothing in `exclude`. With `dry_run_only`
+    everything is planned and nothing done. `least_age_by` and `least_snapshots_by` name the properties of the two
+    numbers: limits of every expiry apply too, where stricter. `orphan_locations` are where a policy may search for
+    orphan files beside a table's location.
     """
 
     types: frozenset[PolicyType] = frozenset()
@@ -71,7 +68,7 @@ class UpkeepLimits:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX, and the floor of every expiry; raise InvalidProperty."""
+        """Read the properties that begin with PREFIX, and the limits of every expiry. Raises InvalidProperty."""
         own = {
             name: value
             for name, value in properties.items()
@@ -104,7 +101,7 @@ class UpkeepLimits:
         return limits
 
     def prevented(self, type_: PolicyType, table: TableIdentifier) -> str | None:
-        """Return which property keeps a type from being executed for a table, None if none does."""
+        """Return the property that prevents a type for a table, None without one."""
         if type_ not in self.types:
             return TYPES
         path = (table.catalog, *table.namespace)

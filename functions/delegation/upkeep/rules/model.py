@@ -1,4 +1,4 @@
-"""A rule: what is done to one table because of one policy, with the origin of each value."""
+"""A rule: what is done to one table by one policy, and the origin of each value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class OriginKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ValueOrigin:
-    """From where a value comes: the policy or the property by its name, empty for a default."""
+    """Where a value comes from: the policy or property by name, empty for a default."""
 
     kind: OriginKind
     name: str = ""
@@ -29,10 +29,8 @@ class ValueOrigin:
 
 @dataclass(frozen=True, slots=True)
 class RuleValue:
-    """One value of a rule; `text` has its unit.
-
-    `asked` is the looser value that a limit replaced, for people, with its origin in `asked_by`.
-    """
+    """One value of a rule, with its unit in `text`. `asked` is the looser value that a limit replaced, and `asked_by`
+    its origin, for display."""
 
     value: Any
     text: str
@@ -49,7 +47,7 @@ class RuleStatus(Enum):
 
 
 class FindingCode(Enum):
-    """What a person should know about a rule. A code of STOPPING means that the rule is off because of it."""
+    """What a person should know about a rule; a code in STOPPING turns the rule off."""
 
     POLICY_INVALID = "POLICY_INVALID"
     POLICY_AMBIGUOUS = "POLICY_AMBIGUOUS"
@@ -74,7 +72,7 @@ STOPPING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """Something about a rule that its owner did not expect; `subject` is a policy or a property."""
+    """Something that a rule's owner did not expect; `subject` is a policy or property."""
 
     code: FindingCode
     subject: str
@@ -83,11 +81,8 @@ class RuleFinding:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepRule:
-    """The rule of one type for one table.
-
-    `reason` states why it is not ACTIVE. `policy` names the policy that applies, None without one. `values` are by key,
-    and empty if they cannot be read; only those of a rule that is not OFF may be used.
-    """
+    """The rule of one type for one table. `reason` states why it is not ACTIVE, `policy` names the policy, None without
+    one. `values` are by key, empty if unreadable, and may be used only if the rule is not OFF."""
 
     type: PolicyType
     status: RuleStatus

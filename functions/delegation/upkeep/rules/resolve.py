@@ -1,9 +1,6 @@
-"""From policies, table properties, Iceberg's properties and the operator's limits to the rules of one table.
-
-Pure: the same values give the same rules. Without an enabled policy nothing is done. A table property may only be
-stricter than what would apply without it, and the operator's limits bound everything. What cannot be read turns the
-rule off: to delete nothing can be made good tomorrow.
-"""
+"""Returns a table's rules by policies, table properties, Iceberg's properties and the operator's limits. Pure. Without
+an enabled policy nothing is done. A table property can only be stricter, and the operator's limits bound everything. An
+unreadable value turns the rule off: what is not deleted today can be deleted tomorrow."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -37,11 +34,8 @@ def resolve(
     properties: Mapping[str, str],
     limits: UpkeepLimits,
 ) -> Mapping[PolicyType, UpkeepRule]:
-    """Return the rule of each type for a table.
-
-    `applicable` are the policies that apply to it, of each type the nearest; `properties` are the table's. Policies of
-    types that are none of PolicyType are ignored.
-    """
+    """Return the rule of each type for a table. `applicable` are the nearest policies of each type; types outside
+    PolicyType are ignored. `properties` are the table's."""
     return {
         type_: _rule_of(type_, table, [one for one in applicable if one.policy.type == type_.value], properties, limits)
         for type_ in PolicyType
@@ -72,14 +66,14 @@ def _rule_of(
 
 
 def check_content(type_: PolicyType, text: str) -> tuple[RuleFinding, ...]:
-    """Return what is to be known of a content before it is stored; raises PolicyInvalid for one without effect."""
+    """Return the findings of a content before it is stored. Raises PolicyInvalid for one without effect."""
     making = _Making(type_, "of this content", {}, UpkeepLimits(least_age_ms=0, least_orphan_age_ms=0))
     making.read(content_of(type_, text))
     return making.findings
 
 
 def name_of(catalog: str, applicable: ApplicablePolicy) -> str:
-    """Return a policy for people: its name, its version, and whether it is inherited."""
+    """Return a policy's name, version, and whether it is inherited, for display."""
     if applicable.of_file:
         name = printable(applicable.policy.name)
         return f"{name} of the policy file{' (inherited)' if applicable.inherited else ''}"
@@ -88,7 +82,7 @@ def name_of(catalog: str, applicable: ApplicablePolicy) -> str:
 
 
 class _Making:
-    """Collects the values and findings of one rule; `stop` is the first reason why it is off."""
+    """Collects a rule's values and findings; `stop` is the first reason that turns it off."""
 
     def __init__(self, type_: PolicyType, policy: str, properties: Mapping[str, str], limits: UpkeepLimits) -> None:
         self._type = type_
@@ -111,7 +105,7 @@ class _Making:
         return UpkeepRule(self._type, RuleStatus.OFF, reason, self._policy, {}, tuple(self._findings))
 
     def read(self, content: PolicyContent) -> None:
-        """Find each value; raises PolicyInvalid for one of the policy's that cannot be used."""
+        """Find each value. Raises PolicyInvalid for an unusable one of the policy."""
         if not content.enable:
             self._stop = f"policy {self._policy} is not enabled"
         given = content.values()
@@ -166,7 +160,7 @@ class _Making:
         return own
 
     def _find_unknown(self, known: Sequence[str]) -> None:
-        """Report properties of the service's prefix that have no effect; one like a known name turns the rule off."""
+        """Report properties with the service's prefix and no effect; one like a known name turns the rule off."""
         unknown = unknown_properties(self._properties)
         for name in sorted(one for one in self._properties if not one.startswith(TYPED)):
             meant = misspelled(name, known)
@@ -182,7 +176,7 @@ class _Making:
         self._stop = self._stop or f"the table property {name} {reason}"
 
     def _asked(self, setting: RuleSetting, given: Mapping[str, object]) -> RuleValue | None:
-        """Return what the policy sets, or what fills it; None if that cannot be read."""
+        """Return the policy's value or its default, None if it cannot be read."""
         if setting.key in given:
             try:
                 value = setting.read(given[setting.key])
@@ -200,7 +194,7 @@ class _Making:
         return RuleValue(setting.default, setting.text(setting.default), ValueOrigin(OriginKind.DEFAULT))
 
     def _tightened(self, setting: RuleSetting, asked: RuleValue, own: Mapping[str, str]) -> RuleValue:
-        """Return the value of the table property if it is stricter, and report it if it is looser."""
+        """Return the table property's value if it is stricter, and report it if it is looser."""
         text = own.get(setting.key)
         if text is None or setting.stricter is None:
             return asked

@@ -1,8 +1,6 @@
-"""What each type of policy can set: how a value is read, which of two is stricter, and what fills it if it is open.
-
-Sources: the JSON schemas of Polaris' policy types for the keys; Apache Iceberg 1.11, TableProperties, for the
-properties and their defaults, and the actions RewriteDataFiles and DeleteOrphanFiles for the other defaults.
-"""
+"""What each policy type can set: how it is read, which of two values is stricter, and its default. Sources: the JSON
+schemas of Polaris' policy types for keys; Apache Iceberg 1.11, TableProperties, for properties and their defaults, and
+RewriteDataFiles and DeleteOrphanFiles for the other defaults."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,12 +28,9 @@ ORPHAN_AGE: Final = "max_orphan_file_age_in_days"
 
 @dataclass(frozen=True, slots=True)
 class RuleSetting:
-    """One value of a type's rule.
-
-    `read` makes it from a policy or a table property and raises ValueError. `stricter` returns the stricter of two, the
-    one that deletes less; None if no value is stricter than another, and then no table property sets it. `iceberg` is
-    the property that fills an open value, `limit` the operator's property, and `limit_of` its value.
-    """
+    """One value of a type's rule. `read` parses a policy's or table property's value and raises ValueError. `stricter`
+    returns the stricter of two, which deletes less; without it no table property sets the value. `iceberg` is the
+    property of its default, `limit` the operator's property, and `limit_of` its value."""
 
     key: str
     read: Callable[[object], Any]

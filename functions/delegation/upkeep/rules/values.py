@@ -1,7 +1,5 @@
-"""Numbers, ages and words as people write them in policies and properties; each has bounds.
-
-Every function raises ValueError with the end of a sentence, which does not quote the value.
-"""
+"""Bounded numbers, ages and words of policies and properties. Functions raise ValueError with the end of a sentence
+that does not quote the value."""
 
 import math
 import re
@@ -19,7 +17,7 @@ _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def number_in(value: object) -> int | Decimal:
-    """Return a JSON number, or one in a string such as `7` or `0.5`; neither below 0 nor above Java's long."""
+    """Return a JSON number, or one in a string such as `7` or `0.5`, from 0 to Java's largest long."""
     match value:
         case bool():
             found: int | Decimal | None = None
@@ -47,22 +45,21 @@ def age_in_days(value: object) -> int:
 
 
 def age_in_ms(text: str) -> int:
-    """Return the milliseconds of an Iceberg property."""
     return _long(text, 0, FOREVER_MS)
 
 
 def count_in_property(text: str) -> int:
-    """Return the number of an Iceberg property that must be at least 1."""
+    """Return an Iceberg property of at least 1."""
     return _long(text, 1, MOST)
 
 
 def size_in_property(text: str) -> int:
-    """Return the number of bytes of an Iceberg property."""
+    """Return an Iceberg property in bytes."""
     return _long(text, 1, FOREVER_MS)
 
 
 def whole(least: int, most: int = MOST) -> Callable[[object], int]:
-    """Return a function that returns a whole number between two bounds."""
+    """Return a parser of whole numbers between two bounds."""
 
     def read(value: object) -> int:
         found = number_in(value)
@@ -89,7 +86,7 @@ def _long(text: str, least: int, most: int) -> int:
 
 
 def age_text(milliseconds: int) -> str:
-    """Return an age for people: in the greatest unit that has no fraction."""
+    """Return an age in its greatest unit without a fraction, for display."""
     if milliseconds == FOREVER_MS:
         return "forever"
     for unit, length in (("day", DAY_MS), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)):

@@ -1,1 +1,1 @@
-"""What runs next: needs, windows, budgets, and the choice; pure functions with the clock passed in."""
+"""What runs next: needs, windows, budgets, and the choice; pure functions."""

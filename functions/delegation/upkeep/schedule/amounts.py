@@ -1,4 +1,4 @@
-"""How much a run does, and how much a policy may do in a day: files, bytes, and millionths of a currency."""
+"""What a run does, and a policy may do in a day: files, bytes, and millionths of a currency."""
 
 from dataclasses import dataclass, fields
 from typing import Final
@@ -11,14 +11,14 @@ MICROS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Work: files deleted or rewritten, their bytes, and its cost in millionths of a currency. None is negative."""
+    """Files deleted or rewritten, their bytes, and the cost in millionths of a currency; none negative."""
 
     files: int = 0
     bytes: int = 0
     micros: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse negative numbers: they would give back what other runs used."""
+        """Refuse negative numbers, which would return what other runs used."""
         if min(self.files, self.bytes, self.micros) < 0:
             raise ValueError(f"an amount of work is negative: {self}")
 
@@ -26,7 +26,7 @@ class Amount:
         return Amount(self.files + other.files, self.bytes + other.bytes, self.micros + other.micros)
 
     def at_least(self, other: "Amount") -> "Amount":
-        """Return the larger number of each kind."""
+        """Return the maximum of each number."""
         return Amount(max(self.files, other.files), max(self.bytes, other.bytes), max(self.micros, other.micros))
 
 
@@ -35,14 +35,14 @@ NOTHING: Final = Amount()
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one policy may use in a day; None does not limit. Raises ScheduleInvalid for a number below 1."""
+    """What one policy may use in a day, unlimited if None. Raises ScheduleInvalid for a number below 1."""
 
     files: int | None = None
     bytes: int | None = None
     micros: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the numbers: a budget of nothing would be a policy that is on and never runs."""
+        """Refuse a budget of nothing: the policy would be on and never run."""
         for one in fields(self):
             value = getattr(self, one.name)
             if value is not None and value < 1:

@@ -1,11 +1,9 @@
-"""What runs next: a pure function of what tables need, of policies' windows and budgets, of what ran, and of the time.
+"""What runs next: a pure function of tables' needs, policies' windows and budgets, past runs, and the time.
 
-Need comes before the calendar: a table that needs nothing gets no run, whatever the window. Most need first. A run that
-has waited for OVERDUE comes before all that have not, longest first, so that none waits for ever: each run that comes
-before it is finished once, and does not wait for so long again. A run that does not fit into what is left of the day's
-budget waits for the next day, and smaller ones behind it may use the rest; at the beginning of a day nothing of the
-budget is used, so the first in the order always fits, unless it is larger than the whole budget of a day: that is no
-matter of order, and a person is asked to raise the budget.
+Need comes before the calendar: without a need no run, whatever the window. The greatest need is first, but runs that
+have waited for OVERDUE precede all others, longest first, so that none waits for ever. A run that exceeds the rest of
+the day's budget waits for the next day, and smaller ones may use the rest; so the day's first always fits, unless it
+exceeds the whole budget, which a person is asked to raise.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -28,7 +26,7 @@ MOST_AT_ONCE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class PolicyTerms:
-    """When and how much a policy may run: always without a window; the day of the budget is one of `zone`."""
+    """When and how much a policy may run: always if it has no window; `zone` defines the day of the budget."""
 
     window: Window | None = None
     budget: Budget = UNLIMITED
@@ -37,11 +35,9 @@ class PolicyTerms:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepNeed:
-    """That a table needs a kind of upkeep: how much (`score`, nothing for 0), since when, and what a run would use.
-
-    `score` is in millionths of a currency a month that a run saves, so that kinds can be compared. `policy` asks for
-    it. `not_before` is set after a failure.
-    """
+    """A table's need of one kind of upkeep: `score` (0 for none), since when, and what a run would use. `score` is in
+    millionths of a currency a month that a run saves, comparable between kinds. `policy` requires it. `not_before` is
+    set after a failure."""
 
     table: TableIdentifier
     task_type: str
@@ -54,10 +50,7 @@ class UpkeepNeed:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepRun:
-    """A run that was started: what was set aside for it, and after its end what it used.
-
-    Once its end is known, the larger of both counts.
-    """
+    """A started run: its reserved share of the budget and, after its end, what it used; the larger counts."""
 
     table: TableIdentifier
     task_type: str
@@ -69,7 +62,7 @@ class UpkeepRun:
 
     @property
     def charged(self) -> Amount:
-        """What the run takes of the budget of the day on which it began."""
+        """What the run takes from the budget of the day on which it began."""
         return self.reserved.at_least(self.used)
 
 
@@ -89,7 +82,7 @@ class Waits(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The needs to start runs for, in this order, and all others with why they wait, in their order."""
+    """The needs that start, in order, and the others with the reason why they wait, in order."""
 
     start: tuple[UpkeepNeed, ...] = ()
     waiting: tuple[tuple[UpkeepNeed, Waits], ...] = field(default=())
@@ -103,12 +96,9 @@ def choose(
     *,
     at_once: int = RUNS_AT_ONCE,
 ) -> Choice:
-    """Return which runs start now.
-
-    `runs` are those under way and all that began within the last two days, by all policies: they hold places, use up
-    the budgets of the day on which they began, and keep a table from a second run at the same time, or of the same
-    kind on the same day of the budget.
-    """
+    """Return which runs start now. `runs` are those in progress and all of the last two days, by all policies: they
+    hold places, use up the budget of their day, and exclude a second run of the table at a time, or of the same kind on
+    one budget day."""
     under_way = [run for run in runs if run.ended is None]
     busy = {run.table for run in under_way}
     used, ran = _of_today(terms, runs, now)
@@ -147,7 +137,7 @@ def choose(
 
 
 def _order(need: UpkeepNeed, now: datetime) -> tuple[object, ...]:
-    """Return what sorts needs: the overdue by their time, then by need; the name makes it the same each time."""
+    """Return the sort key of a need: overdue ones by time, then by need; the name makes it stable."""
     is_overdue = now - need.since >= OVERDUE
     by_need = (need.since, -need.score) if is_overdue else (-need.score, need.since)
     name = (need.table.catalog, need.table.namespace, need.table.name, need.task_type, need.policy)
@@ -181,15 +171,13 @@ _SHORTEST_PASS: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """A run that would begin at a time."""
-
     begins: datetime
     need: UpkeepNeed
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The runs in their order, and the needs that are not met by the end, with why they wait then."""
+    """The runs in order, and the needs not met by the end, with the reason."""
 
     runs: tuple[SimulatedRun, ...] = ()
     waiting: tuple[tuple[UpkeepNeed, Waits], ...] = ()
@@ -205,10 +193,8 @@ def simulate(
     every: timedelta,
     at_once: int = RUNS_AT_ONCE,
 ) -> Simulation:
-    """Return what passes from now on `every` so often would start before `until`, by the needs of now alone.
-
-    Runs that are under way are taken to end before the second pass, with what is reserved for them.
-    """
+    """Return what passes every `every` would start before `until`, by the current needs. Runs in progress count as
+    ended before the second pass, with what is reserved for them."""
     every = max(every, _SHORTEST_PASS)
     left, known, made, at = list(needs), list(runs), list[SimulatedRun](), now
     while True:
@@ -228,7 +214,7 @@ def simulate(
 
 
 def _changes(needs: Iterable[UpkeepNeed], terms: Mapping[str, PolicyTerms], at: datetime) -> Iterable[datetime]:
-    """Yield the next times at which needs that wait may be met."""
+    """Yield the next times at which waiting needs may be met."""
     for one in terms.values():
         if one.window is not None:
             yield one.window.opens_after(at)

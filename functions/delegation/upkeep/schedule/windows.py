@@ -1,8 +1,6 @@
-"""When upkeep may begin: windows that open at the times of a cron expression in a time zone.
-
-A window opens at each time of the expression and stays open for a length of real time: one that opens at 01:00 for
-three hours is open until 05:00 local time in the night when clocks go forward, and until 03:00 when they go back.
-"""
+"""When upkeep may begin: windows that open at a cron expression's times in a time zone. A window stays open for a
+length of real time: one from 01:00 for three hours ends at 05:00 local time when clocks go forward, and at 03:00 when
+they go back."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ _LONGEST_CRON: Final = 100
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of a name; raises ScheduleInvalid."""
+    """Return the time zone of a name. Raises ScheduleInvalid."""
     try:
         return zone_named(name)
     except ValueError as error:
@@ -27,23 +25,20 @@ def zone_of(name: str) -> tzinfo:
 
 
 def day_of(moment: datetime, zone: str) -> date:
-    """Return the calendar day of a moment in a zone: the day of a budget; raises ScheduleInvalid."""
+    """Return the calendar day of a moment in a zone: the day of a budget. Raises ScheduleInvalid."""
     return moment.astimezone(zone_of(zone)).date()
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Open for `lasts` after each time of `cron`, five fields in the zone; raises ScheduleInvalid.
-
-    Windows that overlap are open from the first opening to the last end.
-    """
+    """Open for `lasts` after each time of `cron`, five fields in the zone; raises ScheduleInvalid. Overlapping windows
+    are open from the first opening to the last end."""
 
     cron: str
     lasts: timedelta
     zone: str = "UTC"
 
     def __post_init__(self) -> None:
-        """Check the expression, the zone and the length."""
         shown = printable(self.cron[:_LONGEST_CRON])
         if len(self.cron) > _LONGEST_CRON:
             raise ScheduleInvalid(f"the window {shown!r} has more than {_LONGEST_CRON} characters")
@@ -64,7 +59,7 @@ class Window:
         return next(self.openings(now))
 
     def openings(self, after: datetime) -> Iterator[datetime]:
-        """Yield the openings after a moment, in UTC, each once and in order; raises ScheduleInvalid."""
+        """Yield the openings after a moment, in UTC, each once and in order. Raises ScheduleInvalid."""
         zone = zone_of(self.zone)
         try:
             yield from cron_times(self.cron, zone, after)
