@@ -23,7 +23,7 @@ from delegation.storage.locations import Roots
 from delegation.tasks.errors import MalformedRecord, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import MEASURED, AttemptError
-from delegation.tasks.life.transitions import HANDED_OVER, held_by
+from delegation.tasks.life.transitions import HANDED_OVER, LOST, held_by
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.work_errors import AttemptEnding, AttemptRunner, ending_of
@@ -97,6 +97,7 @@ _REFERENCES_WAIT: Final = timedelta(seconds=15)
 """Until work is tried again that waits for a pass of another process, if it is not known how long that takes."""
 KILLED_TWICE: Final = 2
 """Attempts killed without progress between them after which no other one in a function is tried."""
+_LOST_OFTEN: Final = 5
 _SHORTEST_WAIT: Final = timedelta(seconds=1)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
 
@@ -164,7 +165,8 @@ _UNFINISHED: Final = 2
 def engine_of(task: Task, settings: RemovalSettings) -> str:
     """Return the engine of an attempt, by what the task states about those before; raise MalformedRecord."""
     details = HandedDetails.of(task)
-    unable = task.killed.count >= KILLED_TWICE or (not details.plan_segments and _is_stalled(task))
+    stalled = not details.plan_segments and (_is_stalled(task) or is_lost_often(task))
+    unable = task.killed.count >= KILLED_TWICE or stalled
     return SPARK if settings.has_spark and (details.next_engine == SPARK or unable) else INLINE
 
 
@@ -176,6 +178,15 @@ def spark_above(task: Task, settings: RemovalSettings) -> int | None:
     if not settings.has_spark or engine_of(task, settings) == SPARK:
         return None
     return 0 if _is_stalled(task) else settings.inline_max_files
+
+
+def is_lost_often(task: Task) -> bool:
+    """Return whether attempts before any plan were lost more often than deployments explain: memory may be short.
+
+    Nobody names the kill of a plain process, so without Spark such a task is repeated as any lost one.
+    """
+    lost = task.error_code == LOST and task.unexcused_attempts > _LOST_OFTEN
+    return lost and task.effects_began_ts is None and not plan_segments(task)
 
 
 def _is_stalled(task: Task) -> bool:

@@ -152,6 +152,29 @@ def test_a_small_task_survives_hard_deployments(operation: str, has_spark: bool,
     assert task.killed.count == 0
 
 
+@pytest.mark.parametrize("operation", ["purge", "expiry"])
+def test_losses_that_nobody_names_and_that_measured_nothing_end_with_spark(operation: str) -> None:
+    """It was ten lost attempts, although a job has the memory."""
+    world = KillableExpiries(has_spark=True)
+    task = world.killed(submitted(world, operation), None, times=100)
+    assert (task.status, task.engine, world.left) == (Status.SUCCESS, "spark", 95), task.result_extended
+    assert task.killed.count == 0
+
+
+def test_losses_of_an_inline_purge_stay_inline() -> None:
+    world = KillableExpiries(has_spark=True)
+    task = world.killed(submitted(world, "purge", engine="inline"), None, times=100)
+    assert (task.status, task.error_code, world.left) == (Status.FAILURE, "LOST", 90)
+
+
+@pytest.mark.parametrize("operation", ["purge", "expiry"])
+def test_losses_after_the_plan_stay_inline(operation: str) -> None:
+    """The plan shows the size, and each attempt continues where the one before it was lost."""
+    world = KillableExpiries(has_spark=True)
+    task = world.killed(submitted(world, operation), None, times=6, dies="delete")
+    assert (task.status, task.engine, world.left) == (Status.SUCCESS, "inline", 0), task.result_extended
+
+
 def test_lost_attempts_of_a_small_task_are_bounded_as_ever() -> None:
     world = KillableExpiries(has_spark=False)
     task = world.killed(submitted(world, "purge"), None, times=100)

@@ -17,6 +17,7 @@ from delegation.removal.behaviors import (
     ReferenceSearch,
     TableEndings,
     check_killed,
+    is_lost_often,
     published_segment,
     too_large,
 )
@@ -169,6 +170,8 @@ class PurgeBehavior(PurgeAccess):
         """Return the engine for an attempt, once other tables' references are known; raise what ends the attempt."""
         if task.killed.count >= KILLED_TWICE:
             return self._after_kills(task)
+        if self.settings.has_spark and is_lost_often(task) and not self._is_for_inline(task):
+            return SPARK
         ctx = self.context(task, hand_over_at=hand_over_at)
         if isinstance(ctx.references, ReferencingTables):
             OtherTables(self).ensure_passed(ctx.references, partial(ensure_known, ctx, ctx.references, hand_over_at))
@@ -180,9 +183,12 @@ class PurgeBehavior(PurgeAccess):
     def _after_kills(self, task: Task) -> str:
         """Return SPARK, without counting what attempts were killed at; raise GuardRefused (TOO_LARGE_FOR_FUNCTION)."""
         check_killed(task, has_spark=self.settings.has_spark)
-        if options_of(TablePurge.of(task).properties, self.limits, accepted=True).engine == INLINE:
+        if self._is_for_inline(task):
             raise too_large(task, "leave `engine` out, so that Spark runs it")
         return SPARK
+
+    def _is_for_inline(self, task: Task) -> bool:
+        return options_of(TablePurge.of(task).properties, self.limits, accepted=True).engine == INLINE
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: the inline engine."""
