@@ -15,7 +15,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.areas import MOST_AREAS, fold, overlap
 from delegation.references.blocking.dynamodb import DIGEST_BYTES
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
-from delegation.references.errors import ReferencesUnavailable
+from delegation.references.errors import PassLost, ReferencesUnavailable
 from delegation.references.model import MOST_DISPLACED
 from delegation.references.store import MemoryReferenceStore, ReferenceStore
 from delegation.testing.references import ReferenceStoreContract, entry, names, put
@@ -154,6 +154,42 @@ def test_a_crash_while_an_entry_is_replaced_never_hides_the_table(at):
         put(whole, new)
         assert names(whole.overlapping("cat", ["s3://b/new/"])) == {"t"}
         assert whole.overlapping("cat", ["s3://b/old/"]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "value", [None, "x", {"NULL": True}, {"L": [{"S": "x"}]}, {"N": "0"}, {"N": "1.5"}, {"N": "1e30"}]
+)
+@pytest.mark.parametrize("ends", ["put", "removed"])
+def test_an_entry_with_a_damaged_revision_is_replaced_and_removed(store_of_each_kind, value, ends):
+    """It ended the reading of all entries of its catalog, and no write met its condition."""
+    store = store_of_each_kind
+    for name in ("t", "u"):
+        put(store, entry(name, f"s3://b/{name}/"))
+    if isinstance(store, DynamoDbReferenceStore):
+        _damage_revision(store, value if isinstance(value, dict) or value is None else {"S": value})
+    found = {one.identifier.name: one for one in store.entries("cat")}
+    assert found.keys() == {"t", "u"}
+    stale = replace(found["t"], revision=0)
+    with pytest.raises(PassLost):
+        store.put(stale)
+    store.remove(stale)
+    if ends == "put":
+        put(store, entry("t", "s3://b/new/"))
+        assert [names(store.overlapping("cat", [f"s3://b/{area}/"])) for area in ("t", "new")] == [set(), {"t"}]
+        with pytest.raises(PassLost):
+            store.put(found["t"])
+    store.put(replace(store.get(found["t"].identifier), absent=True))
+    store.remove(store.get(found["t"].identifier))
+    assert {one.identifier.name for one in store.entries("cat")} == {"u"}
+    assert names(store.overlapping("cat", ["s3://b/"])) == {"u"}
+
+
+def _damage_revision(store: DynamoDbReferenceStore, value: dict[str, Any] | None) -> None:
+    client, table = store._dynamodb.client, store._table
+    items = client.scan(TableName=table)["Items"]
+    [item] = [one for one in items if one["pk"]["S"] == "catalog:cat" and one["name"]["S"] == "t"]
+    item.pop("revision")
+    client.put_item(TableName=table, Item=item | ({} if value is None else {"revision": value}))
 
 
 def test_digests_have_the_length_that_the_store_cuts_them_by():

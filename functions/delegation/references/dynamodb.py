@@ -96,7 +96,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
             found_by.append({**problem, **common, **_problem_attributes(entry)})
         self._put_all(found_by)
         item = {**key, **common, "format": FORMAT, **_attributes(entry), "retired": sorted(former)}
-        if self._conditional("put_item", before, Item=to_item(item)) is not None:
+        if self._conditional("put_item", before, stored, Item=to_item(item)) is not None:
             raise PassLost(f"another process wrote the references of {identifier}")
         for area in sorted(former):
             self._delete(_area_key(identifier, area), revision)
@@ -111,9 +111,8 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         if stored is None or _revision(stored) != entry.revision:
             return
         if entry.revision == _DAMAGED:
-            entry = replace(
-                entry, revision=self._put_entry(entry)
-            )  # without one, the items of a later put would go too
+            # Without one, the items of a later put would go too.
+            entry = replace(entry, revision=self._put_entry(entry))
         for area in sorted(_texts(stored, "areas") | _texts(stored, "retired")):
             self._delete(_area_key(identifier, area), entry.revision)
         self._delete({"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}, entry.revision)
@@ -167,7 +166,8 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
 
     def write_pass(self, before: CatalogPass, after: CatalogPass) -> CatalogPass:
         written = replace(after, revision=max(before.revision, 0) + 1)
-        if self._conditional("put_item", before.revision, Item=to_item(_pass_item(written))) is not None:
+        stored = self._get(f"catalog:{before.catalog}", "pass") if before.revision == _DAMAGED else None
+        if self._conditional("put_item", before.revision, stored, Item=to_item(_pass_item(written))) is not None:
             raise PassLost(f"another process refreshes the references of catalog {before.catalog}")
         return written
 
@@ -176,13 +176,19 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
         return from_item(answer["Item"]) if "Item" in answer else None
 
-    def _conditional(self, operation: str, revision: int, **arguments: Any) -> Mapping[str, Any] | None:
-        """Write an item that still has this revision, or none for 0; return what refused it."""
+    def _conditional(
+        self, operation: str, revision: int, stored: Mapping[str, Any] | None, **arguments: Any
+    ) -> Mapping[str, Any] | None:
+        """Write an item that still has this revision, or none for 0; return what refused it.
+
+        One that is damaged still has the value that it has in `stored`.
+        """
         condition = "revision = :before" if revision else "attribute_not_exists(pk)"
         values = {"ExpressionAttributeValues": to_item({":before": revision})} if revision else {}
         if revision == _DAMAGED:
-            condition = "attribute_exists(pk) AND (NOT attribute_type(revision, :number) OR revision < :before)"
-            values = {"ExpressionAttributeValues": to_item({":number": "N", ":before": 1})}
+            found = (stored or {}).get("revision")
+            condition = "attribute_exists(pk) AND (NOT attribute_type(revision, :number) OR revision = :before)"
+            values = {"ExpressionAttributeValues": to_item({":number": "N", ":before": found})}
         return self._dynamodb.conditional(
             operation, TableName=self._table, ConditionExpression=condition, **arguments, **values
         )
@@ -239,7 +245,7 @@ def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier | None
 
 def _revision(item: Mapping[str, Any]) -> int:
     found = item.get("revision")
-    return int(found) if isinstance(found, Decimal) and found >= 1 else _DAMAGED
+    return int(found) if isinstance(found, Decimal) and found >= 1 and found == int(found) else _DAMAGED
 
 
 def _attributes(entry: TableEntry) -> dict[str, Any]:

@@ -90,10 +90,6 @@ class FeedCursor(NamedTuple):
         numbers = [self.created_at, self.seq, self.id, *chain.from_iterable(self.ahead)]
         return base64.urlsafe_b64encode(json.dumps(numbers).encode()).decode().rstrip("=")
 
-    def landmark(self, limit: int) -> tuple[int, int] | None:
-        """Return the nearest later commit behind a page of `limit`, None if none is known."""
-        return next((one for one in self.ahead if one[0] > self.seq + limit), None)
-
     @classmethod
     def decode(cls, text: str) -> Self:
         """Return the cursor of a text. Raises PersistenceError (INVALID_PAGE_TOKEN)."""
@@ -141,7 +137,8 @@ class Feed:
         reference = self._store.current_reference(self._name)
         if reference.created_at != after.created_at:
             raise feed_expired(f"reference {self._name!r} was made anew since; list everything, and follow it anew")
-        landmark = after.landmark(limit)
+        ahead = (one for one in after.ahead if one[0] > after.seq + limit)
+        landmark = next((one for one in ahead if not isinstance(self._readable(one[1]), CorruptObject)), None)
         newer = self._newer(after, reference.head if landmark is None else landmark[1])
         page = newer[:limit]
         entries = tuple(self._entries(page))
@@ -177,30 +174,33 @@ class Feed:
     def _expired(self) -> PersistenceError:
         return feed_expired(f"commits of {self._name!r} after the cursor are no longer kept; list everything")
 
-    def _back(self, next_: int | None) -> Iterator[tuple[int, int]]:
+    def _back(self, newest: int | None) -> Iterator[tuple[int, int]]:
         """Return id and number of the commits from one backwards, by every twentieth head.
 
-        One of these that does not decode is passed by the tail of the head after it. Raises CorruptObject if none of
-        twenty decodes, or the newest.
+        In place of one that cannot be read the next newer one that can shows what is before it; after twenty of them
+        the rest counts as no longer kept. Raises CorruptObject if `newest` cannot be read.
         """
-        newer: list[int] = []
-        while next_ is not None:
-            passed, found = self._readable([next_, *reversed(newer)])
-            if found is None:
+        ids: tuple[int, ...] = () if newest is None else (newest,)
+        above, known = 0, 0  # the number of the head that names `ids`, and how many of these were returned
+        while len(ids) > known:
+            yield from ((id_, above - back) for back, id_ in enumerate(ids[:-1], 1) if back > known)
+            at, found = len(ids), self._readable(ids[-1])
+            if isinstance(found, CorruptObject):
+                if not above:
+                    raise found
+                yield ids[-1], above - at
+                while isinstance(found, CorruptObject) and at > 1:
+                    at -= 1
+                    found = self._readable(ids[at - 1])
+            if found is None or isinstance(found, CorruptObject):
                 return
             head = of_model(found, self._model).value
-            # All but the last of the tail; with that one it continues.
-            newer, older = [next_, *head.tail[passed:-1]], head.tail[passed:]
-            yield from ((id_, head.seq - passed - back) for back, id_ in enumerate(newer))
-            next_ = older[-1] if older else None
+            if at == len(ids):
+                yield ids[-1], head.seq
+            ids, above, known = head.tail, head.seq, len(ids) - at
 
-    def _readable(self, ids: list[int]) -> tuple[int, Loaded[PersistedModel] | None]:
-        """Return how many heads do not decode, and the one after them, None if it is absent. Raises CorruptObject."""
-        for passed, id_ in enumerate(ids[:-1]):
-            [found] = self._store.fetch_readable([ObjectRef(self._type, id_)])
-            if not isinstance(found, CorruptObject):
-                return passed, found
-        return len(ids) - 1, self._store.fetch_many([ObjectRef(self._type, ids[-1])])[0]
+    def _readable(self, id_: int) -> Loaded[PersistedModel] | CorruptObject | None:
+        return self._store.fetch_readable([ObjectRef(self._type, id_)])[0]
 
     def _entries(self, page: list[tuple[int, int]]) -> Iterator[FeedEntry]:
         heads = self._store.fetch_readable(ObjectRef(self._type, one) for one, _ in page)

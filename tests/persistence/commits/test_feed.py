@@ -12,7 +12,7 @@ from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.directories import Directory, entity_committer
 from polaris_persistence.commits.entities import EntityChanges, EntityHead
 from polaris_persistence.commits.feed import Feed, FeedCursor, FeedEntry
-from polaris_persistence.errors import CorruptObject, PersistenceError
+from polaris_persistence.errors import PersistenceError
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.maintenance.recovery import reset
 from polaris_persistence.maintenance.run import SweepPolicy
@@ -263,11 +263,48 @@ def test_a_damaged_head_at_any_place_ends_no_feed(world: FedEntities) -> None:
             world.backend._objects[heads[whole[at].commit_id]] = object_
 
 
-def test_twenty_damaged_heads_in_a_row_are_reported(world: FedEntities) -> None:
-    world.create(*(f"t{number}" for number in range(64)))
-    whole = world.feed.read(world.start).entries
-    for one in list(world.backend._objects):
-        if one.type == "catalog-head" and one.id in {entry.commit_id for entry in whole[20:45]}:
-            world.backend._objects[one] = replace(world.backend._objects[one], value=b"\xff")
-    with pytest.raises(CorruptObject):
-        Feed(world.store_of("r", "c"), "main").read(world.start)
+def damage(world: FedEntities, seqs: set[int]) -> None:
+    for seq, id_ in heads_of(world).items():
+        if seq in seqs:
+            [key] = [one for one in world.backend._objects if one.id == id_ and one.type == "catalog-head"]
+            world.backend._objects[key] = replace(world.backend._objects[key], value=b"\xff")
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100])
+@pytest.mark.parametrize(
+    "bad", [{35}, {15}, {35, 15}, {35, 36, 37, 17, 16}, {1}, set(range(17, 36)), set(range(1, 20))]
+)
+def test_heads_that_cannot_be_read_end_no_feed(world: FedEntities, bad: set[int], limit: int) -> None:
+    """The heads at every twentieth commit name those before them: one damaged one ended the feed."""
+    world.create(*(f"t{number}" for number in range(1, 56)))
+    damage(world, bad)
+    found: list[FeedEntry] = []
+    cursor, more = world.start, True
+    while more:
+        page = Feed(world.store_of("r", "c"), "main").read(cursor, limit=limit)
+        found += page.entries
+        cursor, more = page.cursor, page.more
+    assert [one.seq for one in found] == list(range(1, 56))
+    assert [one.seq for one in found if one.names is None] == sorted(bad)
+    assert names(tuple(found)) == [f"t{number}" for number in range(1, 56) if number not in bad]
+
+
+def test_behind_a_later_commit_that_cannot_be_read_the_feed_continues(world: FedEntities) -> None:
+    """A cursor of one who is far behind names later commits."""
+    world.create(*(f"t{number}" for number in range(1, 301)))
+    page = world.feed.read(world.start, limit=5)
+    ahead = FeedCursor.decode(page.cursor).ahead
+    assert ahead
+    damage(world, {seq for seq, _ in ahead})
+    page = Feed(world.store_of("r", "c"), "main").read(page.cursor, limit=5)
+    assert names(page.entries) == [f"t{number}" for number in range(6, 11)]
+
+
+def test_what_is_before_twenty_heads_that_cannot_be_read_is_no_longer_kept(world: FedEntities) -> None:
+    world.create(*(f"t{number}" for number in range(1, 56)))
+    [*_, last] = [world.feed.read(world.start, limit=number).cursor for number in (10, 40)]
+    damage(world, set(range(12, 36)))
+    feed = Feed(world.store_of("r", "c"), "main")
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED")):
+        feed.read(world.start)
+    assert names(feed.read(last).entries) == [f"t{number}" for number in range(41, 56)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def stored() -> Iterator[StoredIndex]:
         yield StoredIndex(client, reference_store(client))
 
 
-@pytest.mark.parametrize("value", [*BAD, -1, 0], ids=str)
+@pytest.mark.parametrize("value", [*BAD, -1, 0, Decimal("1.5"), 10**30], ids=str)
 @pytest.mark.parametrize("name", ["namespace", "name", "table_uuid", "areas", "seen", "revision", "problem", "absent"])
 def test_a_damaged_entry_stops_no_pass_and_is_found_and_replaced(stored: StoredIndex, name: str, value: Any) -> None:
     scene = Scene(store=stored.store)  # type: ignore[arg-type]
@@ -68,7 +69,7 @@ def test_a_damaged_entry_stops_no_pass_and_is_found_and_replaced(stored: StoredI
     assert scene.concerned(f"{moved.location()}/") == {"ns.d"}
 
 
-@pytest.mark.parametrize("value", [*BAD, -1, 0], ids=str)
+@pytest.mark.parametrize("value", [*BAD, -1, 0, Decimal("1.5"), 10**30], ids=str)
 @pytest.mark.parametrize("name", ["revision", "number", "complete", "checked", "completed_at", "position", "owner"])
 def test_a_damaged_record_of_the_passes_is_replaced_by_the_next(stored: StoredIndex, name: str, value: Any) -> None:
     scene = Scene(store=stored.store)  # type: ignore[arg-type]
