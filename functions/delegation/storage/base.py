@@ -1,7 +1,5 @@
-"""Interfaces to storage: `ObjectStore` for a table's files, `PlanStore` for the service's own objects.
-
-The first uses vended credentials, the second the service's role. Implementations: `s3`, `file_system`, `memory`.
-"""
+"""Storage interfaces: `ObjectStore` for a table's files, with vended credentials; `PlanStore` for the service's own
+objects, with its role. Implementations: `s3`, `file_system`, `memory`."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ class ObjectNotFound(ObjectStoreError):
 
 
 class BucketNotFound(ObjectStoreError):
-    """The store does not have the bucket, so nothing is known about a key: the endpoint or the account is wrong."""
+    """The store does not have the bucket, so a key's state is unknown: the endpoint or account is wrong."""
 
     code = "BUCKET_NOT_FOUND"
 
@@ -38,7 +36,7 @@ class ObjectStoreDenied(ObjectStoreError):
 
 
 class ObjectStoreUnavailable(ObjectStoreError):
-    """The store was not reached, throttled the call or failed; the same call may succeed later."""
+    """The store was not reached, throttled the call or failed; repeating the call may succeed."""
 
     code = "STORAGE_UNAVAILABLE"
     retryable = True
@@ -46,10 +44,8 @@ class ObjectStoreUnavailable(ObjectStoreError):
 
 @dataclass(frozen=True, slots=True)
 class KeyFailure:
-    """A key that was not deleted, and the store's error code for it.
-
-    The code is `NoAnswer` if there was none, and `AnswerTooLarge` if the answer was not read to its end.
-    """
+    """A key that was not deleted, and the store's error code. The code is `NoAnswer` without an answer,
+    `AnswerTooLarge` if it was not read to its end."""
 
     key: str
     code: str
@@ -57,12 +53,9 @@ class KeyFailure:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The result of deleting a batch of keys: each key is either in `deleted` or in `failed`.
-
-    `absent` are those in `deleted` that the store said it did not have. S3 confirms the delete of an absent key like
-    any other, and names as absent only a key with an error that states it.
-    `delete_markers` is true if a delete only wrote a delete marker, as in a versioned bucket; no space was freed.
-    """
+    """The result of deleting a batch of keys: each key is in `deleted` or in `failed`. `absent` are keys in `deleted`
+    for which the store reported their absence; S3 confirms most absent keys like others. `delete_markers` is true if a
+    delete only wrote a delete marker, as in a versioned bucket, and freed no space."""
 
     deleted: tuple[str, ...]
     failed: tuple[KeyFailure, ...] = ()
@@ -84,34 +77,26 @@ class ObjectStore(Protocol):
     """A table's files. Thread-safe."""
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        """Return the whole object; raise FileTooLarge beyond `limit` bytes, ObjectNotFound or another store error."""
+        """Return the whole object. Raises FileTooLarge beyond `limit` bytes, ObjectNotFound or another store error."""
         ...
 
     def exists(self, location: ObjectLocation) -> bool:
-        """Return whether the object exists; raise BucketNotFound or another store error if the store does not know."""
+        """Return whether the object exists. Raises BucketNotFound or another store error if that is unknown."""
         ...
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
-        """Send one delete for up to 1,000 keys of one bucket; the caller retries.
-
-        An absent key counts as deleted, a key of an absent bucket does not. A call that fails as a whole is returned
-        as a failure of each of its keys.
-        """
+        """Send one delete for up to 1,000 keys of one bucket; the caller retries. An absent key counts as deleted, a
+        key of an absent bucket does not. A failed call is returned as a failure of each key."""
         ...
 
     def probe_delete(self, prefix: str) -> str | None:
-        """Test whether keys below a canonical prefix may be deleted: return None, or the store's error code.
-
-        Leaves nothing behind, not even a delete marker. Raises ObjectStoreUnavailable if the store did not decide, and
-        BucketNotFound.
-        """
+        """Return None if keys below a canonical prefix may be deleted, else the store's error code. Leaves nothing
+        behind, not even a delete marker. Raises ObjectStoreUnavailable without a decision, and BucketNotFound."""
         ...
 
     def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
-        """Return whether the bucket keeps versions, or kept them before; None if nothing tells.
-
-        If the credentials do not allow the question, an answer to a read of `seen`, an object in it, tells.
-        """
+        """Return whether the bucket keeps versions or kept them before; None if unknown. Without permission to ask, a
+        read of `seen`, an object in the bucket, shows it."""
         ...
 
 
@@ -121,7 +106,7 @@ class PlanStore(Protocol):
     def put(self, key: str, data: bytes) -> None: ...
 
     def get(self, key: str) -> bytes:
-        """Return an object; raise ObjectNotFound or another store error."""
+        """Return an object. Raises ObjectNotFound or another store error."""
         ...
 
     def keys(self, prefix: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Credentials and connection settings of an object store. Secrets never appear in a repr."""
+"""Credentials and connection settings of an object store; a repr never contains secrets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from polaris_common.errors import DelegationError
 
 
 class CredentialsUnavailable(DelegationError):
-    """No valid credential covers an object; the vendors of credentials derive their errors from this."""
+    """No valid credential covers an object; base of the errors of credential vendors."""
 
     code = "CREDENTIALS_UNAVAILABLE"
 

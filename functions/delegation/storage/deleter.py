@@ -1,9 +1,7 @@
-"""Delete the keys of chunks in batches, with threads and an adaptive rate, and record the outcome of every key.
-
-A key counts as deleted only when the store confirmed it (Amazon S3 API Reference, DeleteObjects). Keys refused for a
-transient reason are retried, others are reported. The calling thread schedules the batches and the pool's threads only
-send them, so a request to stop takes effect as soon as the batches already sent are answered.
-"""
+"""Deletes the keys of chunks in batches, with threads and an adaptive rate, and records each key's outcome. A key
+counts as deleted only when the store confirmed it (Amazon S3 API Reference, DeleteObjects); transient refusals are
+retried, others reported. Only the calling thread schedules batches, so a stop takes effect once the batches already
+sent are answered."""
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sized
@@ -25,12 +23,10 @@ _PRESENT_IN_A_ROW: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class DeletePolicy:
-    """Limits of batch size (1 to 1,000 keys), concurrent calls and tries per key; pauses in seconds.
-
-    A low rate makes batches smaller. At most `checkpoint_seconds` pass between two checkpoints. After `patience`
-    seconds in which the store only throttled, failed or did not answer, the remaining keys are reported as failed.
-    Nothing at a `foreign` location is deleted.
-    """
+    """Limits of batch size (1 to 1,000 keys), concurrent calls and tries per key; pauses in seconds. A low rate makes
+    batches smaller. At most `checkpoint_seconds` pass between two checkpoints. After `patience` seconds in which the
+    store only throttled, failed or did not answer, the remaining keys are reported as failed. Nothing at a `foreign`
+    location is deleted."""
 
     batch: int = 1_000
     threads: int = 16
@@ -51,7 +47,7 @@ class DeletePolicy:
 
 
 class Deleter:
-    """Deletes any number of chunks; one per process. Leaving its context ends its threads. Times are in seconds."""
+    """Deletes any number of chunks; one per process. Leaving its context ends its threads."""
 
     def __init__(
         self,
@@ -89,12 +85,9 @@ class Deleter:
     def delete_each(
         self, lots: Iterable[tuple[T, Iterable[Deletable]]], checkpoint: Callable[[], None]
     ) -> Generator[tuple[T, Outcome], None, None]:
-        """Delete canonical paths lot by lot; yield each lot's name and outcome once all of its keys have one.
-
-        The next lot starts when the one before is sent, not when it is answered. `checkpoint` is called before each
-        batch and while waiting; it stops the work by raising. No delete is in flight when this ends, raises or is
-        closed.
-        """
+        """Delete canonical paths lot by lot; yield each lot's name and outcome once all its keys have one. The next lot
+        starts when the one before is sent. `checkpoint` is called before each batch and while waiting, and stops the
+        work by raising. No delete is in flight when this ends, raises or is closed."""
         waiting = WaitingBatches(lots)
         in_flight: dict[Future[BatchResult], Batch[T]] = {}
         self._accepted_at = self._now()
@@ -129,14 +122,14 @@ class Deleter:
             wait(in_flight)
 
     def _seconds_to_next(self, waiting: WaitingBatches[T], in_flight: Sized) -> float | None:
-        """Return the seconds until the next batch; None if it needs an answer or a free thread first."""
+        """Return the seconds until the next batch, None if it first needs an answer or a free thread."""
         if not waiting or len(in_flight) >= self._policy.threads:
             return None
         now = self._now()
         return max(self._rate.wait(now), waiting.not_before() - now)
 
     def _send(self, batch: Batch[T]) -> BatchResult:
-        """Delete a batch; an absent key counts as deleted, whatever the store's answer, if that does not change."""
+        """Delete a batch; a key with a final or repeated error counts as deleted if it does not exist."""
         result = self._store.delete(batch.bucket, tuple(batch.sizes))
         absent: set[str] = set()
         present = 0
@@ -163,10 +156,8 @@ class Deleter:
         )
 
     def _ours(self, batch: Batch[T]) -> Batch[T]:
-        """Record the files of a batch at foreign locations as not deleted, and return the rest.
-
-        Plans have none of them, unless the setting is newer.
-        """
+        """Record a batch's files at foreign locations as not deleted, and return the rest. Plans contain none, unless
+        the setting is newer."""
         foreign, bucket = self._policy.foreign, batch.bucket
         theirs = {key for key in batch.sizes if foreign.contain(uri_of(bucket, key))} if foreign.uris else None
         if not theirs:
@@ -175,7 +166,7 @@ class Deleter:
         return replace(batch, sizes={key: size for key, size in batch.sizes.items() if key not in theirs})
 
     def _record(self, batch: Batch[T], result: BatchResult) -> Batch[T] | None:
-        """Record the store's answer for each key; return a batch of the keys to send again."""
+        """Record the store's answer for each key; return a batch of keys to retry."""
         left = batch.deleted(result)
         answered = {failed.key: failed.code for failed in result.failed}
         codes = {key: answered.get(key, "NoAnswer") for key in left}
@@ -189,7 +180,7 @@ class Deleter:
         return self._retry(batch, again, codes, throttled=throttled, now=now) if again else None
 
     def _adapt(self, deleted: int, codes: Mapping[str, str], *, throttled: bool, now: float) -> None:
-        """Adapt the rate to an answer: how many keys were deleted, and the codes of the others."""
+        """Adapt the rate to an answer: the number of deleted keys, and the codes of the others."""
         refused = not deleted and all(code in STORE_FAILURES for code in codes.values())
         self._rate.answered(deleted, now, throttled=throttled or refused)
         if refused:

@@ -1,7 +1,5 @@
-"""Table files (`file:///…`) and plans on this machine's file system, for `delegation purge` without a service.
-
-Only files are deleted, as in an object store: directories remain, even empty ones.
-"""
+"""Table files (`file:///…`) and plans on the local file system, for `delegation purge` without a service. Only files
+are deleted, as in an object store: directories remain, even empty ones."""
 
 import errno
 import os
@@ -29,7 +27,7 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class FileObjectStore:
-    """An `ObjectStore` over the file system, with the rights of the user that runs this process."""
+    """An ObjectStore over the file system, with the rights of the process's user."""
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         data = self.part(location, start=0, length=limit + 1)
@@ -73,7 +71,7 @@ class FileObjectStore:
         return BatchResult(tuple(deleted), tuple(failed), absent=tuple(absent))
 
     def probe_delete(self, prefix: str) -> str | None:
-        """Check write access to the nearest existing directory: deleting an absent file would prove no permission."""
+        """Check write access to the nearest existing directory: deleting an absent file proves no permission."""
         directory = _path(*split(prefix.rstrip("/") + "/.delegation-probe"))
         while directory is not None and directory != directory.parent:
             directory = directory.parent
@@ -95,7 +93,7 @@ class FileObjectStore:
         return files.folder(prefix)
 
     def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
-        """See ListableStore.delete_unchanged; no file system has conditions, so a look comes before each delete."""
+        """Delete unchanged files; without conditional deletes, each is checked just before."""
         _check_local(bucket, "")
         unchanged: list[str] = []
         changed: list[str] = []
@@ -116,7 +114,7 @@ def _check_local(bucket: str, prefix: str) -> None:
 
 
 def _unlink(bucket: str, key: str) -> str | None:
-    """Delete one file; return None, or the error code if it still exists. Raises FileNotFoundError if it is absent."""
+    """Delete one file; return None, or the error code if it still exists. Raises FileNotFoundError if absent."""
     path = _path(bucket, key)
     if path is None:
         raise FileNotFoundError(key)
@@ -130,10 +128,8 @@ def _unlink(bucket: str, key: str) -> str | None:
 
 
 def _path(bucket: str, key: str) -> Path | None:
-    """Return the path of a key, None if no file can have it; raise UnsupportedLocation for a key of another store.
-
-    `a//b`, `a/./b` and `a/` are not the keys `a/b` and `a`, and no file is stored under them.
-    """
+    """Return the path of a key, None if no file can have it. Raises UnsupportedLocation for another store's key.
+    `a//b`, `a/./b` and `a/` are not the keys `a/b` and `a`, and no file has them."""
     if bucket != LOCAL:
         raise UnsupportedLocation(f"s3://{bucket}/{key}", "not in the storage of the table's metadata")
     if "\x00" in key or any(part in {"", ".", ".."} for part in key.split("/")):
@@ -142,10 +138,8 @@ def _path(bucket: str, key: str) -> Path | None:
 
 
 class FilePlanStore:
-    """A `PlanStore` below one directory, with the layout of the plan bucket.
-
-    `put` is atomic and survives a power failure: a purge without its plan could not be resumed.
-    """
+    """A PlanStore below one directory, with the layout of the plan bucket. `put` is atomic and survives a power
+    failure: a purge without its plan could not be resumed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -195,7 +189,7 @@ class FilePlanStore:
         return iter(sorted(name for name in names if name.startswith(prefix)))
 
     def _sync_directories(self, path: Path) -> None:
-        """Flush to disk the entry of a file, and once those of the directories above it."""
+        """Flush a file's entry to disk, and once those of the directories above it."""
         fresh: list[Path] = []
         for folder in path.parents:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,10 +1,7 @@
-"""Object URIs: the object that a path names, the location that contains it, and paths too ambiguous to delete.
-
-`s3`, `s3a` and `s3n` name the same object. The key is everything after the bucket, unchanged: nothing is decoded and
-no slash is removed, as in Iceberg's `S3URI`, which however cuts off `#` and `?`: paths with these are refused, because
-the name in the metadata is not the object's. Local files (`file:///`, which Hadoop also writes as `file:/` or without
-a scheme) are the other supported storage; LOCAL is used as their bucket.
-"""
+"""Object URIs: the object that a path names, the location that contains it, and ambiguous paths. `s3`, `s3a` and `s3n`
+name the same object. The key is everything after the bucket, not decoded, slashes kept, as in Iceberg's `S3URI`, which
+however cuts off `#` and `?`: such paths are refused, because the name in the metadata is not the object's. Local files
+(`file:///`, Hadoop's `file:/` or no scheme) have LOCAL as their bucket."""
 
 import re
 import unicodedata
@@ -35,7 +32,7 @@ _MOST_DECODED: Final = 4
 
 
 class AmbiguousPath(GuardRefused):
-    """A path that writers and object stores resolve differently (`#`, `?`, `..`, no bucket, no key, not UTF-8)."""
+    """A path that writers and stores resolve differently (`#`, `?`, `..`, no bucket, no key, not UTF-8)."""
 
     code = "AMBIGUOUS_PATH"
 
@@ -63,20 +60,16 @@ class ObjectLocation:
 
 
 def canonical(path: str) -> str:
-    """Return the canonical URI (`s3://bucket/key`, `file:///path`), which is equal exactly for equal objects.
-
-    Raises AmbiguousPath or UnsupportedLocation.
-    """
+    """Return the canonical URI (`s3://bucket/key`, `file:///path`), equal exactly for equal objects. Raises
+    AmbiguousPath or UnsupportedLocation."""
     if _PLAIN.fullmatch(path) and "/.." not in path and path.isascii():
         return path
     return parse(path).uri
 
 
 def canonical_all(paths: list[str]) -> list[str]:
-    """Return `canonical` of each path; raise its error for the first path refused.
-
-    Paths of one bucket that are canonical already, the usual case, are checked together.
-    """
+    """Return `canonical` of each path; raises for the first path refused. Paths of one bucket that are canonical
+    already, the usual case, are checked together."""
     if not paths:
         return []
     first = canonical(paths[0])
@@ -95,7 +88,7 @@ def canonical_all(paths: list[str]) -> list[str]:
 
 
 def parse(path: str) -> ObjectLocation:
-    """Return the object that a path names; raise AmbiguousPath or UnsupportedLocation."""
+    """Return the object that a path names. Raises AmbiguousPath or UnsupportedLocation."""
     bucket, key = _split(path)
     if not key:
         raise AmbiguousPath(path, "it has no key")
@@ -105,7 +98,7 @@ def parse(path: str) -> ObjectLocation:
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Return bucket and key of a canonical URI, without checks."""
+    """Return bucket and key of a canonical URI, unchecked."""
     if uri.startswith("file:"):
         return LOCAL, uri.removeprefix("file:///")
     bucket, _, key = uri[5:].partition("/")
@@ -123,20 +116,20 @@ def same_storage(one: str, other: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A location that contains files: a bucket and a key prefix without trailing slash ("" for the whole bucket)."""
+    """A location: a bucket and a key prefix without trailing slash ("" for the whole bucket)."""
 
     bucket: str
     prefix: str
 
     @classmethod
     def of(cls, location: str) -> "Root":
-        """Parse a table location or a credential's prefix; raise AmbiguousPath or UnsupportedLocation."""
+        """Parse a table location or a credential's prefix. Raises AmbiguousPath or UnsupportedLocation."""
         bucket, key = _split(location)
         return cls(bucket, key.rstrip("/"))
 
     @property
     def uri(self) -> str:
-        """The URI with a trailing slash: the prefix of every canonical path below this root."""
+        """The URI with a trailing slash: the prefix of every canonical path below."""
         return uri_of(self.bucket, f"{self.prefix}/" if self.prefix else "")
 
     def overlaps(self, other: "Root") -> bool:
@@ -155,7 +148,7 @@ class Roots:
         self._uris = tuple(outermost)
 
     def contains(self, path: str) -> bool:
-        """Return whether a canonical path is below a location: `…/t` contains `…/t/a`, not `…/t2/a` nor `…/t`."""
+        """Return whether a canonical path is below a location: `…/t` contains `…/t/a`, not `…/t2/a` or `…/t`."""
         return path.startswith(self._uris) and path not in self._uris
 
     def contain_range(self, first: str, last: str) -> bool:
@@ -176,7 +169,7 @@ class Roots:
 
 
 def folded(key: str) -> str:
-    """Return the one spelling of all keys that may be meant by this one."""
+    """Return the common spelling of all keys that may mean this one."""
     for _ in range(_MOST_DECODED):
         decoded = unquote(key, errors="replace") if "%" in key else key
         if decoded == key:
@@ -196,22 +189,20 @@ def folded(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ForeignLocations:
-    """Locations that belong to others, by the operator's setting: nothing there is ever deleted.
-
-    `uris` are canonical and end with a slash.
-    """
+    """Others' locations, by the operator's setting: nothing there is deleted. `uris` are canonical and end with a
+    slash."""
 
     uris: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, locations: Iterable[str]) -> Self:
-        """Parse locations; raise AmbiguousPath or UnsupportedLocation."""
+        """Parse locations. Raises AmbiguousPath or UnsupportedLocation."""
         roots = [Root.of(location) for location in locations]
         plain = [Root(root.bucket, folded(root.prefix)) for root in roots]
         return cls(tuple(sorted({root.uri for root in (*roots, *plain)})))
 
     def contain(self, path: str) -> bool:
-        """Return whether a canonical path, in whatever spelling of its key, is at or below one of them."""
+        """Return whether a canonical path, in any spelling of its key, is at or below a location."""
         if not self.uris:
             return False
         bucket, key = split(path)
@@ -254,7 +245,7 @@ def _check_s3(path: str, scheme: str, bucket: str, key: str) -> None:
 
 
 def _check_file(path: str, host: str, key: str) -> None:
-    """Refuse every spelling of a local file but one: a file system accepts several."""
+    """Refuse all but one of a local file's spellings."""
     if host:
         raise UnsupportedLocation(path, "it names a file of another host")
     if any(part in {"", ".", ".."} for part in key.removesuffix("/").split("/")) and key:

@@ -1,4 +1,4 @@
-"""Queue of the keys to delete: lots of files (one per chunk), batches to send again, and the outcome of each lot."""
+"""Queue of the keys to delete: lots of files (one per chunk), batches to retry, and each lot's outcome."""
 
 import heapq
 import itertools
@@ -28,7 +28,7 @@ TRANSIENT: Final = STORE_FAILURES | {"ExpiredToken"}
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file that was not deleted, and the store's last error code for it."""
+    """A file that was not deleted, and the store's last error code."""
 
     path: str
     code: str
@@ -40,10 +40,8 @@ class Failure:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of deleting some files: how many files and bytes were deleted, and each failure.
-
-    `files` includes those that the store said were `absent` already; `bytes` does not include their `absent_bytes`.
-    """
+    """The result of deleting some files: numbers of files and bytes, and failures. `files` includes `absent` ones,
+    `bytes` does not include their `absent_bytes`."""
 
     files: int = 0
     bytes: int = 0
@@ -55,7 +53,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Lot(Generic[T]):
-    """Files with a common outcome; `pending` of the keys put into batches so far have no outcome yet."""
+    """Files with a common outcome; `pending` batched keys have no outcome yet."""
 
     name: T
     outcome: Outcome = field(default_factory=Outcome)
@@ -98,7 +96,7 @@ class Batch(Generic[T]):
 
 
 class WaitingBatches(Generic[T]):
-    """Keys to send: batches to retry once their pause has ended, else keys that were never sent."""
+    """Keys to send: batches to retry after their pause, else new keys."""
 
     def __init__(self, lots: Iterable[tuple[T, Iterable[Deletable]]]) -> None:
         self._lots = iter(lots)
@@ -112,7 +110,7 @@ class WaitingBatches(Generic[T]):
         return self._has_fresh() or bool(self._again)
 
     def not_before(self) -> float:
-        """Return the earliest time of the next batch, on the caller's clock; requires that there is one."""
+        """Return the time of the next batch on the caller's clock; requires one."""
         return 0.0 if self._next is not None else self._again[0][0]
 
     def put(self, batch: Batch[T] | None) -> None:
@@ -120,7 +118,7 @@ class WaitingBatches(Generic[T]):
             heapq.heappush(self._again, (batch.not_before, next(self._order), batch))
 
     def take(self, most: int, now: float) -> Batch[T]:
-        """Remove and return the next batch, of one lot and bucket, at most `most` keys; requires that there is one."""
+        """Remove and return the next batch, of one lot and bucket, at most `most` keys; requires one."""
         if self._again and (self._next is None or self._again[0][0] <= now):
             _, _, batch = heapq.heappop(self._again)
             keys = iter(batch.sizes.items())
@@ -144,7 +142,7 @@ class WaitingBatches(Generic[T]):
             yield lot.name, lot.outcome
 
     def _has_fresh(self) -> bool:
-        """Return whether a record was never sent; begin the next lots until there is one."""
+        """Return whether a new key waits; begin the next lots until one does."""
         while self._next is None:
             lot = next(self._lots, None)
             if lot is None:
@@ -157,7 +155,7 @@ class WaitingBatches(Generic[T]):
         return True
 
     def _new(self, most: int) -> Batch[T]:
-        """Return a batch of keys that were never sent; requires that there is one. Sorted records come by bucket."""
+        """Return a batch of new keys; requires one. Sorted records come by bucket."""
         lot, record = self._open[-1], self._next
         if record is None:
             raise LookupError("there is no record that was never sent")

@@ -1,4 +1,4 @@
-"""Object stores in memory, for tests: thread-safe, with faults that a test injects."""
+"""Object stores in memory, for tests, with injected faults; thread-safe."""
 
 import hashlib
 import itertools
@@ -30,14 +30,12 @@ _MARKERS = itertools.count(1)
 
 
 class Killed(BaseException):
-    """Simulates the death of the process. Not an Exception, so that no handler of the engine catches it."""
+    """Simulates the death of the process; not an Exception, so that no handler catches it."""
 
 
 class Faults:
-    """Counts the calls of all stores that share it, and raises Killed from call `kill_at` (from 1) on.
-
-    With `after`, that call still takes effect.
-    """
+    """Counts the calls of all stores that share it, and raises Killed from call `kill_at` (from 1) on. With `after`,
+    that call still takes effect."""
 
     def __init__(self, *, kill_at: int | None = None, after: bool = False) -> None:
         self._lock = threading.Lock()
@@ -63,12 +61,11 @@ class Faults:
 class MemoryObjectStore:
     """A table's files in memory.
 
-    `refuse(bucket, key, nth)` returns the error code for the nth delete of a key (from 1), or None to allow it.
-    Deletes below the `denied` prefixes (canonical URIs) fail with AccessDenied; with `versioning_denied` only reads of
-    objects tell which buckets keep versions. `clock` returns the store's time in seconds since 1970, and `modified` has
-    the times at which objects were written; those that it lacks were written in 1970. In `versioned_buckets` a delete
-    of unchanged objects writes delete markers; `hidden` has what is below them, the newest last. `tags` has those of
-    objects, which another object under the same key does not have.
+    `refuse(bucket, key, nth)` returns the error code of a key's nth delete (from 1), None to allow it. Deletes below
+    `denied` (canonical URIs) fail with AccessDenied; with `versioning_denied` only reads of objects show which buckets
+    keep versions. `clock` returns the store's time in seconds since 1970; `modified` has times of writing, 1970 by
+    default. In `versioned_buckets` a delete of unchanged objects writes delete markers; `hidden` has what is below
+    them, newest last. `tags` belong to objects, not to keys.
     """
 
     def __init__(
@@ -97,7 +94,7 @@ class MemoryObjectStore:
         self.tags: dict[tuple[str, ListedObject], dict[str, str]] = {}
 
     def put(self, location: ObjectLocation, data: bytes) -> None:
-        """Store an object without counting a call; never fails."""
+        """Store an object; counts no call and never fails."""
         with self._lock:
             self.objects[location.bucket, location.key] = data
             self.modified[location.bucket, location.key] = int(self.clock())
@@ -183,7 +180,7 @@ class MemoryObjectStore:
             return UnchangedResult(result, markers=markers)
 
     def tag(self, bucket: str, one: ListedObject) -> str | None:
-        """See TagStore.tag; a tag never reaches another object here."""
+        """Tag an unchanged object; here a tag never reaches another one."""
         with self.faults.call("tag"), self._lock:
             if (bucket, one.key) not in self.objects:
                 return GONE
@@ -210,7 +207,7 @@ class MemoryObjectStore:
             return TagFound.TAGGED
 
     def versions(self, bucket: str, key: str) -> KeyVersions:
-        """See VersionedStore.versions; a visible object has the version `now`."""
+        """Return the versions of a key; a visible object has the version `now`."""
         with self.faults.call("versions"), self._lock:
             below = self.hidden.get((bucket, key), [])
             objects = [one for one, _ in below if one.object is not None]
@@ -228,7 +225,7 @@ class MemoryObjectStore:
                 self.modified[bucket, key] = was.modified
 
     def _hide(self, bucket: str, one: ListedObject, data: bytes) -> str:
-        """Put a delete marker above an object; return the marker's version id."""
+        """Put a delete marker above an object; return its version id."""
         below = self.hidden.setdefault((bucket, one.key), [])
         name = f"marker-{next(_MARKERS)}"
         below += [(StoredVersion(f"below-{name}", one), data), (StoredVersion(name, None), b"")]

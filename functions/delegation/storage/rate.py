@@ -1,10 +1,10 @@
 """An adaptive rate of deletes, in keys per second, that finds the store's limit and stays close to it.
 
-boto3's retry modes do not: against a bucket limited to 3,500 keys/s they failed a tenth to a third of the keys or were
-slow. The rate multiplies until the first SlowDown. After that each refused batch lowers it by a small part, and each
-accepted batch raises it, the more the longer ago the last refusal was (convex, as in RFC 9438, Section 4.5).
-So a few of a hundred batches are refused while the limit is reached, and a limit that rises is found within seconds.
-Processes that share a store need no coordination: those that send more are refused more, and all add alike.
+boto3's retry modes are slow, or fail a tenth to a third of the keys, in a bucket limited to 3,500 keys/s. The rate
+multiplies until the first SlowDown. Then each refused batch lowers it by a small part, and each accepted batch raises
+it, more the longer ago the last refusal was (convex, as in RFC 9438, Section 4.5). So few batches are refused at the
+limit, and a rising limit is found within seconds. Processes need no coordination: those that send more are refused
+more, and all add alike.
 """
 
 import math
@@ -43,7 +43,7 @@ class RatePolicy:
 
 
 class AdaptiveRate:
-    """The rate that the threads of a process share; times are seconds of a monotonic clock."""
+    """The rate shared by a process's threads; times are seconds of a monotonic clock."""
 
     def __init__(self, policy: RatePolicy, *, now: float) -> None:
         self._policy = policy
@@ -58,11 +58,10 @@ class AdaptiveRate:
         return self._rate
 
     def batch(self, most: int) -> int:
-        """Return how many keys the next batch should have, at most `most`."""
+        """Return the size of the next batch, at most `most` keys."""
         return max(1, min(most, round(self._rate * self._policy.batch_seconds)))
 
     def wait(self, now: float) -> float:
-        """Return the seconds until the next batch may be sent."""
         with self._lock:
             return max(0.0, self._free_at - now)
 
@@ -76,7 +75,7 @@ class AdaptiveRate:
             self._free_at = max(self._free_at, now if searching else earliest) + keys / self._rate
 
     def answered(self, deleted: int, now: float, *, throttled: bool) -> None:
-        """Adapt the rate to an answer: the keys of the batch that were deleted, and whether the store throttled it."""
+        """Adapt the rate to an answer: the number of deleted keys, and whether the store throttled the batch."""
         with self._lock:
             if throttled:
                 self._refused_at = now

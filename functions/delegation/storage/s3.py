@@ -1,8 +1,5 @@
-"""Table files in S3, or a store with its API, through boto3.
-
-Addressing style, endpoint and region come from the table's configuration, else from boto3's settings. Clients belong
-to the process that created them; nothing here is pickled.
-"""
+"""Table files in S3 or a compatible store, through boto3. Addressing style, endpoint and region come from the table's
+configuration, else from boto3's settings. Clients belong to the process that created them and are never pickled."""
 
 import threading
 import uuid
@@ -52,14 +49,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class S3Timeouts:
-    """Timeouts of S3 calls in seconds, and attempts per call; a delete is sent once, because the deleter retries."""
+    """Timeouts of S3 calls in seconds, and attempts per call; deletes are sent once, as the deleter retries."""
 
     connect: float = 10.0
     read: float = 60.0
     tries: int = 5
 
     def config(self, *, send_once: bool = False, **more: Any) -> Config:
-        """Return the configuration of a boto3 client."""
         tries = 1 if send_once else self.tries
         return Config(
             connect_timeout=self.connect,
@@ -76,10 +72,8 @@ _NEVER_ETAG = '"00000000000000000000000000000000"'
 
 
 class S3ObjectStore:
-    """A table's files; one instance per process.
-
-    Without `credentials`, boto3 finds those of the process; without `settings`, the credentials' table has them.
-    """
+    """A table's files; one instance per process. Without `credentials` boto3 finds those of the process; without
+    `settings` they come from the credentials' table."""
 
     def __init__(
         self,
@@ -139,7 +133,7 @@ class S3ObjectStore:
         return cause_of(refusal) if refusal else None
 
     def _refusal(self, uri: str, delete: "Callable[[S3Client], object]") -> ObjectStoreError | None:
-        """Return the error with which a delete of an absent key is refused; None if it is allowed."""
+        """Return the error that refuses the delete of an absent key, None if it is allowed."""
         try:
             self._call(uri, delete)
         except ObjectNotFound:
@@ -205,7 +199,7 @@ class S3ObjectStore:
         return UnchangedResult(merged, sum(one.looked_only for one in found), markers)
 
     def _uri_in(self, bucket: str) -> str:
-        """Return a URI in the bucket that the credentials cover, for calls about the bucket itself."""
+        """Return a URI in the bucket that the credentials cover, for calls about the bucket."""
         if bucket == LOCAL:
             return uri_of(bucket, "")
         known = [] if self._credentials is None else [one.prefix for one in self._credentials.table().credentials]
@@ -213,7 +207,7 @@ class S3ObjectStore:
         return next((uri for uri in covered if uri.partition("://")[2].startswith(f"{bucket}/")), f"s3://{bucket}/")
 
     def _call(self, uri: str, action: "Callable[[S3Client], T]") -> T:
-        """Run `action` with the client for a URI; boto3 retries it, and an expired credential is replaced once."""
+        """Run `action` with the client for a URI; boto3 retries, and an expired credential is replaced once."""
         if split(uri)[0] == LOCAL:
             raise UnsupportedLocation(uri, "it is not in an object store")
         credential = None if self._credentials is None else self._credentials.for_uri(uri)
@@ -230,7 +224,7 @@ class S3ObjectStore:
             translate(uri, error)
 
     def _by_credential(self, bucket: str, keys: Sequence[str]) -> list[tuple[S3Credential | None, Sequence[str]]]:
-        """Group keys by the credential that covers them; nearly always one group."""
+        """Group keys by credential; nearly always one group."""
         if self._credentials is None:
             return [(None, keys)]
         first = self._credentials.for_uri(f"s3://{bucket}/{keys[0]}")
@@ -309,7 +303,7 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) 
 
 
 def _part(client: "S3Client", location: ObjectLocation, start: int, length: int, tries: int) -> bytes:
-    """Read a part of an object, again if its body breaks off; nothing from a store that leaves `Range` out."""
+    """Read a part of an object, again if its body breaks off; empty from a store that ignores `Range`."""
     for _ in range(tries):
         try:
             answer = client.get_object(
@@ -329,18 +323,15 @@ def _part(client: "S3Client", location: ObjectLocation, start: int, length: int,
 
 
 def _has_version(client: "S3Client", location: ObjectLocation) -> bool:
-    """Return whether an object has a version id. S3 gives none, not even `null`, unless versioning is on or suspended.
-
-    Amazon S3 API Reference, GetObject, `x-amz-version-id`; vended credentials allow it where they deny
-    GetBucketVersioning.
-    """
+    """Return whether an object has a version id, as it has (even `null`) once versioning was ever on. Amazon S3 API
+    Reference, GetObject, `x-amz-version-id`; vended credentials allow it where they deny GetBucketVersioning."""
     answer = client.get_object(Bucket=location.bucket, Key=location.key, Range="bytes=0-0")
     answer["Body"].close()
     return "VersionId" in answer
 
 
 def _first_byte(client: "S3Client", location: ObjectLocation) -> bool:
-    """Return whether an object exists, from GET: the 404 of HEAD does not state whether its bucket exists."""
+    """Return whether an object exists, by GET: HEAD's 404 does not state whether the bucket exists."""
     try:
         client.get_object(Bucket=location.bucket, Key=location.key, Range="bytes=0-0")["Body"].close()
     except ClientError as error:
@@ -352,7 +343,7 @@ def _first_byte(client: "S3Client", location: ObjectLocation) -> bool:
 
 
 def _listed(client: "S3Client", location: ObjectLocation) -> bool:
-    """Return whether an object exists whose key XML cannot contain, so that an error about it cannot be parsed."""
+    """Return whether an object exists whose key XML cannot contain, which makes errors about it unreadable."""
     answer = client.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1)
     check_listing(client, location.uri, answer)
     return any(one.get("Key") == location.key for one in answer.get("Contents", ()))

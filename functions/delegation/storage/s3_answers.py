@@ -1,8 +1,6 @@
-"""Limits of what is read of an S3 store's answer, in bytes and in time.
-
-botocore reads an answer that is not an object's content into memory before anyone sees its size. These limits are
-added to the class of a client when it is made (Boto3 documentation, Extensibility guide: `creating-client-class`).
-"""
+"""Limits on answers of an S3 store, in bytes and in time. botocore reads an answer other than an object's content into
+memory, whatever its size. The limits are added to a client's class (Boto3 documentation, Extensibility guide:
+`creating-client-class`)."""
 
 import time
 from functools import partial
@@ -31,13 +29,11 @@ _PIECE = 65_536
 
 
 class AnswerNotRead(BotoCoreError):
-    """An answer has more than `most` bytes."""
-
     fmt = "the answer has more than {most} bytes"
 
 
 class Session(Protocol):
-    """What sends the requests of a client: botocore's HTTP session."""
+    """botocore's HTTP session, which sends a client's requests."""
 
     def send(self, request: Any) -> AWSResponse: ...
 
@@ -45,10 +41,8 @@ class Session(Protocol):
 
 
 class BoundedSession:
-    """Sends requests and reads answers, except the content of objects, up to the limits.
-
-    A call raises AnswerNotRead, which botocore does not retry, or one of botocore's connection errors.
-    """
+    """Sends requests and reads answers, except objects' content, up to the limits. Raises AnswerNotRead, which botocore
+    does not retry, or botocore's connection errors."""
 
     def __init__(self, session: Session, *, most: int = MOST_BYTES, seconds: float = MOST_SECONDS) -> None:
         self._session = session
@@ -96,7 +90,7 @@ class BoundedSession:
 
 
 def mark_foreign_listings(client: "S3Client") -> None:
-    """Have the client mark an answer to a listing that is none; botocore would read it as an empty one, or retry it."""
+    """Mark an answer to a listing that is not one; botocore would read it as empty, or retry it."""
 
     def mark(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], *, root: str, **_: Any) -> None:
         if response_dict["status_code"] == 200 and root_of(response_dict["body"]) not in {root, "Error"}:
@@ -108,7 +102,7 @@ def mark_foreign_listings(client: "S3Client") -> None:
 
 
 class _Body:
-    """The body of an answer, with the interface that AWSResponse reads."""
+    """An answer's body, with the interface that AWSResponse reads."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -118,7 +112,7 @@ class _Body:
 
 
 def bound_answers(base_classes: list[type], seconds: float = MOST_SECONDS, **_: Any) -> None:
-    """Make the clients of a class send with a BoundedSession; register it for `creating-client-class`."""
+    """Have a class's clients send with a BoundedSession; handles `creating-client-class`."""
 
     class Bounded:
         def __init__(self, *arguments: Any, endpoint: Any, **more: Any) -> None:

@@ -1,8 +1,5 @@
-"""Delete keys with a boto3 client, and what the store's answers mean (Amazon S3 API Reference, DeleteObjects).
-
-A key is deleted only if the answer names it under `Deleted` and nowhere under `Error`, or if its only errors are
-NoSuchKey and NoSuchVersion. `delete_objects` reads the answers, or botocore.
-"""
+"""Deletes keys with a boto3 client, and interprets the answers (Amazon S3 API Reference, DeleteObjects). A key is
+deleted only if it is under `Deleted` and not under `Error`, or its only errors are NoSuchKey and NoSuchVersion."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -64,10 +61,8 @@ def _split_by_xml(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 def _delete_many(
     client: "S3Client", bucket: str, keys: Sequence[str], absent: set[str]
 ) -> tuple[set[str], dict[str, str], bool, Sequence[str]]:
-    """Return the keys deleted, the error code of each other key, whether delete markers were written, and refused keys.
-
-    Those of the deleted keys whose error stated that they are absent are added to `absent`.
-    """
+    """Return the deleted keys, the error codes of others, whether delete markers were written, and refused keys. Adds
+    deleted keys that an error stated as absent to `absent`."""
     try:
         answer: Mapping[str, Any] = client.delete_objects(
             Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]}
@@ -96,12 +91,12 @@ def _delete_many(
 
 
 def _code(code: str | None) -> str:
-    """Return an error's code; an answer with none or with several states nothing about the key."""
+    """Return an error's code; without exactly one the key's state is unknown."""
     return (EXPIRED if code in EXPIRED_CODES else code) if code else NO_ANSWER
 
 
 def _record(key: str, code: str, deleted: set[str], codes: dict[str, str], *, both: bool) -> None:
-    """Record one error of a key: it is absent if all its errors state it and it is not under `Deleted` as well."""
+    """Record an error of a key: absent if all its errors say so and it is not under `Deleted` too."""
     if code in ABSENT and not both:
         if key not in codes:
             deleted.add(key)
@@ -113,11 +108,9 @@ def _record(key: str, code: str, deleted: set[str], codes: dict[str, str], *, bo
 def _each(
     client: "S3Client", bucket: str, keys: Sequence[str], *, refused: str | None
 ) -> Iterator[tuple[str, str | None, bool]]:
-    """Delete keys one by one; yield each with its error code, None if it is deleted, and whether it got a marker.
-
-    A code in ABSENT states that there is no such key. `refused` is the code of DeleteObjects for the first key: if the
-    store refuses to delete that one alone with it too, no other is tried.
-    """
+    """Delete keys one by one; yield each with its error code, None if deleted, and whether it got a marker. A code in
+    ABSENT means no such key. `refused` is DeleteObjects' code for the first key: if its own delete is refused with the
+    same code, no other is tried."""
     ended: str | None = None
     for number, key in enumerate(keys):
         code, marker = (ended, False) if ended else _delete_one(client, bucket, key)

@@ -1,4 +1,4 @@
-"""Map errors of boto3's S3 clients to ObjectStoreError and to the error codes of deletes."""
+"""Maps errors of boto3's S3 clients to ObjectStoreError and to the error codes of deletes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 
 
 def fits_xml(text: str) -> bool:
-    """Return whether XML 1.0 can contain the text unchanged: it has no control characters."""
+    """Return whether XML 1.0 can contain the text unchanged, without control characters."""
     # Removing all that is printable decides for nearly every text; the pattern costs ten times as much.
     return (text.isascii() and not text.encode().translate(None, _PRINTABLE)) or _NOT_IN_XML.search(text) is None
 
@@ -58,10 +58,8 @@ def code_of(error: ClientError) -> str:
 
 
 def delete_code_of(error: S3Failure) -> str:
-    """Return the error code of a failed delete.
-
-    A 404 or 5xx without a code may come from a proxy without a store behind it: it is transient, whatever the key.
-    """
+    """Return a failed delete's error code. A 404 or 5xx without a code is transient: it may come from a proxy without a
+    store behind it."""
     if isinstance(error, AnswerNotRead):
         return "AnswerTooLarge"
     if isinstance(error, BotoCoreError):
@@ -82,14 +80,14 @@ def delete_code_of(error: S3Failure) -> str:
 
 
 def is_unsupported(error: BaseException | None, *more: int) -> bool:
-    """Return whether a store may not have this kind of request, by its status, or answered with a foreign document."""
+    """Return whether a store may not support this request, by status, or answered with a foreign document."""
     if not isinstance(error, ClientError) or code_of(error) in _NO_REFUSAL:
         return False
     return _status(error) in {*_UNSUPPORTED, *more} or FOREIGN in error.response
 
 
 def check_listing(client: "S3Client", uri: str, answer: Mapping[str, Any]) -> None:
-    """Raise ObjectStoreError (STORE_LISTING_INVALID) for an answer that is no listing."""
+    """Raise ObjectStoreError (STORE_LISTING_INVALID) for an answer that is not a listing."""
     if FOREIGN in answer:
         raise listing_invalid(client, uri, "is not in S3's form")
 
@@ -122,7 +120,7 @@ def cause_of(error: ObjectStoreError) -> str:
 
 
 def translate(uri: str, error: S3Failure) -> NoReturn:
-    """Raise the ObjectStoreError for an error of boto3; its text has the store's code, never the store's message."""
+    """Raise the ObjectStoreError of a boto3 error, with the store's code, never its message."""
     if isinstance(error, ClientError):
         code = code_of(error)
         # botocore cannot parse a body that quotes a key that XML cannot contain.

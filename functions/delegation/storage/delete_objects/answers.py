@@ -1,8 +1,5 @@
-"""The answer of DeleteObjects, read in one pass by expat (Amazon S3 API Reference, DeleteObjects).
-
-Only answers in the form that S3 documents are read here, most of them without a call for each element. Any other is
-left to botocore, which reads it as it would without this module: an odd answer costs more time and means the same.
-"""
+"""Reads DeleteObjects answers in one pass by expat (Amazon S3 API Reference, DeleteObjects). An answer in another form
+than S3 documents is left to botocore: slower, same result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,11 +25,8 @@ _NAMES = (_ROOT, _ENTRIES, _FIELDS, frozenset[str]())
 
 @dataclass(frozen=True, slots=True)
 class DeleteAnswer:
-    """What an answer has: the keys confirmed, each with whether it got a delete marker, and (key, code) of each error.
-
-    An error's key is None if it does not name exactly one key, and so is its code. `markers` are the version ids of the
-    delete markers that the answer names, by key.
-    """
+    """The confirmed keys, each with whether it got a delete marker, and (key, code) of each error. An error's key or
+    code is None unless it has exactly one. `markers` are version ids of delete markers by key."""
 
     confirmed: dict[str, bool] = field(default_factory=dict)
     errors: list[tuple[str | None, str | None]] = field(default_factory=list)
@@ -52,17 +46,17 @@ class DeleteAnswer:
 
 
 def _text(one: Mapping[str, Any], name: str) -> str | None:
-    """Return a member, or None if the answer has none or several of the name."""
+    """Return a member, None if the answer has none or several of the name."""
     value = one.get(name)
     return value if isinstance(value, str) else None
 
 
 class _Irregular(Exception):
-    """The answer has another form than S3's."""
+    pass
 
 
 def read_answer(body: bytes) -> DeleteAnswer | None:
-    """Return what an answer in S3's form states, or None for every other answer."""
+    """Return the content of an answer in S3's form, None for any other."""
     if not body or len(body) > MOST_BYTES:
         return None
     try:
@@ -72,11 +66,9 @@ def read_answer(body: bytes) -> DeleteAnswer | None:
 
 
 def _read_keys(body: bytes) -> DeleteAnswer | None:
-    """Return what the usual answer states, which has nothing but confirmed keys; return None for any other.
-
-    Its tags are counted, so that expat need not report them: beside those between two keys there are only the root's,
-    those before the first key and those after the last. So every text is a key, unless one is empty.
-    """
+    """Return the content of an answer with only confirmed keys, None for any other. Its tags are counted, so that expat
+    need not report them: outside the keys there are only the root's, those before the first key and those after the
+    last. So every text is a key, unless one is empty."""
     between = body.count(_BETWEEN)
     tags = 4 * between + 6 + body.startswith(b"<?xml ")
     if (
@@ -95,7 +87,7 @@ def _read_keys(body: bytes) -> DeleteAnswer | None:
 
 
 def _read(body: bytes) -> DeleteAnswer:
-    """Read an answer; its elements have at most three levels and no attributes but the root's namespace."""
+    """Read an answer with at most three levels and no attributes but the root's namespace."""
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
     answer = DeleteAnswer()
@@ -151,7 +143,7 @@ def _read(body: bytes) -> DeleteAnswer:
 
 
 def root_of(body: bytes) -> str:
-    """Return the name of the root element of an answer, in any form; "" if it is no XML. botocore does not check it."""
+    """Return the name of an answer's root element, "" if it is not XML; botocore does not check it."""
     names: list[str] = []
     parser = expat.ParserCreate("utf-8", "}")
     parser.StartElementHandler = lambda name, _: names.append(name)

@@ -1,10 +1,7 @@
-"""DeleteObjects of a boto3 client, through botocore's events (Boto3 documentation, Extensibility guide).
-
-botocore spends nearly all of a delete of a thousand keys on XML. Two of its steps are replaced here, for the versions
-of botocore in PINNED: the body is written once, as bytes, and the answer is read by `answers`. Signing, checksums,
-connections, errors and every answer in another form are botocore's. tests/unit/storage/test_botocore_events.py pins
-what this leans on; with any other version of botocore nothing is replaced.
-"""
+"""DeleteObjects of a boto3 client through botocore's events (Boto3 documentation, Extensibility guide). botocore spends
+most of a thousand keys' delete on XML. For the versions in PINNED the body is written once, as bytes, and the answer is
+read by `answers`; all else, and other versions, use botocore alone. tests/unit/storage/test_botocore_events.py pins
+what this relies on."""
 
 import base64
 import hashlib
@@ -35,10 +32,8 @@ _BEFORE_PARSE = "before-parse.*.DeleteObjects"
 
 
 def prepare_for_deletes(client: "S3Client", *, version: str = botocore.__version__) -> None:
-    """Send Content-MD5 beside CRC32 with DeleteObjects, and read only answers of its kind.
-
-    Many stores with S3's API accept only the older checksum. `version` is botocore's.
-    """
+    """Send Content-MD5 beside CRC32 with DeleteObjects, and read only its own kind of answer. Many S3-compatible stores
+    accept only the older checksum. `version` is botocore's."""
     events = client.meta.events
     events.register("before-call.s3.DeleteObjects", _add_md5)
     events.register("after-call.s3.DeleteObjects", _check_kind)
@@ -53,7 +48,7 @@ def is_pinned(version: str = botocore.__version__) -> bool:
 
 
 def _take_keys(params: dict[str, Any], context: dict[str, Any], **_: Any) -> dict[str, Any] | None:
-    """Move the keys into the context if the request has nothing else, so that botocore serializes none."""
+    """Move the keys into the context if the request has nothing else, so that botocore does not serialize them."""
     wanted = params["Delete"]
     objects: Sequence[dict[str, str]] = wanted["Objects"]
     if len(wanted) != 1 or set(map(len, objects)) != {1}:
@@ -82,7 +77,7 @@ def _add_md5(params: dict[str, Any], **_: Any) -> None:
 def _read_body(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], *, is_pinned: bool, **_: Any
 ) -> None:
-    """Read an answer in S3's form and leave botocore an empty one; leave every other answer to it."""
+    """Read an answer in S3's form and leave botocore an empty one; leave other answers to it."""
     if response_dict["status_code"] != 200:
         return
     answer = read_answer(response_dict["body"]) if is_pinned else None
@@ -95,7 +90,7 @@ def _read_body(
 
 
 def _check_kind(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
-    """Remove what botocore read from another document than a DeleteResult, whose root element it does not check."""
+    """Remove what botocore read from a document other than DeleteResult; it does not check the root element."""
     if ("Deleted" in parsed or "Errors" in parsed) and root_of(http_response.content) != "DeleteResult":
         parsed.pop("Deleted", None)
         parsed.pop("Errors", None)

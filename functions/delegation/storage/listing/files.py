@@ -1,5 +1,3 @@
-"""Listing a directory of this machine in the order of keys, as an object store would."""
-
 import os
 import time
 from collections.abc import Iterator
@@ -12,7 +10,7 @@ from delegation.storage.listing.model import PAGE, ListedFolder, ListedObject, L
 
 
 def page(prefix: str, after: str) -> ListedPage:
-    """See ListableStore.page; the clock is this machine's."""
+    """Return a page in the order of keys, as an object store would; the clock is this machine's."""
     at = int(time.time())
     directory = prefix.rpartition("/")[0]
     found = (one for one in _below(directory, after) if one.key.startswith(prefix) and one.key > after)
@@ -28,7 +26,7 @@ def folder(prefix: str) -> ListedFolder:
 
 
 def listed(key: str, entry: "os.DirEntry[str] | Path") -> ListedObject | None:
-    """Return a file as a listing has it, None if it is none or is gone; links are not followed."""
+    """Return a file as listed, None for anything else or a missing file; links are not followed."""
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -48,10 +46,8 @@ def _below(directory: str, after: str) -> Iterator[ListedObject]:
 
 
 def _entries(directory: str) -> list[tuple[str, "os.DirEntry[str]"]]:
-    """Return the files and, with a `/` at the end, the directories in a directory by key; other things are left out.
-
-    Names that are not Unicode are left out as well: no table can name such a file.
-    """
+    """Return the files and, with `/` at the end, directories in a directory by key; nothing else. Names that are not
+    Unicode are left out: no table can name such a file."""
     found: list[tuple[str, os.DirEntry[str]]] = []
     try:
         with os.scandir(f"/{directory}") as entries:

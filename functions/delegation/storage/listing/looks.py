@@ -1,10 +1,7 @@
-"""Looks at objects just before they are deleted: whether each is as it was listed.
-
-HEAD states it of one object. A page of a listing states it of up to a thousand, so objects that are close together in
-the listing are looked at with it. Only an object that a page shows as it was listed is settled by that; all others are
-asked for by HEAD. A listing may be older than HEAD in stores other than AWS', so it is used only where a delete has the
-object's ETag as its condition.
-"""
+"""Checks just before deletion that each object is as it was listed. HEAD checks one object; a page of a listing checks
+up to a thousand, so it is used for neighbours in the order of keys. Objects that a page does not show unchanged are
+checked by HEAD. Outside AWS a listing may be older than HEAD, so it is used only if the delete has the object's ETag as
+its condition."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +27,7 @@ _REST: Final = 16
 
 
 class Looks:
-    """Looks at the objects of one store; remembers whether pages paid. Thread-safe."""
+    """Checks the objects of one store; remembers whether pages saved requests. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -39,7 +36,7 @@ class Looks:
     def at(
         self, client: "S3Client", bucket: str, some: Sequence[ListedObject], *, by_pages: bool
     ) -> list[tuple[ListedObject, str | None]]:
-        """Return each object with None if it is as it was listed, else CHANGED, a code in ABSENT or another error."""
+        """Return each object with None if it is as listed, else CHANGED, a code in ABSENT or another error."""
         same = self._listed_again(client, bucket, some) if by_pages else frozenset()
         rest = [one for one in some if one.key not in same]
         if not rest:
@@ -51,7 +48,7 @@ class Looks:
         return [(one, codes.get(one.key)) for one in some]
 
     def _listed_again(self, client: "S3Client", bucket: str, some: Sequence[ListedObject]) -> frozenset[str]:
-        """Return the keys of those that pages show as they were listed; few pages, and none for a while if few pay."""
+        """Return the keys that pages show unchanged; reads few pages, and none for a while if few pay."""
         most = len(some) // PAGE_PAYS
         with self._lock:
             if not most or self._rest:
@@ -65,10 +62,8 @@ class Looks:
 
 
 def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: int) -> tuple[frozenset[str], int]:
-    """Return the keys that up to `most` pages show as they were listed, and the number of pages.
-
-    Ends after a page with which they do not pay: the rest is as far apart.
-    """
+    """Return the keys that up to `most` pages show unchanged, and the number of pages. Ends after a page that does not
+    pay: the rest is as far apart."""
     wanted = {one.key: one for one in some}
     keys = sorted(wanted)
     first, last = keys[0], keys[-1]
@@ -94,7 +89,7 @@ def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: 
 
 
 def head(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
-    """Return None for an object that is as it was listed, else CHANGED, a code in ABSENT or another error code."""
+    """Return None for an object as listed, else CHANGED, a code in ABSENT or another error code."""
     try:
         found: Any = client.head_object(Bucket=bucket, Key=one.key)
     except FAILED as error:
@@ -108,7 +103,7 @@ def head(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
 
 
 def _absent(client: "S3Client", bucket: str, key: str) -> str:
-    """Return why HEAD found no object: its answer does not state whether the bucket exists."""
+    """Return why HEAD found no object: its 404 does not state whether the bucket exists."""
     try:
         client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""Listing a store, and deleting only what is still as it was listed: the seam, and what a page states."""
+"""The interface of stores that list their objects and delete only unchanged ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +21,8 @@ _MOST_BEHIND: Final = 60
 
 
 class ListedObject(NamedTuple):
-    """An object as it was listed: its size in bytes, its ETag as the store writes it, and when it was written.
-
-    `modified` is in whole seconds since 1970 by the store's clock. A tuple, because a listing makes millions of them.
-    """
+    """A listed object: its size in bytes, its ETag as the store writes it, and its time of writing. `modified` is in
+    whole seconds since 1970 by the store's clock. A tuple: a listing makes millions of them."""
 
     key: str
     size: int
@@ -34,10 +32,8 @@ class ListedObject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedPage:
-    """Some objects in the order of their keys; `is_last` if there are no more.
-
-    `at` is when the store made the page, by its own clock, in whole seconds since 1970.
-    """
+    """Some objects in the order of keys; `is_last` if there are no more. `at` is when the store made the page, by its
+    own clock, in whole seconds since 1970."""
 
     objects: tuple[ListedObject, ...]
     at: int
@@ -46,10 +42,8 @@ class ListedPage:
 
 @dataclass(frozen=True, slots=True)
 class ListedFolder:
-    """What is directly below a prefix: the first page of its objects without a further `/`, and the longer prefixes.
-
-    `is_whole` is False if there is more of either than one page has.
-    """
+    """What is directly below a prefix: the first page of its objects without a further `/`, and longer prefixes.
+    `is_whole` is False if there is more of either than one page has."""
 
     objects: tuple[ListedObject, ...]
     folders: tuple[str, ...]
@@ -58,10 +52,7 @@ class ListedFolder:
 
 
 def check_clock(bucket: str, listed: ListedPage | ListedFolder, now: datetime) -> None:
-    """Raise ObjectStoreError (STORE_CLOCK_OFF) for a listing that cannot be of its time.
-
-    It is more than an hour from `now`, or older than an object that it has.
-    """
+    """Raise ObjectStoreError (STORE_CLOCK_OFF) for a listing over an hour from `now`, or older than its objects."""
     there = datetime.fromtimestamp(listed.at, UTC)
     what = f"the store of s3://{bucket}/ dates a listing {there:%Y-%m-%dT%H:%M:%SZ}"
     if abs(there - now) > _MOST_APART:
@@ -82,11 +73,9 @@ def check_clock(bucket: str, listed: ListedPage | ListedFolder, now: datetime) -
 
 @dataclass(frozen=True, slots=True)
 class UnchangedResult:
-    """The result of a conditional delete; `looked_only` are keys that were deleted after a look, without a condition.
-
-    A key whose object is another than was listed is among `result.failed` with the code CHANGED, and is not deleted.
-    `markers` are the delete markers that were written in a bucket with versions, by key: their version ids.
-    """
+    """The result of a conditional delete; `looked_only` are keys deleted after a check, without a condition. A key
+    whose object has changed is in `result.failed` with the code CHANGED, and is not deleted. `markers` are version ids,
+    by key, of the delete markers written in a versioned bucket."""
 
     result: BatchResult
     looked_only: int = 0
@@ -97,27 +86,22 @@ class ListableStore(ObjectStore, Protocol):
     """An ObjectStore that lists its objects. Thread-safe."""
 
     def part(self, location: ObjectLocation, *, start: int, length: int) -> bytes:
-        """Return up to `length` bytes of an object from the byte `start` on, none beyond its end; raises as `read`."""
+        """Return up to `length` bytes of an object from byte `start`, none beyond its end; raises as `read`."""
         ...
 
     def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
-        """Return the next page of the objects whose keys begin with a prefix and are above `after` in order.
-
-        Keys are ordered by code point. Raises BucketNotFound or another store error
-        (STORE_CLOCK_UNKNOWN).
-        """
+        """Return the next page of objects whose keys begin with `prefix` and are above `after`, by code point. Raises
+        BucketNotFound or another store error (STORE_CLOCK_UNKNOWN)."""
         ...
 
     def folder(self, bucket: str, prefix: str) -> ListedFolder:
-        """Return what is directly below a prefix that ends in `/`; raises what `page` does."""
+        """Return what is directly below a prefix that ends in `/`; raises as `page`."""
         ...
 
     def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
-        """Delete up to 1,000 objects, each only if it still has the ETag and the time of the listing.
-
-        Each is looked at just before. Where the store has conditional deletes the ETag is their condition as well;
-        elsewhere an object that is written between the look and the delete is deleted. Otherwise as `delete`.
-        """
+        """Delete up to 1,000 objects, each only if it still has the listing's ETag and time; otherwise as `delete`.
+        Each is checked just before. Where the store has conditional deletes, the ETag is also their condition;
+        elsewhere an object written between the check and the delete is deleted."""
         ...
 
 
@@ -153,17 +137,14 @@ class TagStore(Protocol):
     """Objects and their tags. Thread-safe."""
 
     def tag(self, bucket: str, one: ListedObject) -> str | None:
-        """Set the tag of an object that is as it was listed, besides its other tags; return None, or an error code.
-
-        The codes are CHANGED, TAGS_FULL, GONE, and those of a delete. With versions it is the
-        listed version that is tagged. Elsewhere the object is looked at before and after, and an object that was
-        written between loses the tag again: if nothing is left to do that, as after a crash, the next call for the key
-        does.
-        """
+        """Tag an object that is as listed, beside its other tags; return None, or an error code. The codes are CHANGED,
+        TAGS_FULL, GONE, and those of a delete. With versions the listed version is tagged. Otherwise the object is
+        checked before and after, and one written in between loses the tag again; after a crash, by the next call for
+        the key."""
         ...
 
     def untag(self, bucket: str, one: ListedObject, *, dry_run: bool = False) -> TagFound:
-        """Remove the tag, and no other; with `dry_run` only look. Raises the errors of an object store."""
+        """Remove the tag and no other; with `dry_run` only check. Raises the errors of an object store."""
         ...
 
 
@@ -173,7 +154,7 @@ RIGHTS: Final = ("s3:ListBucketVersions", "s3:DeleteObjectVersion")
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """One version of a key: its id, and the object that it holds, None for a delete marker."""
+    """One version of a key: its id, and its object, None for a delete marker."""
 
     version_id: str
     object: ListedObject | None
@@ -181,7 +162,7 @@ class StoredVersion:
 
 @dataclass(frozen=True, slots=True)
 class KeyVersions:
-    """The newest version of a key, None if there is none, and the newest one that is no delete marker."""
+    """A key's newest version, None without one, and the newest that is no delete marker."""
 
     newest: StoredVersion | None = None
     newest_object: StoredVersion | None = None
@@ -193,8 +174,6 @@ class VersionedStore(Protocol):
     def versions(self, bucket: str, key: str) -> KeyVersions: ...
 
     def remove_version(self, bucket: str, key: str, version_id: str) -> None:
-        """Remove one version for ever; one that is not there counts as removed.
-
-        Without a delete marker that was newest, the version below is the object again.
-        """
+        """Remove one version for ever; an absent one counts as removed. Without the newest delete marker, the version
+        below is the object again."""
         ...

@@ -1,5 +1,3 @@
-"""Pages of S3's listings (Amazon S3 API Reference: ListObjectsV2)."""
-
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +25,7 @@ def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage
 
 
 def stated(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
-    """Return what the store states as the next page, whether or not it is above `after`."""
+    """Return the store's next page (Amazon S3 API Reference, ListObjectsV2), which may not be above `after`."""
     more: dict[str, Any] = {"StartAfter": after} if after else {}
     answer: Any = client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=PAGE, **more)
     check_listing(client, uri_of(bucket, prefix), answer)
@@ -55,7 +53,7 @@ def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
 
 
 def _objects(answer: Any) -> tuple[ListedObject, ...]:
-    """Return the objects of a listing; raise ValueError, which the store translates, if one is not described."""
+    """Return the objects of a listing. Raises ValueError, which the store translates, for an incomplete one."""
     try:
         found = tuple(
             ListedObject(one["Key"], one["Size"], one.get("ETag", ""), seconds(one["LastModified"]))
@@ -76,7 +74,7 @@ def seconds(moment: datetime) -> int:
 
 
 def _date(answer: Any) -> int:
-    """Return when the store answered; raise ObjectStoreError (STORE_CLOCK_UNKNOWN)."""
+    """Return when the store answered. Raises ObjectStoreError (STORE_CLOCK_UNKNOWN)."""
     text = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         there = parsedate_to_datetime(text)

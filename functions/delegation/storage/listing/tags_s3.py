@@ -1,8 +1,6 @@
-"""Tags in S3 (Amazon S3 API Reference: HeadObject, GetObjectTagging, PutObjectTagging, DeleteObjectTagging).
-
-S3 has no conditional tagging, and PutObjectTagging replaces all tags of an object. A version never changes, so where
-there are versions the one is tagged that was listed.
-"""
+"""Tags in S3 (Amazon S3 API Reference: HeadObject, GetObjectTagging, PutObjectTagging, DeleteObjectTagging). S3 has no
+conditional tagging, and PutObjectTagging replaces all tags. A version never changes, so where there are versions the
+listed one is tagged."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,14 +22,14 @@ _NULL: Final = "null"
 
 @dataclass(frozen=True, slots=True)
 class _Present:
-    """The object of a key: whether it is the one that was listed, and the version to name, none without versions."""
+    """A key's object: whether it is the listed one, and the version to name, None without versions."""
 
     same: bool
     version: Mapping[str, str]
 
 
 class S3Tags:
-    """A TagStore; `client` returns one with an operator's credentials that have not expired."""
+    """A TagStore; `client` returns one with an operator's unexpired credentials."""
 
     def __init__(self, client: "Callable[[], S3Client]") -> None:
         self._client = client
@@ -80,7 +78,7 @@ def _tagged(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
 
 
 def _changed(client: "S3Client", bucket: str, key: str, found: _Present) -> str:
-    """Take the tag from an object that was written over the listed one, in case that it has it."""
+    """Remove the tag, if any, from an object written over the listed one."""
     if not found.version:
         _remove(client, bucket, key, found.version, dry_run=False)
     return CHANGED
@@ -101,7 +99,7 @@ def _look(client: "S3Client", bucket: str, one: ListedObject) -> _Present | None
 
 
 def _again(client: "S3Client", bucket: str, key: str) -> _Present | None:
-    """Ask by GET for what HEAD did not find: the answer of HEAD does not state whether the bucket exists."""
+    """Ask by GET for what HEAD did not find: HEAD's 404 does not state whether the bucket exists."""
     try:
         client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
     except ClientError as error:
@@ -122,7 +120,7 @@ def _put(client: "S3Client", bucket: str, key: str, version: Mapping[str, Any], 
 
 
 def _remove(client: "S3Client", bucket: str, key: str, version: Mapping[str, Any], *, dry_run: bool) -> bool:
-    """Remove the tag, if it is there, and keep the others; return whether it was there."""
+    """Remove the tag, if present, and keep the others; return whether it was present."""
     tags = _tags(client, bucket, key, version)
     if TAG not in tags:
         return False

@@ -1,9 +1,6 @@
-"""S3's conditional deletes (Amazon S3 API Reference: DeleteObjects, DeleteObject).
-
-Some stores ignore a condition that they do not know and delete all the same, so whether a store has conditions is found
-out with an object that is to be deleted anyway, and was found unchanged just before: a delete of it with an ETag that
-no object has is refused by a store that has them.
-"""
+"""S3's conditional deletes (Amazon S3 API Reference: DeleteObjects, DeleteObject). Some stores ignore unknown
+conditions and delete anyway. So support is tested on an object that is to be deleted and was just found unchanged: a
+store with conditions refuses its delete with an ETag that no object has."""
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
@@ -25,13 +22,13 @@ _UNKNOWN_REQUEST: Final = frozenset({"NotImplemented", "InvalidRequest", "Invali
 
 
 class _Unsupported(str):
-    """The code of a request that the store may not have: nothing is known about the key."""
+    """The code of a request that the store may not support; the key's state is unknown."""
 
     __slots__ = ()
 
 
 class Conditions(StrEnum):
-    """Which conditional deletes a store has: of many keys in a call, of one key, or none."""
+    """A store's conditional deletes: of many keys in a call, of one key, or none."""
 
     MANY = "many"
     ONE = "one"
@@ -39,7 +36,7 @@ class Conditions(StrEnum):
 
 
 class UnchangedDeletes:
-    """Deletes objects of one bucket that are as they were listed; remembers which conditions the store has."""
+    """Deletes unchanged objects of one bucket; remembers which conditions the store supports."""
 
     def __init__(self) -> None:
         self._conditions: Conditions | None = None
@@ -49,7 +46,7 @@ class UnchangedDeletes:
     def delete(
         self, reads: "S3Client", deletes: "S3Client", bucket: str, some: Sequence[ListedObject]
     ) -> UnchangedResult:
-        """See ListableStore.delete_unchanged; `deletes` is a client that sends each request once."""
+        """Delete unchanged objects; `deletes` is a client that sends each request once."""
         codes: dict[str, str] = {}
         absent: list[str] = []
         left: list[ListedObject] = []
@@ -78,10 +75,8 @@ class UnchangedDeletes:
     def _sent(
         self, client: "S3Client", bucket: str, left: Sequence[ListedObject]
     ) -> "Iterator[tuple[ListedObject, str | None, str | None, bool]]":
-        """Yield each object with its error code, its delete marker, and whether a condition was sent.
-
-        A delete marker is its version id, "" if the store names none, None if there is none.
-        """
+        """Yield each object with its error code, its delete marker, and whether a condition was sent. A delete marker
+        is its version id, "" if the store names none, None if there is none."""
         todo = list(left)
         while todo and self._conditions is None:
             one = todo[0]
@@ -157,7 +152,7 @@ def _one_of_many(client: "S3Client", bucket: str, key: str, etag: str) -> tuple[
 def _many(
     client: "S3Client", bucket: str, some: Sequence[ListedObject], *, conditional: bool
 ) -> Iterator[tuple[ListedObject, str | None, str | None]]:
-    """Delete objects in one call; yield each with its error code and its delete marker, as `UnchangedDeletes._sent`."""
+    """Delete objects in one call; yield each with its error code and delete marker, as `_sent`."""
     if not some:
         return
     wanted: Any = [{"Key": one.key, "ETag": one.etag} if conditional else {"Key": one.key} for one in some]

@@ -12,13 +12,11 @@ if TYPE_CHECKING:
 
 
 class S3Versions:
-    """A VersionedStore with the credentials of its client."""
-
     def __init__(self, client: "S3Client") -> None:
         self._client = client
 
     def versions(self, bucket: str, key: str) -> KeyVersions:
-        """See VersionedStore.versions. Keys are listed in order, and of each its newest version first."""
+        """Return the newest versions; a key's newest version is listed first."""
         uri = uri_of(bucket, key)
         try:
             answer = self._client.list_object_versions(Bucket=bucket, Prefix=key, MaxKeys=1_000)

@@ -274,7 +274,7 @@ def _target(metadata: ParsedMetadata) -> int:
 
 
 def _current(document: Mapping[str, Any]) -> int | None:
-    """The current snapshot's id; writers of version 1 wrote -1 for none."""
+    """The current snapshot's id; some writers of version 1 write -1 for none."""
     found = document.get("current-snapshot-id")
     return found if isinstance(found, int) and not isinstance(found, bool) and found != -1 else None
 
