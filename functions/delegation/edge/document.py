@@ -136,7 +136,6 @@ def _is_unicode(value: object) -> bool:
 
 
 def _quoted(name: str) -> str:
-    """Return the text for a string literal of Spark SQL."""
     shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "…"
     return json.dumps(shown, ensure_ascii=not shown.isprintable())
 

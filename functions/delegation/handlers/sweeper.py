@@ -77,7 +77,6 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
 
 
 def _measured(deployed: DeployedTasks) -> dict[Metric, float]:
-    """Return counts and ages of what is not done."""
     now = utc_now()
     return ages(deployed.store.queued(now, each=COUNTED), unfinished(deployed.tasks.reads, now, threads=_THREADS), now)
 

@@ -72,7 +72,6 @@ class Step:
 
 
 def _text(value: object) -> str | None:
-    """Return a member, or None if the answer has none or several of the name."""
     return value if isinstance(value, str) else None
 
 

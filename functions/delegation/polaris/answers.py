@@ -341,7 +341,6 @@ def _error_model(response: "httpx.Response") -> tuple[str | None, str | None]:
 
 
 def _text(value: object) -> str | None:
-    """Return a member, or None if the answer has none or several of the name."""
     return value if isinstance(value, str) and value else None
 
 

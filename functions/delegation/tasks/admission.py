@@ -206,7 +206,6 @@ class Admission:
 
 
 def _names(register: Register, ended: Collection[str]) -> bool:
-    """Yield the names of the errors with which a step itself fails, before or after the work."""
     return any(one.task_id in ended for one in register.recent)
 
 

@@ -342,7 +342,6 @@ class TableRequest(BaseModel):
 
 
 def _given(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the values of each page, and request the next page when all of one are taken."""
     return {name: value for name, value in members.items() if value is not None}
 
 

@@ -167,7 +167,6 @@ def serialise(document: Mapping[str, Any]) -> bytes:
 
 
 def _text(value: Any) -> str:
-    """Return a member, or None if the answer has none or several of the name."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

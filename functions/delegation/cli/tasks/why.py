@@ -234,7 +234,6 @@ def _holder(task: TaskRecord, now: datetime) -> str:
 
 
 def _progress(task: TaskRecord, now: datetime) -> str:
-    """Return what the work reported, else what its type measures, once the total is known."""
     if task.files_planned is None and not task.files_deleted and not task.progress:
         return "none reported"
     of = "" if task.files_planned is None else f" of {task.files_planned:,}"

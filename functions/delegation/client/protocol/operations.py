@@ -60,7 +60,6 @@ def query_of(filters: TaskFilters) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """Return a member, or None if the answer has none or several of the name."""
     if isinstance(value, datetime):
         return isoformat(value)
     if isinstance(value, Iterable) and not isinstance(value, str):

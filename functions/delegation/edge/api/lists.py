@@ -164,7 +164,6 @@ def _since(text: str | None) -> datetime | None:
 
 
 def _text(query: Mapping[str, str], name: str) -> str | None:
-    """Return a member, or None if the answer has none or several of the name."""
     text = query.get(name)
     if text is not None and not 1 <= len(text) <= _LONGEST[name]:
         raise BadRequest(f"query {name}", f"must have 1 to {_LONGEST[name]} characters")

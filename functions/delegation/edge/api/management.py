@@ -377,7 +377,6 @@ class Pausing:
 
 
 def _body(record: PauseRecord) -> bytes:
-    """Return the page's tasks and those that cannot be read, as far as there is room, and the cursor that follows."""
     return render_json({"pauses": [one.document() for one in record.pauses]})
 
 

@@ -269,7 +269,6 @@ def _is_access_token(header: Mapping[str, Any]) -> bool:
 
 
 def _text(value: object) -> str | None:
-    """Return a member, or None if the answer has none or several of the name."""
     fits = isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and value.isprintable()
     return value if fits and isinstance(value, str) else None
 

@@ -122,7 +122,6 @@ def _too_large(limit: int) -> MalformedError:
 
 
 def _bounded(plain: bytes, limit: int) -> bytes:
-    """Append an error without secrets to the history, and cut the oldest text."""
     if len(plain) > limit:
         raise _too_large(limit)
     return plain

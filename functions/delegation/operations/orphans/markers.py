@@ -74,5 +74,4 @@ def restored(plans: PlanStore, plan_id: str) -> frozenset[str]:
 
 
 def _prefix(plan_id: str) -> str:
-    """Return the pattern of a non-negative number as a zig-zag varint."""
     return f"{plan_id}/markers/"

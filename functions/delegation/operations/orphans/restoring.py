@@ -206,6 +206,5 @@ def has_records(plans: PlanStore, plan_ids: Sequence[str]) -> bool:
 
 
 def _names(plans: PlanStore, plan_ids: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the errors with which a step itself fails, before or after the work."""
     for plan_id in plan_ids:
         yield from recorded(plans, plan_id)

@@ -226,12 +226,10 @@ def _blocking(catalog: str, item: Mapping[str, Any]) -> Blocking:
 
 
 def _located(catalog: str, item: Mapping[str, Any]) -> LocatedTable:
-    """Yield the tables with the areas in which their files are, without those in storage where no purge deletes."""
     return LocatedTable(_checked_subject(catalog, item), _area(item["area"]))
 
 
 def _text(item: Mapping[str, Any], name: str) -> str:
-    """Return a member, or None if the answer has none or several of the name."""
     if not isinstance(item[name], str):
         raise TypeError(f"{name} is no text")
     return str(item[name])

@@ -94,7 +94,6 @@ _PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]
 
 
 def _text(name: str, pattern: str, expected: str, described: str, argument: Argument | None = None) -> Option:
-    """Return a member, or None if the answer has none or several of the name."""
     return Option(
         name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described, argument=argument
     )

@@ -39,7 +39,6 @@ def _requests() -> "PurgeForm":
 
 
 def _measured(task: Task) -> Measured | None:
-    """Return counts and ages of what is not done."""
     from delegation.removal.purge.requests import measured  # noqa: PLC0415 - the API alone shows tasks
 
     return measured(task)

@@ -68,7 +68,6 @@ def _leaves(value: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _measured(value: Any) -> int | float | str:
-    """Return counts and ages of what is not done."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number else _digest(value)
 

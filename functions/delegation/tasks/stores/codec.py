@@ -88,7 +88,6 @@ def row_item(task: Task) -> dict[str, Any]:
 
 
 def _attributes(task: Task) -> dict[str, Any]:
-    """Return what an item holds of an entry besides its key, name and revision."""
     return {name: _encode(value) if name in task.details else value for name, value in _values(task).items()}
 
 

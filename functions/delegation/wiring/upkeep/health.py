@@ -42,7 +42,6 @@ def ensure_health_read(deployed: DeployedTasks, index: ReferenceStore, catalog: 
 
 
 def _declared(deployed: DeployedTasks, index: ReferenceStore) -> Behavior[RecurringCatalog, HealthReport]:
-    """Return the behaviors that a name means: those of a module, or what a function of it returns."""
     tables = shared_access(deployed.tasks)[1]
     settings = ReferenceSettings.from_properties(PurgeEnvironment.read().properties)
     return catalog_health(lambda run: _refresher(index, tables, settings, run), every=settings.refresh_interval)

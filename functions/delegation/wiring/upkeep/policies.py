@@ -64,7 +64,6 @@ def count_wait(wait: timedelta, table: TableIdentifier | None) -> None:
 
 
 def _declared(deployed: DeployedTasks) -> Behavior[RecurringCatalog, UpkeepPassReport]:
-    """Return the behaviors that a name means: those of a module, or what a function of it returns."""
     settings = UpkeepSettings.from_properties(PurgeEnvironment.read().properties)
     return catalog_upkeep(lambda run: _made(deployed, settings, run), every=settings.interval, counted=count_policies)
 

@@ -50,7 +50,6 @@ def _if(fits: Callable[[Any], bool]) -> Callable[[str, Any], Any]:
 
 
 def _text(type_: str, value: Any) -> str:
-    """Return a member, or None if the answer has none or several of the name."""
     if not isinstance(value, str):
         raise _bad(type_, value)
     return value

@@ -200,8 +200,6 @@ def shows(update: JsonObject, updates: Updates, metadata: JsonObject) -> bool:
 
 
 def _added(list_name: str, part: str, id_name: str) -> Callable[[JsonObject, Updates, JsonObject], bool]:
-    """Whether a version is as requested, and was made by the client or since the request."""
-
     def shown(update: JsonObject, _updates: Updates, metadata: JsonObject) -> bool:
         wanted = content(update[part], id_name)
         return any(content(each, id_name) == wanted for each in metadata.get(list_name) or ())

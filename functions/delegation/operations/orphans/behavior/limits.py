@@ -53,7 +53,6 @@ _MOST_APPROVERS: Final = 100
 
 
 def _text(name: str, pattern: str, expected: str, described: str, argument: Argument) -> Option:
-    """Return a member, or None if the answer has none or several of the name."""
     return Option(
         name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described, argument=argument
     )
