@@ -11,11 +11,8 @@ class IcebergError(DelegationError):
 
 
 class CorruptManifestError(IcebergError):
-    """A manifest or manifest list cannot be decoded.
-
-    `offset` is in bytes from the start of the file; in a compressed block it is the start of the block's data, and
-    `reason` has the position in the decompressed block.
-    """
+    """A manifest or manifest list cannot be decoded. `offset` is in bytes from the start of the file; in a compressed
+    block that of the block's data, and `reason` has the position in the decompressed block."""
 
     code = "CORRUPT_MANIFEST"
 
@@ -27,7 +24,7 @@ class CorruptManifestError(IcebergError):
 
 
 class ManifestMismatchError(IcebergError):
-    """A manifest is not the one that its manifest list describes; one with fewer bytes or entries may be `cut_off`."""
+    """A manifest is not the one that its list describes; with fewer bytes or entries it may be `cut_off`."""
 
     code = "MANIFEST_MISMATCH"
 
@@ -37,7 +34,7 @@ class ManifestMismatchError(IcebergError):
 
 
 class MalformedError(Exception):
-    """Invalid Avro at a position of the buffer being decoded; the readers convert it to CorruptManifestError."""
+    """Invalid Avro at a position of the buffer; readers convert it to CorruptManifestError."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -46,14 +43,12 @@ class MalformedError(Exception):
 
 
 class UnsupportedAvroError(MalformedError):
-    """Avro that may be valid and that this release does not read; the readers convert it to EncryptedMetadataFile."""
+    """Avro that may be valid but is not supported; readers convert it to EncryptedMetadataFile."""
 
 
 class EncryptedMetadataFile(GuardRefused):
-    """A manifest list or manifest is encrypted or in an encoding that is not read, so the files it names are unknown.
-
-    Iceberg Table Spec, version 3, has encrypted ones.
-    """
+    """A manifest list or manifest is encrypted (Iceberg Table Spec, version 3) or in an unsupported encoding: its files
+    are unknown."""
 
     code = "UNSUPPORTED"
 
@@ -75,7 +70,7 @@ class CorruptMetadata(IcebergError):
 
 
 class ManifestMissing(IcebergError):
-    """A manifest or manifest list is missing, so the files it named are unknown."""
+    """A manifest or manifest list is missing: its files are unknown."""
 
     code = "MANIFEST_MISSING"
 

@@ -8,10 +8,8 @@ Row = tuple[str, int, int]
 
 
 class TableFile(NamedTuple):
-    """A file to delete: canonical URI, rank of its type (the lowest if it has several) and size in bytes.
-
-    Sorts by path in code point order, which is the byte order of UTF-8 and Spark's.
-    """
+    """A file to delete: canonical URI, rank of its type (the lowest of several) and size in bytes. Sorts by path in
+    code point order, which is the byte order of UTF-8 and Spark's."""
 
     path: str
     rank: int
@@ -19,7 +17,7 @@ class TableFile(NamedTuple):
 
 
 class FileType(StrEnum):
-    """The type of a table's file. The order is the rank: a path with several types has the one deleted last."""
+    """A file's type in the order of rank: a path with several types has the one deleted last."""
 
     ROOT = "metadata"
     FORMER_METADATA = "former-metadata"

@@ -1,11 +1,10 @@
-"""The former metadata files of a table: which there are, and the locations that they name.
+"""A table's former metadata files, and the locations that they name.
 
-Each metadata file names its predecessors, in its log (Iceberg Table Spec, Table Metadata Fields): so one file for each
-length of a log is read, the oldest of a log, whose own log continues. Between two that name the same locations all
-others count as equal to these; where they differ, the files between are searched for the change. That holds for files
-of one directory whose names are successive versions, as every writer names them (Iceberg Table Spec, File System Tables
-and Metastore Tables); any other file is read, and so are its neighbours in the log. A location that only an unread file
-names is none of the table's: files there are kept and reported.
+Each metadata file logs its predecessors (Iceberg Table Spec, Table Metadata Fields), so one file for each length of a
+log is read: its oldest, whose own log continues. If two files name the same locations, those between count as equal; if
+not, the files between are searched for the change. That holds for files of one directory with successive versions as
+names, as every writer names them (File System Tables and Metastore Tables); other files, and their neighbours in the
+log, are read. Files at a location that only an unread file names are kept and reported.
 """
 
 import re
@@ -34,11 +33,9 @@ _LONGEST_KNOWN: Final = 1_000
 
 @dataclass(slots=True)
 class History:
-    """The former metadata files, those of them that are of another table (`foreign`), and former locations.
-
-    `files` have the size of those that were read (`reads`), 0 for the others. `statistics` are those that files which
-    were read name, each with its snapshot; the table may have replaced them.
-    """
+    """Former metadata files, those of another table (`foreign`), and former locations. `files` have the size of those
+    that were read (`reads`), 0 for the others. `statistics` are those in files read, each with its snapshot; the table
+    may have replaced them."""
 
     files: list[TableFile] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)
@@ -55,7 +52,7 @@ class MetadataVersion(NamedTuple):
 
 
 class _Newer(NamedTuple):
-    """The metadata file in whose log a run is."""
+    """The metadata file whose log contains a run."""
 
     version: MetadataVersion | None
     locations: frozenset[str]
@@ -73,11 +70,11 @@ def read_history(
 ) -> History:
     """Follow the metadata log back to its oldest file; no file is read twice, so cycles end.
 
-    Files may be missing, and files that the credentials do not cover are not read. A file that cannot be read is
-    returned without what it names, if `tolerance` accepts it. The locations of a file with another table's uuid are
-    ignored: they must not extend what may be deleted. `enough` may end it between two logs. What is `known` of files
-    is not read again, and others are added to it: clones share most of them. With `statistics`, and if any
-    file names some, the newest MOST_FOR_STATISTICS of each log are read: only they name statistics that were replaced.
+    Files may be missing; those that the credentials do not cover are not read, and an unreadable one is returned
+    without contents if `tolerance` accepts it. Locations in a file with another table's uuid are ignored: they must not
+    extend what may be deleted. `enough` may end it between two logs. `known` files are not read again, and others are
+    added: clones share most of them. With `statistics`, and if any file names some, the newest MOST_FOR_STATISTICS of
+    each log are read: only they name replaced statistics.
     """
     reader = _FormerReader(metadata.table_uuid, fetcher, tolerance, {} if known is None else known)
     spelling = tolerance.spelling
@@ -103,7 +100,7 @@ def read_history(
 def _statistics(
     read: Iterable[FormerMetadata], spelling: Spelling, covers: Callable[[str], bool]
 ) -> list[tuple[int | None, TableFile]]:
-    """Return the statistics that files name, each once; a path that is odd or not covered stops nothing."""
+    """Return the files' statistics, each once; a path that is refused or not covered is skipped."""
     found: dict[tuple[int | None, TableFile], None] = {}
     for one in read:
         for kind, some in (
@@ -129,14 +126,14 @@ def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[st
 
 
 def version_of(path: str) -> MetadataVersion | None:
-    """Return the version that a metadata file's name states, None for a name that states none."""
+    """Return the version in a metadata file's name, None without one."""
     directory, _, name = path.rpartition("/")
     found = _NAME.fullmatch(name)
     return None if found is None else MetadataVersion(directory, int(found[1] or found[2]))
 
 
 class _FormerReader:
-    """Reads former metadata files, each once; `own` has those of the table that can be read."""
+    """Reads former metadata files, each once; `own` has the table's readable ones."""
 
     def __init__(
         self, table_uuid: str, fetcher: Fetcher, tolerance: Tolerance, known: dict[str, FormerMetadata]
@@ -151,7 +148,7 @@ class _FormerReader:
         self.locations: dict[str, None] = {}
 
     def read(self, paths: Iterable[str]) -> None:
-        """Read the files that were not read yet, several at a time."""
+        """Read the files not yet read, several at a time."""
         wanted = [path for path in dict.fromkeys(paths) if path not in self.sizes]
         for path in (path for path in wanted if path in self._known):
             self.sizes[path] = 0
@@ -163,12 +160,12 @@ class _FormerReader:
                 self._parse(path, found)
 
     def is_own(self, path: str) -> bool:
-        """Read a file; return whether it is one of the table."""
+        """Read a file; return whether it is the table's."""
         self.read([path])
         return path in self.own
 
     def locations_of(self, path: str) -> frozenset[str] | None:
-        """Return the locations that a file names, None if it was not read or is none of the table."""
+        """Return a file's locations, None if it was not read or is not the table's."""
         return frozenset(self.own[path].locations) if path in self.own else None
 
     def _parse(self, path: str, found: bytes | DelegationError) -> None:
@@ -204,7 +201,7 @@ class _Series:
 
 
 def _read_run(run: Sequence[str], newer: _Newer, reader: _FormerReader) -> list[tuple[tuple[str, ...], _Newer]]:
-    """Read what is needed of a log; return the logs of the files that were read, the oldest first."""
+    """Read the necessary files of a log; return the logs of the files read, oldest first."""
     series, others = _series_of(run, newer)
     reader.read([*others, *(path for one in series for path in one.ends)])
     for one in series:
@@ -234,7 +231,7 @@ def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[s
 
 
 def _search(series: _Series, reader: _FormerReader) -> None:
-    """Read the oldest file that there is, and those around each change of locations."""
+    """Read the oldest existing file, and those around each change of locations."""
     paths, end = series.paths, len(series.paths)
     known = {at: where for at, path in enumerate(paths) if (where := reader.locations_of(path)) is not None}
     if series.top is not None:
@@ -269,5 +266,5 @@ def _search(series: _Series, reader: _FormerReader) -> None:
 
 
 def _differ(known: Mapping[int, frozenset[str]], low: int, high: int) -> bool:
-    """Return whether the files at two places name other locations; one that cannot be read differs from every other."""
+    """Return whether two files name different locations; an unreadable one differs from every other."""
     return low not in known or known.get(low) != known.get(high)

@@ -1,7 +1,5 @@
-"""Table metadata as a purge needs it (Iceberg Table Spec, Table Metadata Fields, versions 1 to 3).
-
-Fields that name a file or a location are checked strictly; all others are ignored, whatever a newer writer adds.
-"""
+"""Table metadata as a purge needs it (Iceberg Table Spec, Table Metadata Fields, versions 1 to 3). Fields that name a
+file or location are checked strictly; all others are ignored."""
 
 import json
 import re
@@ -35,7 +33,7 @@ TABLE_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot: its manifest list, which may be `encrypted`, or in version 1 its manifests listed inline."""
+    """A snapshot: its manifest list, maybe `encrypted`, or in version 1 its inline manifests."""
 
     snapshot_id: int
     manifest_list: str | None
@@ -45,10 +43,8 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SizedFile:
-    """A file named in the metadata with its size in bytes, 0 if the metadata does not record it.
-
-    `snapshot_id` is None if the metadata does not state of which snapshot the file is.
-    """
+    """A file in the metadata with its size in bytes, 0 if not recorded. `snapshot_id` is None if the metadata does not
+    state the file's snapshot."""
 
     path: str
     size: int
@@ -57,7 +53,7 @@ class SizedFile:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMetadata:
-    """What a metadata.json names: files, former metadata files, and the table's locations."""
+    """The contents of a metadata.json: files, former metadata files, and the table's locations."""
 
     path: str
     table_uuid: str
@@ -72,22 +68,18 @@ class ParsedMetadata:
 
     @property
     def gc_enabled(self) -> bool:
-        """The property `gc.enabled`, true by default (Iceberg documentation, Configuration).
-
-        As Iceberg's `PropertyUtil.propertyAsBoolean` reads it, every text but "true" in any case is false.
-        """
+        """The property `gc.enabled`, true by default (Iceberg documentation, Configuration). Any text but "true", in
+        any case, is false, as in Iceberg's `PropertyUtil.propertyAsBoolean`."""
         return self.properties.get("gc.enabled", "true").lower() == "true"
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The table's location and every path that its properties name for writing."""
+        """The table's location and every path in its properties for writing."""
         return _locations(self.location, self.properties)
 
     def of_snapshots(self, wanted: Callable[[int], bool]) -> "ParsedMetadata":
-        """Return the same metadata with a part of the snapshots and their statistics.
-
-        Statistics that name no snapshot are in every part.
-        """
+        """Return the same metadata with only the wanted snapshots and their statistics, and those without a
+        snapshot."""
         return replace(
             self,
             snapshots=tuple(one for one in self.snapshots if wanted(one.snapshot_id)),
@@ -101,10 +93,8 @@ def _of(files: tuple[SizedFile, ...], wanted: Callable[[int], bool]) -> tuple[Si
 
 
 def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> ParsedMetadata:
-    """Read the parsed current metadata; raise CorruptMetadata or GuardRefused (UNSUPPORTED_FORMAT_VERSION).
-
-    `experimental` accepts format versions beyond 3.
-    """
+    """Read the parsed current metadata; `experimental` accepts format versions beyond 3. Raises CorruptMetadata or
+    GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
     fields = _Fields(path, metadata)
     version = fields.integer("format-version")
     if version not in FORMAT_VERSIONS and not (experimental and version > max(FORMAT_VERSIONS)):
@@ -131,7 +121,7 @@ def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool
 
 @dataclass(frozen=True, slots=True)
 class FormerMetadata:
-    """What a former metadata file names: its table, its locations, the metadata files before it, and statistics."""
+    """The contents of a former metadata file: its table, locations, earlier metadata files, and statistics."""
 
     table_uuid: str | None
     locations: tuple[str, ...]
@@ -141,7 +131,7 @@ class FormerMetadata:
 
 
 def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
-    """Read a former metadata file, gzip or plain; raise CorruptMetadata. In version 1 it may have no table-uuid."""
+    """Read a former metadata file, gzip or plain, in version 1 maybe without table-uuid. Raises CorruptMetadata."""
     fields = _Fields(path, decode_metadata(path, data))
     table_uuid = fields.source.get("table-uuid")
     return FormerMetadata(
@@ -154,7 +144,7 @@ def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
 
 
 def _readable(fields: "_Fields", name: str) -> tuple[SizedFile, ...]:
-    """Return the statistics that are well-formed: no reader of the table needs those of a former file."""
+    """Return the well-formed statistics: no reader of the table needs those of a former file."""
     found: list[SizedFile] = []
     with suppress(CorruptMetadata):
         for one in fields.objects(name):
@@ -168,11 +158,8 @@ def _locations(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def decode_metadata(path: str, data: bytes) -> Mapping[str, Any]:
-    """Return the JSON object in a metadata file, gzip (detected by its first bytes) or plain; of a large one what is
-    needed.
-
-    Raises CorruptMetadata, also for a file of more than MAX_METADATA_BYTES when decompressed.
-    """
+    """Return a metadata file's JSON object, gzip (detected by its first bytes) or plain; of a large one only what is
+    needed. Raises CorruptMetadata, also for more than MAX_METADATA_BYTES when decompressed."""
     try:
         parsed = _read_inflated(path, data) if data[:2] == b"\x1f\x8b" else read_document(data)
     except (ValueError, RecursionError) as error:
@@ -191,7 +178,7 @@ def _read_inflated(path: str, data: bytes) -> Any:
 
 
 def _inflate(path: str, data: bytes) -> Iterator[bytes]:
-    """Yield what a gzip file has, LARGE bytes at a time."""
+    """Yield a gzip file's contents, LARGE bytes at a time."""
     inflater = zlib.decompressobj(wbits=31)
     size = 0
     while not inflater.eof:

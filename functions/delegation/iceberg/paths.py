@@ -1,4 +1,4 @@
-"""The canonical paths of a table's files, and a spelling for paths that name no object and are kept by a setting."""
+"""Canonical paths of a table's files, and marks for paths that name no object and are kept by a setting."""
 
 import posixpath
 import re
@@ -17,16 +17,14 @@ ALL_KINDS: Final = frozenset(MARKS)
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """Canonical paths; a path with an error of a kind to `keep` gets its mark instead, and is passed to `noted`.
-
-    A lone surrogate in such a path is escaped, because the plan is stored as UTF-8.
-    """
+    """Canonical paths; a path with an error in `keep` gets its mark instead, and is passed to `noted`. A lone surrogate
+    in such a path is escaped, because the plan is stored as UTF-8."""
 
     keep: frozenset[type[GuardRefused]] = frozenset()
     noted: Callable[[str, GuardRefused], None] = lambda _path, _error: None
 
     def one(self, path: str) -> str:
-        """Return the canonical or marked path; raise AmbiguousPath or UnsupportedLocation."""
+        """Return the canonical or marked path. Raises AmbiguousPath or UnsupportedLocation."""
         try:
             return canonical(path)
         except (AmbiguousPath, UnsupportedLocation) as error:
@@ -48,10 +46,8 @@ _CUT_OFF: Final = re.compile(r"[#?]")
 
 
 def read_as(path: str) -> Iterator[str]:
-    """Yield the canonical paths of other objects that a reader may open for a canonical or marked path.
-
-    Iceberg's S3URI cuts a path off at `#` and `?`; Hadoop's Path folds `//`, `/./` and `/../`. Most paths have none.
-    """
+    """Yield canonical paths of other objects that a reader may open for a canonical or marked path, usually none.
+    Iceberg's S3URI cuts a path off at `#` and `?`; Hadoop's Path folds `//`, `/./` and `/../`."""
     start = path.find("://") + 3
     if _READ_OTHERWISE.search(path, start) is None:
         return
@@ -68,7 +64,7 @@ def _folded(key: str) -> str:
 
 
 def is_marked(path: str) -> bool:
-    """Return whether a path was set aside, so that it names no object."""
+    """Return whether a path is marked, so that it names no object."""
     return path.startswith(tuple(MARKS.values()))
 
 

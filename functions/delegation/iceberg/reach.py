@@ -1,9 +1,7 @@
-"""The files that a table reaches according to its metadata, without listing (docs/architecture/purging.md).
-
-They are found through every snapshot's manifest list, its manifests and ALL their entries: an entry with status
-DELETED may be the last to name a file after an expiry that kept the files. Statistics, partition statistics and former
-metadata files belong to them too; the latter are read for older ones and for former locations, not for snapshots.
-"""
+"""The files that a table reaches by its metadata, without listing (docs/architecture/purging.md). They are in every
+snapshot's manifest list, its manifests and ALL their entries: a DELETED entry may be the last to name a file after an
+expiry that kept the files. Statistics, partition statistics and former metadata files are included; the latter are read
+for older ones and former locations, not for snapshots."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -41,24 +39,22 @@ def refuse(_path: str, error: DelegationError) -> None:
 
 
 def refuse_cut_off(_path: str, error: DelegationError) -> None:
-    """Raise the error, unless it is of a manifest all of whose entries are returned: what needs them takes them."""
+    """Raise the error, unless all entries of its manifest are returned: then nothing is missing."""
     if not is_whole_otherwise(error):
         raise error
 
 
 def is_whole_otherwise(error: DelegationError) -> bool:
-    """Return whether a manifest, though not as its list describes it, was not cut off: what needs its files has all."""
+    """Return whether a mismatched manifest was not cut off, so that all its files are known."""
     return isinstance(error, ManifestMismatchError) and not error.cut_off
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What happens to files that cannot be read: `unreadable` is called with the path and the error, and may raise.
-
-    It is called for a manifest that its list describes otherwise, too, before all that the manifest names is returned.
-    With `whole`, no entry of a manifest is returned before all of them are decoded, and what can be decoded of a
-    damaged one has the ranks of files that are left. A path that `spelling` marks is returned and not read.
-    """
+    """What happens to unreadable files: `unreadable` is called with the path and the error, and may raise. It is also
+    called for a manifest that differs from its list's description, before its contents are returned. With `whole` no
+    entry of a manifest is returned before all are decoded, and what can be decoded of a damaged one has the ranks of
+    files that are left. A path that `spelling` marks is returned and not read."""
 
     unreadable: Unreadable = refuse
     spelling: Spelling = CANONICAL
@@ -77,10 +73,8 @@ class Fetcher:
         self._checkpoint = checkpoint
 
     def fetch(self, paths: Iterable[tuple[str, int]]) -> Iterator[tuple[str, Content]]:
-        """Read (path, limit in bytes) pairs; yield (path, content) in their order.
-
-        Raises the store's retryable errors and those of `checkpoint`, which is called before each read.
-        """
+        """Read (path, limit in bytes) pairs; yield (path, content) in order. Raises the store's retryable errors and
+        those of `checkpoint`, which is called before each read."""
         with ThreadPoolExecutor(self._threads, thread_name_prefix="read") as pool:
             ahead: deque[Future[tuple[str, Content]]] = deque()
             try:
@@ -107,7 +101,7 @@ class Fetcher:
 
 
 def content_of(path: str, found: Content) -> bytes:
-    """Return the content of a manifest list or manifest; raise ManifestMissing, EncryptedMetadataFile or its error."""
+    """Return a manifest list's or manifest's content. Raises ManifestMissing, EncryptedMetadataFile or its error."""
     if found is None:
         raise ManifestMissing(path)
     if not isinstance(found, bytes):
@@ -128,17 +122,15 @@ def named_by_metadata(metadata: ParsedMetadata, spelling: Spelling = CANONICAL) 
 
 @dataclass(slots=True)
 class Manifests:
-    """The distinct manifests of all snapshots, by path, and the manifest lists that name them."""
+    """The distinct manifests of all snapshots, by path, and their manifest lists."""
 
     lists: list[TableFile] = field(default_factory=list)
     manifests: dict[str, ManifestFile] = field(default_factory=dict)
 
 
 class ListsRead:
-    """What manifest lists name that were read, for other tables that have the same ones: clones share most of them.
-
-    An object of a table never changes. As much is kept as bounds memory; other lists are read again.
-    """
+    """The contents of manifest lists, for other tables with the same ones: clones share most of them. Objects of a
+    table never change. The size is bounded; other lists are read again."""
 
     _MOST: Final = 100_000
 
@@ -165,11 +157,9 @@ def read_manifest_lists(
     enough: Callable[["Manifests"], bool] = lambda _found: False,
     read: ListsRead | None = None,
 ) -> Manifests:
-    """Read the manifest lists of all snapshots; raise what `tolerance` does not accept.
-
-    Lists that are not `readable` are returned without being read, and so are encrypted and damaged ones. `enough` may
-    end the reading after any list. Those in `read` are not read again, and others are added to it.
-    """
+    """Read the manifest lists of all snapshots; raise what `tolerance` does not accept. Lists that are not `readable`,
+    encrypted and damaged ones are returned unread. `enough` may end the reading after any list. Those in `read` are not
+    read again, and others are added to it."""
     read = read or ListsRead()
     found = Manifests()
     rank = RANK[FileType.MANIFEST_LIST]
@@ -218,13 +208,9 @@ def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile, tolerance: 
 
 
 def entries(path: str, data: bytes, spelling: Spelling = CANONICAL, *, live: bool = False) -> Iterator[list[Row]]:
-    """Yield the files of all entries of a manifest in batches, in order.
-
-    With `live`, entries with status DELETED are left out.
-
-    Raises CorruptManifestError, EncryptedMetadataFile, AmbiguousPath or UnsupportedLocation, often only at the end:
-    nothing may be deleted before the last entry of the last manifest is read.
-    """
+    """Yield the files of a manifest's entries in batches, in order; `live` leaves out DELETED entries. Raises
+    CorruptManifestError, EncryptedMetadataFile, AmbiguousPath or UnsupportedLocation, often only at the end: nothing
+    may be deleted before the last entry of the last manifest is read."""
     for batch in read_paths(data, path):
         if live:
             batch = [entry for entry in batch if entry[0] != _DELETED]  # noqa: PLW2901 - the rest of it is not needed
@@ -238,7 +224,7 @@ def entries(path: str, data: bytes, spelling: Spelling = CANONICAL, *, live: boo
 def tolerated_entries(
     path: str, manifest: ManifestFile, content: Content, tolerance: Tolerance, *, live: bool = False
 ) -> Iterator[list[Row]]:
-    """Yield what `entries` does, for a manifest that cannot be read until `tolerance` accepts or raises its error."""
+    """Yield as `entries`; for an unreadable manifest `tolerance` accepts or raises its error."""
     error: DelegationError | None = None
     try:
         data = content_of(path, content)
@@ -269,7 +255,7 @@ def all_entries(
     *,
     live: bool = False,
 ) -> Iterator[Row]:
-    """Yield the files of all entries of the wanted manifests, or of the `live` ones, unsorted and with duplicates."""
+    """Yield the files of the wanted manifests' entries, or `live` ones, unsorted and with duplicates."""
     for path, content in fetcher.fetch(wanted):
         for rows in tolerated_entries(path, manifests[path], content, tolerance, live=live):
             yield from rows

@@ -1,7 +1,5 @@
-"""Areas of storage: canonical directory URIs with a trailing slash, few for each table, which cover all its files.
-
-An area is at least a bucket, except EVERYWHERE, which is around all of them.
-"""
+"""Areas of storage: canonical directory URIs with a trailing slash, few for each table, that cover its files. An area
+is at least a bucket, except EVERYWHERE, which contains all buckets."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -24,10 +22,8 @@ LONGEST_KEY_BYTES: Final = 1_024
 
 
 def areas_of(locations: Iterable[str], outside: Iterable[str], *, most: int = MOST_AREAS) -> tuple[str, ...]:
-    """The areas of a table with these locations and these canonical paths of files outside them.
-
-    Locations in storage where no purge deletes (another scheme, a path that is refused) are left out.
-    """
+    """Return the areas of a table with these locations and these canonical paths of files outside them. Locations in
+    storage where no purge deletes (another scheme, a refused path) are left out."""
     roots = set()
     for location in locations:
         try:
@@ -38,16 +34,14 @@ def areas_of(locations: Iterable[str], outside: Iterable[str], *, most: int = MO
 
 
 def directory_of(path: str) -> str:
-    """The directory of a canonical path, itself canonical and with a trailing slash."""
+    """Return the directory of a canonical path, canonical and with a trailing slash."""
     bucket, key = split(path)
     return uri_of(bucket, key[: key.rfind("/") + 1])
 
 
 def parent_of(area: str) -> str:
-    """The area around an area, one slash shorter; a whole bucket is its own parent, and so is EVERYWHERE.
-
-    A key may have empty components: the parent of `a//` is `a/`.
-    """
+    """Return the area around an area, one slash shorter; a bucket and EVERYWHERE are their own parents. A key may have
+    empty components: the parent of `a//` is `a/`."""
     if area == EVERYWHERE:
         return area
     bucket, key = split(area)
@@ -55,17 +49,14 @@ def parent_of(area: str) -> str:
 
 
 def may_exist(area: str) -> bool:
-    """Whether an object can be at or below an area: no bucket has such a long name, and no object such a long key."""
+    """Whether an object can be in an area: bucket names and object keys have a longest length."""
     bucket, key = split(area)
     return bucket == LOCAL or (len(bucket) <= LONGEST_BUCKET and len(key.encode()) <= LONGEST_KEY_BYTES)
 
 
 def fold(areas: Iterable[str], *, most: int = MOST_AREAS) -> tuple[str, ...]:
-    """At most `most` areas that cover all of these; nested ones are left out, and those where no object can be.
-
-    The deepest areas are replaced by their parents first, so that whole buckets come last. More buckets than `most`
-    become EVERYWHERE.
-    """
+    """Return at most `most` areas that cover these, without nested ones and those that can hold no object. The deepest
+    areas are replaced by their parents first, whole buckets last. More buckets than `most` become EVERYWHERE."""
     left = _outermost(_short(area) for area in set(areas) if may_exist(area))
     if len(left) <= most:
         return tuple(left)
@@ -87,7 +78,7 @@ _BUCKET_SLASHES: Final = 3
 
 
 def _cut_to(depth: int, areas: list[str]) -> list[str]:
-    """The areas around these with `depth` slashes at most."""
+    """Return the areas around these with at most `depth` slashes."""
     return _outermost(
         area if area.count("/") <= depth else "/".join(area.split("/", depth)[:depth]) + "/" for area in areas
     )
@@ -108,7 +99,7 @@ def _outermost(areas: Iterable[str]) -> list[str]:
 
 
 def around(area: str) -> tuple[str, ...]:
-    """An area and all that contain it, the whole bucket last."""
+    """Return an area and all that contain it, the bucket last."""
     found = [area]
     while (parent := parent_of(found[-1])) != found[-1]:
         found.append(parent)

@@ -74,7 +74,6 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         self._put_entry(entry)
 
     def _put_entry(self, entry: TableEntry) -> int:
-        """Put an entry and return its revision."""
         identifier = entry.identifier
         entry = entry.bounded()
         key = {"pk": f"catalog:{identifier.catalog}", "sk": f"table:{_hash(identifier)}"}
@@ -128,7 +127,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         return frozenset(found)
 
     def _named(self, catalog: str, item: Mapping[str, Any]) -> TableIdentifier | None:
-        """Return the table of an item; one whose name is damaged has it in other items with the hash in its key."""
+        """Return the table of an item; a damaged name is found by its hash in the keys of other items."""
         if (identifier := _identifier(catalog, item)) is not None:
             return identifier
         hash_ = _hash_in(item)
@@ -144,14 +143,14 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         return identifier
 
     def _last_revision(self, entry: Mapping[str, Any]) -> int:
-        """Return the last revision of an entry that lost it, which the items of its areas have."""
+        """Return the last revision of an entry that lost it, from the items of its areas."""
         areas = (split(area) for area in sorted(_texts(entry, "areas")))
         catalog, hash_ = entry["pk"].removeprefix("catalog:"), _hash_in(entry)
         items = (self._get(f"area:{catalog}:{bucket}", f"{key}{_END}{hash_}") for bucket, key in areas)
         return max((_revision(item) for item in items if item), default=0)
 
     def _at(self, catalog: str, area: str) -> Iterator[dict[str, Any]]:
-        """The items of tables with exactly this area; a key may contain NUL, the hash after it does not."""
+        """Yield the items of tables with exactly this area; a key may contain NUL, the hash after it does not."""
         bucket, key = split(area)
         items = self._query(f"area:{catalog}:{bucket}", f"{key}{_END}")
         return (item for item in items if item["sk"].rpartition(_END)[0] == key)
@@ -179,10 +178,8 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
     def _conditional(
         self, operation: str, revision: int, stored: Mapping[str, Any] | None, **arguments: Any
     ) -> Mapping[str, Any] | None:
-        """Write an item that still has this revision, or none for 0; return what refused it.
-
-        One that is damaged still has the value that it has in `stored`.
-        """
+        """Write an item that still has this revision, or none for 0; return the item that refused it. A damaged one
+        must still have its value in `stored`."""
         condition = "revision = :before" if revision else "attribute_not_exists(pk)"
         values = {"ExpressionAttributeValues": to_item({":before": revision})} if revision else {}
         if revision == _DAMAGED:
@@ -204,7 +201,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         )
 
     def _put_all(self, items: Sequence[Mapping[str, Any]]) -> None:
-        """Put items, each repeatable; what DynamoDB left unprocessed is sent again, as often as other calls."""
+        """Put items, repeatably; unprocessed ones are sent again, as often as other calls."""
         requests = [{"PutRequest": {"Item": to_item(item)}} for item in items]
         for at in range(0, len(requests), _WRITES_A_CALL):
             self._write_all(requests[at : at + _WRITES_A_CALL])
@@ -235,7 +232,7 @@ def _hash_in(item: Mapping[str, Any]) -> str:
 
 
 def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier | None:
-    """Return the table that an item names, None if its key has the hash of another name."""
+    """Return an item's table, None if its key has the hash of another name."""
     try:
         identifier = TableIdentifier(catalog, tuple(item["namespace"]), item["name"])
         return identifier if _hash(identifier) == _hash_in(item) else None
@@ -249,7 +246,7 @@ def _revision(item: Mapping[str, Any]) -> int:
 
 
 def _attributes(entry: TableEntry) -> dict[str, Any]:
-    """Return what an item holds of an entry besides its key, name and revision."""
+    """Return an entry's attributes besides key, name and revision."""
     return {
         "areas": list(entry.areas),
         "seen": packed(entry.seen),
@@ -259,7 +256,7 @@ def _attributes(entry: TableEntry) -> dict[str, Any]:
 
 
 def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
-    """Return what both the item of an entry and that of its problem hold."""
+    """Return the attributes common to an entry's item and its problem's."""
     since = entry.problem_since
     optional = {
         "problem": entry.problem,
@@ -279,7 +276,7 @@ def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
 
 
 def _entry_of(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntry:
-    """Return an entry; one that is damaged is that of a table that cannot be read, which the next pass visits."""
+    """Return an entry; a damaged one counts as an unreadable table, which the next pass visits."""
     try:
         return _whole_entry(identifier, item)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -290,7 +287,7 @@ def _entry_of(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntr
 
 
 def _texts(item: Mapping[str, Any], name: str) -> set[str]:
-    """Return a stored list of texts; an item of an area that a damaged list does not name stays, and protects."""
+    """Return a stored list of texts; an area's item that a damaged list does not name stays, and protects."""
     found = item.get(name)
     return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
 
@@ -342,7 +339,7 @@ def _pass_item(state: CatalogPass) -> dict[str, Any]:
 
 
 def _pass_of(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
-    """Return the passes over a catalog; a damaged record keeps their number, and a pass is due."""
+    """Return a catalog's passes; a damaged record keeps their number, and a pass is due."""
     try:
         return _whole_pass(catalog, item)
     except (KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""What keeps a purge from knowing which tables reference its files."""
+"""Errors that keep a purge from knowing which tables reference its files."""
 
 from datetime import timedelta
 
@@ -27,7 +27,7 @@ class ReferencesOutcomeUnknown(ReferencesError):
 
 
 class ReferencesNotKnown(ReferencesError):
-    """No pass over a catalog that began after the task's moment is complete yet; one is running or due."""
+    """No pass over a catalog that began after the task's moment is complete; one is running or due."""
 
     code = "REFERENCES_NOT_KNOWN"
     retryable = True
@@ -41,10 +41,7 @@ class ReferencesNotKnown(ReferencesError):
         *,
         problem: str | None = None,
     ) -> None:
-        """`wait` is how long the pass that is needed is expected to take, None if that is not known.
-
-        `problem` states why earlier passes were not completed.
-        """
+        """`wait` is the expected time of the needed pass, None if unknown; `problem` states why earlier ones failed."""
         why = f"; the last pass was not completed: {problem}" if problem else ""
         if tables is not None and checked > tables:
             # Tables are looked at twice where names moved, and there may be more than in the last complete pass.
@@ -62,13 +59,13 @@ class ReferencesNotKnown(ReferencesError):
 
 
 def recorded_problem(problem: str) -> ReferencesError:
-    """Return the reason why a table could not be read when the index was refreshed, with the code of that error."""
+    """Return the reason why a table could not be read in a refresh, with that error's code."""
     code, _, text = problem.partition(": ")
     return ReferencesError(text, code=code)
 
 
 class PassLost(ReferencesError):
-    """Another process continues the refresh of this catalog; this one writes nothing more to it."""
+    """Another process continues the refresh of this catalog; this one must not write."""
 
     code = "REFERENCES_PASS_LOST"
     retryable = True

@@ -1,4 +1,4 @@
-"""Refs that the commit of an expiry removed although nobody planned it: until they are restored, their files stay."""
+"""Refs that an expiry's commit removed without a plan; their files stay until the refs are restored."""
 
 import hashlib
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ LONGEST_NAME: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LostRefs:
-    """Lost refs of a table, `count` of them, which one former metadata file still has; what it reaches is kept.
+    """Lost refs of a table, `count` of them, in one former metadata file; all that it reaches is kept.
 
-    `refs` are some of their names with the snapshot of each. `copy` is the key of the metadata file's copy in the plan
-    bucket: a writer may delete the file itself. They are kept `until` a time, unless an operator dismisses them before.
-    `areas` are where the files of the lost refs are, None if that is not known: then they may be anywhere. Of a damaged
-    one, whose key is `record`, the table is only in the copy; it is kept until an operator dismisses it.
+    `refs` are some of their names with their snapshots. `copy` is the key of the file's copy in the plan bucket: a
+    writer may delete the file. They are kept `until` a time, or until an operator dismisses them. `areas` hold their
+    files, None if unknown: then anywhere. A damaged record has only its key, `record`; the copy names the table, and it
+    is kept until dismissed.
     """
 
     identifier: TableIdentifier
@@ -43,7 +43,7 @@ class LostRefs:
 
     @property
     def key(self) -> str:
-        """What differs between two metadata files of any tables of a catalog."""
+        """The key, unique for each metadata file of a catalog."""
         return self.record or lost_key(self.table_uuid, self.metadata_file)
 
 
@@ -52,17 +52,17 @@ def lost_key(table_uuid: str, metadata_file: str) -> str:
 
 
 def copy_of(key: str) -> str:
-    """Return the key of the copy of the metadata file with the lost refs of a key."""
+    """Return the key of the metadata file's copy in the plan bucket."""
     return f"{LOST_REFS}/{key}.metadata.json"
 
 
 def named(refs: Mapping[str, int]) -> dict[str, int]:
-    """Return as many refs as are stored, by bounded names."""
+    """Return the refs that are stored: a limited number, with bounded names."""
     return {name[:LONGEST_NAME]: refs[name] for name in sorted(refs)[:MOST_NAMED]}
 
 
 def restore_statement(table: TableIdentifier, metadata_file: str) -> str:
-    """Return the statement of Spark SQL that gives a former state of a table a name of its own."""
+    """Return the Spark SQL statement that registers a table's former state under its own name."""
     name = ".".join(f"`{part}`" for part in (*table.namespace, f"{table.name}_restored"))
     return (
         f"CALL `{table.catalog}`.system.register_table(table => '{_quoted(name)}', "
@@ -71,7 +71,7 @@ def restore_statement(table: TableIdentifier, metadata_file: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return the text for a string literal of Spark SQL."""
+    """Return a Spark SQL string literal's content."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
@@ -79,20 +79,20 @@ class LostRefsStore(Protocol):
     """The lost refs of catalogs; every write may be repeated, and every method raises ReferencesUnavailable."""
 
     def lost_refs(self, catalog: str) -> list[LostRefs]:
-        """Return those of a catalog, those included whose time is over."""
+        """Return a catalog's lost refs, also those whose time is over."""
         ...
 
     def put_lost_refs(self, lost: LostRefs) -> None:
-        """Record them in place of what is recorded of the same metadata file."""
+        """Record lost refs in place of an earlier record of the same metadata file."""
         ...
 
     def remove_lost_refs(self, lost: LostRefs) -> None:
-        """Forget them; what only they needed may be deleted from then on."""
+        """Remove lost refs; files that only they needed may then be deleted."""
         ...
 
 
 class MemoryLostRefs:
-    """LostRefsStore in memory; each operation is one of a dictionary's, which threads may share."""
+    """LostRefsStore in memory; each operation is one of a dictionary, so threads may share it."""
 
     def __init__(self) -> None:
         self._lost: dict[tuple[str, str], LostRefs] = {}

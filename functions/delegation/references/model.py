@@ -1,9 +1,6 @@
-"""What the reference index holds: for each live table of a catalog the areas of storage in which its files are.
-
-The areas of a table are its locations, present and former, and the directories of the files that it references outside
-them, folded into their parents until there are few (`areas`). They cover every file of the table, and more; whether a
-file is really shared is decided by reading the table's manifests.
-"""
+"""The reference index's records: the areas of storage with the files of each live table. A table's areas are its
+locations, current and former, and the directories of files outside them, folded into few parents (`areas`). They cover
+all its files and more; whether a file is really shared is decided by the manifests."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -32,19 +29,18 @@ LONGEST_LOCATION: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """A table as it was when it was read last.
+    """A table as last read.
 
-    `areas` and `seen` (digests of the manifests that were read) belong to `metadata_location`, the last that was read
-    to its end, "" for none. `problem` states why the table cannot be read since `problem_since`; `problem_location` is
-    then its present metadata location, None if it could not be loaded at all. What could be read since is in `areas`
-    too. `revision` is that of the stored entry it follows, 0 for none.
-    `displaced` are the uuids of tables that had this name before in the same pass, and may have another name by now:
-    their areas are among these until the next pass. An `absent` one had no table under its name at the end of a pass,
-    and is removed by the next one that finds none either. Of a `cloned` one another name had a table with the same uuid
-    when this name's was read again: some areas may be those of that clone by now. `unanswered` are the numbers of
-    passes in which the catalog or the storage gave no answer for it, and the catalog one for others.
-    `unread` are digests of the manifest lists and manifests that cannot be read, of a table whose metadata is; None if
-    they are not known one by one.
+    `areas` and `seen` (digests of the manifests read) belong to `metadata_location`, the last that was read completely,
+    "" for none. `problem` states why the table cannot be read since `problem_since`; `problem_location` is then its
+    current metadata location, None if it could not be loaded. `areas` also has what could be read since. `revision` is
+    that of the stored entry it follows, 0 for none. `displaced` are uuids of tables that had this name before in the
+    same pass and may have another now: their areas are among these until the next pass. An `absent` one had no table
+    under its name at the end of a pass; the next pass that finds none removes it. A `cloned` one had the uuid of
+    another name's table when this name was read again: some areas may be the clone's. `unanswered` are the numbers of
+    passes in which the catalog or the storage gave no answer for it, and the catalog one for others. `unread` are
+    digests of the unreadable manifest lists and manifests of a table whose metadata is readable; None if not known one
+    by one.
     """
 
     identifier: TableIdentifier
@@ -65,21 +61,21 @@ class TableEntry:
 
     @property
     def is_doubted(self) -> bool:
-        """Whether the table had no answer, and others had one in too few passes for this to be its own trouble."""
+        """Whether the table had no answer while others had one, in too few passes to be its own problem."""
         return 0 < len(self.unanswered) < UNANSWERED_PASSES
 
     @property
     def is_complete(self) -> bool:
-        """Whether the areas cover all files of the table's present state, although it may not be readable now."""
+        """Whether the areas cover all files of the table's current state, even if it is not readable now."""
         return self.problem is None or bool(self.metadata_location and self.metadata_location == self.problem_location)
 
     @property
     def lacks_a_manifest(self) -> bool:
-        """Whether it was a missing manifest that could not be read, which a newer commit may not name any more."""
+        """Whether the unreadable file was a missing manifest, which a newer commit may no longer name."""
         return self.problem is not None and self.problem.startswith(ManifestMissing.code)
 
     def bounded(self) -> "TableEntry":
-        """As it is stored: whatever the table's writer chose, an item of DynamoDB (400 KB) has room for it."""
+        """The entry as stored: bounded to fit an item of DynamoDB (400 KB), whatever the table's writer chose."""
         return replace(
             self,
             areas=fold(self.areas),
@@ -94,7 +90,7 @@ class TableEntry:
 
 
 def _bounded(displaced: frozenset[str]) -> frozenset[str]:
-    """Keep a few: a purge nearby then misses a table that no name has, so that it needs a new pass."""
+    """Keep a few; a purge nearby that misses a table without a name then needs a new pass."""
     return (
         displaced if len(displaced) <= MOST_DISPLACED else frozenset({*sorted(displaced - {""})[:MOST_DISPLACED], ""})
     )
@@ -102,16 +98,15 @@ def _bounded(displaced: frozenset[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class CatalogPass:
-    """The state of the refreshes of one catalog, each of which visits every table once.
+    """The state of one catalog's refreshes, numbered passes that each visit every table once.
 
-    Passes are numbered: `number` is that of the pass which began last, `complete` that of the last complete one, which
-    began at `complete_as_of`, ended at `completed_at` and visited `tables`: every entry is at least as new as its
-    beginning. A pass under way has an `owner` until `owned_until`, began at `began_at` and has visited the tables up to
-    `position`. Those up to `again_to` are visited once more, which has begun with `again`: a table may have been
-    renamed to one of these names after its visit.
-    A pass that `strayed` found a new name without a table of its own, and with `moved_again` names changed during its
-    second visits: it does not count if both are so, like the last `uncounted` passes before it.
-    `problem` states why no pass has been completed since `problem_since`.
+    `number` is the last pass begun, `complete` the last complete one, which began at `complete_as_of`, ended at
+    `completed_at` and visited `tables`: every entry is at least as new as its beginning. A pass in progress has an
+    `owner` until `owned_until`, began at `began_at` and has visited the tables up to `position`. Those up to `again_to`
+    are visited a second time, begun with `again`: a table may have been renamed to one of these names after its visit.
+    A pass that `strayed` found a new name without a table of its own; with `moved_again` names changed during its
+    second visits. With both it does not count, like the last `uncounted` passes before it. `problem` states why no pass
+    was completed since `problem_since`.
     """
 
     catalog: str
@@ -138,23 +133,23 @@ class CatalogPass:
         return self.owned_until is not None and now < self.owned_until
 
     def may_be_continued(self, now: datetime) -> bool:
-        """Whether a pass that its owner left is young enough for the rest of it to count."""
+        """Whether a pass that its owner left is young enough for its rest to count."""
         return self.began_at is not None and now - self.began_at <= CONTINUED_FOR
 
     @property
     def duration(self) -> timedelta:
-        """How long the last complete pass took; nothing before the first."""
+        """The duration of the last complete pass, zero before the first."""
         if self.complete_as_of is None or self.completed_at is None:
             return timedelta(0)
         return max(self.completed_at - self.complete_as_of, timedelta(0))
 
     @property
     def next_begins_at(self) -> datetime | None:
-        """When the next pass may begin: as long after the last one as that took, so that more purges share it."""
+        """When the next pass may begin: as long after the last one as that took, so that purges share it."""
         return None if self.completed_at is None else self.completed_at + min(self.duration, LONGEST_PAUSE)
 
     def serves_until(self) -> datetime | None:
-        """Until when a purge may begin to delete by the last complete pass; None before the first."""
+        """The end of the time in which a purge may begin to delete by the last complete pass; None before the first."""
         if self.complete_as_of is None:
             return None
         return max(self.complete_as_of + SERVES_FOR, (self.completed_at or self.complete_as_of) + SERVES_FOR / 2)
@@ -162,11 +157,9 @@ class CatalogPass:
 
 @dataclass(frozen=True, slots=True)
 class PassNeeded:
-    """Which complete pass a purge needs: one with a number above `after`, or one that began `max_age` ago at most.
-
-    `after` is the number of the pass that had begun last at the purge's moment, so a later one sees every reference of
-    that moment. With None only the age counts.
-    """
+    """The complete pass that a purge needs: a number above `after`, or a beginning at most `max_age` ago. `after` is
+    the last pass begun at the purge's moment, so a later one sees every reference of that moment. If it is None only
+    the age counts."""
 
     after: int | None
     max_age: timedelta = timedelta(0)
@@ -180,6 +173,6 @@ class PassNeeded:
         return self.after is not None and state.complete > self.after and until is not None and now <= until
 
     def is_young(self, state: CatalogPass, now: datetime) -> bool:
-        """Whether the operator's `reference-max-age` accepts the last complete pass."""
+        """Whether the last complete pass is within the operator's `reference-max-age`."""
         began = state.complete_as_of
         return self.max_age > timedelta(0) and began is not None and now - began <= self.max_age

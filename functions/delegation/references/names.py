@@ -1,4 +1,4 @@
-"""The task types of the reference index, and of what follows its passes."""
+"""The task types of the reference index and of the work that follows its passes."""
 
 from typing import Final
 

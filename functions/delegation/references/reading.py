@@ -1,10 +1,7 @@
-"""What one table references: its areas, from its metadata and from each of its manifests, read once.
-
-A table that cannot be read to its end is recorded with what can be read, beside what was known of it before.
-
-A manifest never changes, so one whose digest is known is not read again: its areas are in the table's entry. Areas of
-manifests that a table no longer has stay until its entry is built anew; they cost a purge nearby one more load.
-"""
+"""What one table references: its areas, from its metadata and each of its manifests, read once. An unreadable table is
+recorded with what can be read, beside what was known before. Manifests never change, so a known digest is not read
+again. Areas of manifests that a table no longer has stay until its entry is rebuilt; they cost a purge nearby one more
+load."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -45,7 +42,7 @@ _FOLD_AT: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """How much is read at once, and how many bytes one file may have."""
+    """How much is read at once, and the most bytes of one file."""
 
     threads: int = 8
     max_file_bytes: int = 256 * 1024 * 1024
@@ -59,13 +56,10 @@ def read_references(
     limits: ReadLimits = ReadLimits(),
     checkpoint: Callable[[], None] = lambda: None,
 ) -> TableEntry:
-    """A table's entry from its present metadata; only manifests that `known` has not seen are read.
-
-    What cannot be read is the entry's problem, the first error that a repeat would meet again; all the rest is read.
-    Raises CorruptMetadata and GuardRefused (UNSUPPORTED_FORMAT_VERSION), NoSuchTable, NoSuchNamespace and
-    TableMetadataMissing, the retryable errors of the store, and what `checkpoint` raises before each read and each
-    batch of entries.
-    """
+    """Return a table's entry from its current metadata; only manifests that `known` has not seen are read. The entry's
+    problem is the first permanent error; all the rest is read. Raises CorruptMetadata and GuardRefused
+    (UNSUPPORTED_FORMAT_VERSION), NoSuchTable, NoSuchNamespace and TableMetadataMissing, the retryable errors of the
+    store, and what `checkpoint` raises before each read and each batch of entries."""
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
     known = known_of(known, metadata.table_uuid)
     problems = _Problems()
@@ -104,12 +98,9 @@ def read_references(
 
 
 def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store: ObjectStore) -> frozenset[str]:
-    """The manifest lists that the table had when it was read last, which state nothing new; none if they are few.
-
-    They are found in the metadata file of then, so a table with many snapshots costs one read more and not all of them.
-    A manifest list never changes either. Of a table that cannot be read to its end all are read, because what was lost
-    may be in any.
-    """
+    """Return the manifest lists of the last read, which contain nothing new; none if they are few. Reading the metadata
+    file of then costs one read instead of one for each snapshot; a manifest list never changes. Of an unreadable table
+    all lists are read, because any may have the lost part."""
     if (
         known is None
         or known.problem is not None
@@ -133,7 +124,7 @@ def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store
 
 
 def outline(table: LoadedTable, known: TableEntry | None, problem: str) -> TableEntry:
-    """The entry of a table of which only the metadata is known now, and not all of that, because of this problem."""
+    """Return the entry of a table of which only some metadata is known, because of this problem."""
     known = known_of(known, table.table_uuid)
     areas = areas_of([table.location], ())
     with suppress(IcebergError, GuardRefused):
@@ -150,7 +141,7 @@ def outline(table: LoadedTable, known: TableEntry | None, problem: str) -> Table
 def entry_of(
     table: LoadedTable, known: TableEntry | None, *, areas: Iterable[str], seen: frozenset[bytes], problem: str | None
 ) -> TableEntry:
-    """The entry of a table as it was read now; one with a problem keeps what was read to its end before."""
+    """Return the entry of a table as read now; one with a problem keeps what was read completely before."""
     former = () if known is None else known.areas
     read = "" if known is None else known.metadata_location
     return TableEntry(
@@ -166,12 +157,12 @@ def entry_of(
 
 
 def known_of(known: TableEntry | None, table_uuid: str) -> TableEntry | None:
-    """What is known of the table with this uuid: another one may have taken its name."""
+    """Return what is known of the table with this uuid: another one may have taken its name."""
     return known if known is not None and known.table_uuid in {"", table_uuid} else None
 
 
 class _Problems:
-    """Collects what cannot be read of a table, and keeps the first reason."""
+    """Collects what cannot be read of a table; keeps the first reason."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -191,12 +182,12 @@ class _Problems:
 
 
 def problem_of(error: Exception) -> str:
-    """An error as entries record it, bounded; `recorded_problem` reads it."""
+    """Return an error as entries record it, bounded; `recorded_problem` reads it."""
     return f"{error.code}: {error}"[:LONGEST_TEXT] if isinstance(error, DelegationError) else reason_of(error)
 
 
 class _Outside:
-    """The directories, outside a table's locations, of the files that it references; folded whenever there are many."""
+    """Directories of referenced files outside a table's locations; folded if there are many."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
@@ -204,7 +195,7 @@ class _Outside:
         self.areas: set[str] = set()
 
     def add(self, paths: Iterable[str]) -> None:
-        """Add the directories of canonical paths; a path that names no object is in none."""
+        """Add the directories of canonical paths; paths that name no object have none."""
         for path in paths:
             if not (self._roots.contains(path) or is_marked(path) or path.startswith(self._folded)):
                 self.areas.add(directory_of(path))
@@ -214,7 +205,7 @@ class _Outside:
 
 
 def digest(path: str) -> bytes:
-    """A manifest's path in few bytes; of 20,000 paths two are alike once in 10¹¹ tables."""
+    """Return a short digest of a manifest's path; of 20,000 paths two are equal once in 10¹¹ tables."""
     return hashlib.blake2b(path.encode(), digest_size=DIGEST_BYTES).digest()
 
 

@@ -1,4 +1,4 @@
-"""The recurring task that refreshes the reference index of one catalog, so that a purge finds it nearly up to date."""
+"""The recurring task that keeps one catalog's reference index nearly up to date for purges."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -20,15 +20,13 @@ from delegation.timestamps import isoformat
 
 
 class RecurringCatalog(BaseModel):
-    """The catalog whose tables a recurring task visits."""
-
     model_config = ConfigDict(frozen=True)
 
     catalog: str = Field(min_length=1)
 
 
 class IndexReport(BaseModel):
-    """The index after one run: its tables and as of when it is complete, or why this run did not complete it."""
+    """The index after one run: its tables and the time of its completeness, or why the run did not complete it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -69,7 +67,7 @@ def reference_index(
 def ensure_each_submitted(
     tasks: TaskService, behavior: Behavior[RecurringCatalog, Any], catalogs: Iterable[str]
 ) -> None:
-    """Do as `ensure_submitted` does for each catalog; one for which that fails stops no other, and is tried again."""
+    """Call `ensure_submitted` for each catalog; a failure stops no other, and is tried again."""
     loop = each_item(
         catalogs,
         lambda catalog: ensure_submitted(tasks, behavior, catalog),
@@ -81,10 +79,8 @@ def ensure_each_submitted(
 
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[RecurringCatalog, Any], catalog: str) -> bool:
-    """Submit the recurring task of a catalog unless it exists, usually with one read; return whether this call did.
-
-    One that failed or was cancelled is submitted again an interval later.
-    """
+    """Submit a catalog's recurring task unless it exists, usually with one read; return whether this call did. A failed
+    or cancelled one is submitted again an interval later."""
     parameters = RecurringCatalog(catalog=catalog)
     if not is_wanted(tasks.reads.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
         return False

@@ -1,8 +1,6 @@
-"""A pass over a catalog: every table is loaded once, on a condition, and read again only where it changed.
-
-One process at a time has a catalog's pass. It writes its position as it goes, so a pass whose owner stopped is
-continued by another process. Purges that need the same catalog share the pass.
-"""
+"""A pass over a catalog: every table is loaded once, on a condition, and read again only if it changed. One process at
+a time owns a catalog's pass and writes its position, so another can continue it. Purges that need the same catalog
+share the pass."""
 
 import math
 import time
@@ -48,7 +46,7 @@ _MOST_STALE: Final = 10_000
 
 
 class ListedCatalog(VisitedCatalog, Protocol):
-    """As much of a catalog as a pass needs; PolarisClient is one and documents what each method raises."""
+    """The methods of a catalog that a pass needs; PolarisClient documents the errors."""
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
 
@@ -57,12 +55,12 @@ class ListedCatalog(VisitedCatalog, Protocol):
 
 @dataclass(frozen=True)
 class Refresher:
-    """Refreshes the index of one catalog.
+    """Refreshes the index of one catalog. `owner` names this process.
 
-    `owner` names this process. `pace` returns when the next request to the catalog may go, `checkpoint` before each
-    table and raises to stop; `report` gets the number of tables that the pass has checked. An `eager` one begins a pass
-    at once, because a caller waits; others leave as long between two passes as one took. At most `at_once` tables are
-    loaded at a time, by `seconds`, a monotonic clock. At `until` on that clock an unfinished pass is left.
+    `pace` returns when the next request to the catalog may go, `checkpoint` is called before each table and raises to
+    stop; `report` gets the number of tables checked. An `eager` one begins a pass at once, because a caller waits;
+    others leave as long between two passes as one took. At most `at_once` tables are loaded at a time. At `until` on
+    `seconds`, a monotonic clock, an unfinished pass is left.
     """
 
     store: ReferenceStore
@@ -80,10 +78,7 @@ class Refresher:
     generic: GenericTables | None = None
 
     def ensure_fresh(self, catalog: str, max_age: timedelta) -> CatalogPass:
-        """Return the state of a catalog after a complete pass that began `max_age` ago at most, or just now.
-
-        Raises what `ensure` does.
-        """
+        """Return a catalog's state after a complete pass that began at most `max_age` ago; raises as `ensure`."""
         return self.ensure(catalog, PassNeeded(None, max_age))
 
     def ensure(self, catalog: str, needed: PassNeeded, *, state: CatalogPass | None = None) -> CatalogPass:
@@ -91,8 +86,8 @@ class Refresher:
 
         A pass that its owner left is completed first, even if a later one is needed: other purges wait for it. `state`
         saves the first read. Raises ReferencesNotKnown when another process has the pass or the time is over, PassLost
-        when another took it over meanwhile, NoSuchCatalog and the transient errors of Polaris and of the store: the
-        same call continues the pass.
+        when another took it over, NoSuchCatalog and the transient errors of Polaris and of the store: the same call
+        continues the pass.
         """
         while True:
             state, now = state or self.store.pass_of(catalog), self.clock()
@@ -150,7 +145,7 @@ class Refresher:
                 held.leave()
 
     def _pass_over(self, one: "_Pass", position: Position | None) -> CatalogPass:
-        """Visit what is left of a pass after a position, and complete it."""
+        """Visit the rest of a pass after a position, and complete it."""
         names, held, seen = one.names, one.held, one.seen
         self._list(one, self.generic)
         if position is not None:
@@ -186,11 +181,9 @@ class Refresher:
         return held.complete(names.tables()) if why is None else held.incomplete(why)
 
     def _retire(self, entry: TableEntry, *, moved: bool) -> None:
-        """Mark the entry of a name without a table, or remove it if it was marked by an earlier pass.
-
-        A process that was paused may do this late. It then finds the entry that it read, or none: a pass that saw the
-        table meanwhile has replaced a marked entry.
-        """
+        """Mark the entry of a name without a table, or remove it if an earlier pass marked it. A paused process may do
+        this late; it then finds the entry that it read, or none: a pass that saw the table meanwhile has replaced a
+        marked entry."""
         if entry.absent:
             self.store.remove(entry)
             return
@@ -200,11 +193,9 @@ class Refresher:
             self.store.put(after if displaced else replace(after, areas=(), problem=None, unanswered=(), unread=None))
 
     def _visit_new(self, one: "_Pass") -> None:
-        """Visit the tables that were not listed before, until a new listing has none.
-
-        A table that is renamed during a pass, to a name that no table had, is in no listing but the next. New tables
-        end that too: after MOST_LISTINGS those that are left were created after the pass began.
-        """
+        """Visit the tables that were not listed before, until a new listing has none. Only the next listing has a table
+        renamed during a pass to an unused name. New tables end that too: after MOST_LISTINGS the remaining ones were
+        created after the pass began."""
         names = one.names
         names.begin_new()
         for _ in range(MOST_LISTINGS):
@@ -217,11 +208,8 @@ class Refresher:
             one.seen.vanished(gone, last)
 
     def _visit_stale(self, one: "_Pass") -> None:
-        """Visit the names that have lost their tables since, while a table that the index knew was met under no name.
-
-        It may have been renamed to one of these behind both visits. A catalog whose names always change ends that:
-        what is not met by then is remembered.
-        """
+        """Visit the names that lost their tables, while a known table was met under no name. It may have been renamed
+        to one of these behind both visits. If names keep changing, tables not met by then are remembered."""
         for _ in range(MOST_LISTINGS):
             stale = list(islice(one.names.stale(), _MOST_STALE)) if one.names.has_missed() else []
             if not stale:
@@ -229,7 +217,7 @@ class Refresher:
             self._sweep(one, _later(stale), loaded_to=one.names.last_visited())
 
     def _remember(self, names: PassNames) -> None:
-        """Keep the areas of tables that were met under no name, until the next pass: each may have any other name."""
+        """Keep the areas of tables met under no name until the next pass: each may have any other name."""
 
         def remember(missed: tuple[TableEntry, TableEntry, str]) -> None:
             now, former, uuid = missed
@@ -241,7 +229,7 @@ class Refresher:
             raise failed[0]
 
     def _each(self, items: Iterable[T], act: Callable[[T], None], *, name: str, **options: Any) -> list[Exception]:
-        """Do something for each item, and return the errors of those that failed alone."""
+        """Call `act` for each item; return the errors of those that failed alone."""
         found = each_item(
             items, act, name=name, clock=self.clock, stops=ErrorScope.CATALOG, most_wasted=timedelta.max, **options
         )
@@ -300,7 +288,7 @@ class Refresher:
         note_failed()
 
     def _answers(self, one: "_Pass", but: Collection[TableIdentifier]) -> bool:
-        """Return whether the catalog answers for some other table, one that the index could read last."""
+        """Return whether the catalog answers for another table that the index could last read."""
         for identifier in one.names.readable(_PROBES + len(but)):
             if identifier in but:
                 continue
@@ -315,11 +303,8 @@ class Refresher:
         return False
 
     def _list(self, one: "_Pass", generic: GenericTables | None = None) -> None:
-        """List every table; of a namespace that may not be listed, those that are in the index.
-
-        The pass is kept before each request, because a catalog may have many namespaces without tables, and now and
-        then between the pages of a long one.
-        """
+        """List every table; of a namespace that may not be listed, those in the index. Ownership is renewed before each
+        request, because a catalog may have many namespaces without tables, and regularly between pages."""
         renew = one.held.renew
         listing = CatalogListing(
             self.store,
@@ -351,10 +336,8 @@ class Refresher:
         return Visitor(self.store, self.catalog, self.read, self.clock, self.pace)
 
     def look_at(self, identifier: TableIdentifier) -> TableEntry | None:
-        """Bring one table's entry up to date and return it; None if there is no such table.
-
-        If another table has the name by now, the areas of the former one stay in its entry until the next pass.
-        """
+        """Update one table's entry and return it, None without a table. If another table has the name now, the former
+        one's areas stay in its entry until the next pass."""
         known = self.store.get(identifier)
         former = frozenset() if known is None else known.displaced | {known.table_uuid}
         there = self._visitor().visit(identifier, known, former)
@@ -363,7 +346,7 @@ class Refresher:
 
 @dataclass(slots=True)
 class _Pass:
-    """A pass that this process has: its names, and what was seen of them."""
+    """A pass that this process owns: its names, and what was seen of them."""
 
     catalog: str
     names: PassNames
@@ -397,7 +380,7 @@ class _Pass:
 
 
 def _kept(items: Iterable[T], renew: Callable[[], None]) -> Iterator[T]:
-    """Yield items that are read page by page, and keep the pass now and then, because they may be very many."""
+    """Yield items and renew ownership regularly, because they may be very many."""
     for number, item in enumerate(items):
         if number % _TABLES_A_RENEWAL == 0:
             renew()

@@ -1,5 +1,3 @@
-"""Where the reference index is stored: the seam, with an implementation in memory."""
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
@@ -14,50 +12,44 @@ from delegation.references.model import CatalogPass, TableEntry
 
 
 class ReferenceStore(BlockingStore, LostRefsStore, Protocol):
-    """Entries by catalog and table, found again by area, and one CatalogPass for each catalog.
-
-    Every method raises ReferencesUnavailable; those that write may be repeated after any error.
-    """
+    """Entries by catalog and table, found again by area, and one CatalogPass for each catalog. Every method raises
+    ReferencesUnavailable; writes may be repeated after any error."""
 
     def entries(self, catalog: str) -> Iterator[TableEntry]:
-        """All entries of a catalog, without the digests of manifests, in any order."""
+        """Yield all entries of a catalog, without manifest digests, in any order."""
         ...
 
     def get(self, identifier: TableIdentifier) -> TableEntry | None: ...
 
     def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
-        """The tables whose entries have a uuid: one, or a table and its clones. Reads every entry of the catalog."""
+        """Return the tables whose entries have a uuid, several for clones. Reads every entry of the catalog."""
         ...
 
     def put(self, entry: TableEntry) -> None:
-        """Replace a table's entry, bounded, by one with the next revision, if the stored one has the entry's revision.
-
-        While that runs, and after a crash, the table is found by old and new areas. Raises PassLost otherwise: a
-        process that was paused must not hide what another one found since.
-        """
+        """Replace a table's entry, bounded, by the next revision, if the stored one has the entry's revision.
+        Meanwhile, and after a crash, the table is found by old and new areas. Raises PassLost otherwise: a paused
+        process must not hide what another found since."""
         ...
 
     def remove(self, entry: TableEntry) -> None:
-        """Remove a table's entry if it still has this one's revision; otherwise nothing happens."""
+        """Remove a table's entry if it still has this revision; otherwise do nothing."""
         ...
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
-        """The tables with an area at, below or above one of these, and all whose area is EVERYWHERE."""
+        """Return the tables with an area at, below or above one of these, and all with EVERYWHERE."""
         ...
 
     def unreadable(self, catalog: str) -> list[TableEntry]:
-        """The entries with a problem, with their etags, areas and digests left out."""
+        """Return the entries with a problem, without etags, areas and digests."""
         ...
 
     def pass_of(self, catalog: str) -> CatalogPass:
-        """The state of the catalog's refreshes; an empty one before the first."""
+        """Return the state of the catalog's refreshes, an empty one before the first."""
         ...
 
     def write_pass(self, before: CatalogPass, after: CatalogPass) -> CatalogPass:
-        """Replace the state if it is still `before`, atomically; returns what is stored.
-
-        Raises PassLost when another process wrote meanwhile.
-        """
+        """Replace the state if it is still `before`, atomically; return the stored one. Raises PassLost if another
+        process wrote meanwhile."""
         ...
 
 

@@ -1,8 +1,6 @@
-"""What each store promises, as tests of pytest: for stores of your own too (docs/workers.md).
-
-Subclass a contract in a file of pytest, which this package needs, and give it the fixture that it names: a new, empty
-store. `delegation.tasks.testing.contract` has that of task stores.
-"""
+"""Each store's contract as pytest tests, for your own stores too (docs/workers.md). Subclass a contract in a test file
+and give it the fixture that it names: a new, empty store. `delegation.tasks.testing.contract` has the task stores'
+contract."""
 
 from typing import Final
 

@@ -1,5 +1,3 @@
-"""What every HealthStore promises."""
-
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

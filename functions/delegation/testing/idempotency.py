@@ -1,4 +1,4 @@
-"""What every IdempotencyStore promises, with the store of the tasks that its records name."""
+"""The contract of an IdempotencyStore, with the store of the tasks that its records name."""
 
 from datetime import timedelta
 from typing import Any, Final

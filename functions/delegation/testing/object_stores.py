@@ -1,5 +1,3 @@
-"""What every ObjectStore and PlanStore promises."""
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -31,11 +29,9 @@ UNUSUAL_KEYS: Final = [
 
 @dataclass
 class StoreUnderTest:
-    """A store under test, and direct access to its objects; `lake` is the bucket and `below` the prefix of its keys.
-
-    `holds` returns whether the storage can have an object with a key; `versions` is a bucket that keeps versions, whose
-    versioning `suspend` sets. After `deny_versioning` no bucket may be asked for it, as with vended credentials.
-    """
+    """A store under test, and direct access to its objects; `lake` is the bucket, `below` the keys' prefix. `holds`
+    returns whether the storage can have an object with a key; `versions` is a versioned bucket, whose versioning
+    `suspend` sets. After `deny_versioning` no bucket may be asked for it, as with vended credentials."""
 
     store: ObjectStore
     plans: PlanStore

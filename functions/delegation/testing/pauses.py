@@ -1,5 +1,3 @@
-"""What every PauseStore promises."""
-
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,5 +1,3 @@
-"""What every ReferenceStore promises."""
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final

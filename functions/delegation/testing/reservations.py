@@ -1,4 +1,4 @@
-"""What every ReservationStore promises, one function for each promise."""
+"""The contract of a ReservationStore, one function for each promise."""
 
 import itertools
 import threading

@@ -1,5 +1,3 @@
-"""What every TombstoneStore promises."""
-
 import contextlib
 import threading
 from datetime import UTC, datetime, timedelta
@@ -24,7 +22,6 @@ def pending(table: TableIdentifier = TABLE, now: datetime = NOW, **fields: Any) 
 
 
 def renamed(record: Tombstone, now: datetime = NOW) -> Tombstone:
-    """Return the tombstone after the table was renamed."""
     return records.renamed(record, _MOVED, now, task_id="task", grace=timedelta(days=7))
 
 

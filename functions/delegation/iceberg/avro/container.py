@@ -1,8 +1,5 @@
-"""Avro files: header, blocks, codecs (Avro 1.11 Specification, Object Container Files).
-
-No length is trusted: it is compared with the rest of the file before use, and no block may decompress to more than the
-caller's limit.
-"""
+"""Avro files: header, blocks, codecs (Avro 1.11 Specification, Object Container Files). No length is trusted: it is
+compared with the rest of the file before use, and no block may decompress to more than the caller's limit."""
 
 import struct
 import zlib
@@ -25,7 +22,7 @@ OTHER_FORMATS = {b"PAR1": "a Parquet file", b"AGS1": "encrypted", b"ORC\x01": "a
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a file; `start` is the position of the first block."""
+    """A file's header; `start` is the position of the first block."""
 
     schema: bytes
     codec: str
@@ -36,7 +33,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A decompressed block of `count` objects; `offset` is the position of its (compressed) data in the file."""
+    """A decompressed block of `count` objects; `offset` is the position of its compressed data."""
 
     count: int
     offset: int
@@ -45,7 +42,7 @@ class Block:
 
 
 def read_header(data: bytes) -> Header:
-    """Read the header; raise MalformedError with a position in the file."""
+    """Read the header. Raises MalformedError with a position in the file."""
     if data[:4] != MAGIC:
         raise MalformedError(0, f"it is not an Avro file but {OTHER_FORMATS.get(data[:4], 'an unknown format')}")
     metadata: dict[bytes, bytes] = {}
@@ -76,7 +73,7 @@ def read_header(data: bytes) -> Header:
 
 
 def read_blocks(data: bytes, header: Header, limit: int) -> Iterator[Block]:
-    """Yield the decompressed blocks, each of at most `limit` bytes; raise MalformedError with the file position."""
+    """Yield the decompressed blocks, each of at most `limit` bytes. Raises MalformedError with the file position."""
     decompress = CODECS[header.codec]
     pos = header.start
     while pos < len(data):
@@ -173,10 +170,8 @@ def _zstandard(data: bytes, limit: int) -> bytes:
 
 
 def _most_bytes(data: bytes) -> int:
-    """Return the most bytes that a frame may decompress to, at least 1 (RFC 8878, Section 3.1.1.2).
-
-    Raises MalformedError unless the frame ends where the data ends, which the library does not check.
-    """
+    """Return the most bytes that a frame may decompress to, at least 1 (RFC 8878, Section 3.1.1.2). Raises
+    MalformedError unless the frame ends where the data ends, which the library does not check."""
     try:
         pos = zstandard.frame_header_size(data)
         checksum = zstandard.get_frame_parameters(data).has_checksum

@@ -1,10 +1,9 @@
-"""Generate Python source from a writer's schema that decodes the wanted fields of a record and skips all others.
+"""Generates Python source from a writer's schema that decodes the wanted fields of a record and skips the others.
 
-The source consists of fixed fragments and integers; no text of the schema, which is not trusted, enters it.
-
-The generated functions rely on three facts. `buf` is exactly one block, so reading past it raises IndexError. A value
-without a constant width contains a varint, so every turn of a loop reads a byte. Positions only grow, so the next read
-or the caller's comparison with the end of the block detects an overrun.
+The source consists of fixed fragments and integers, never of text from the untrusted schema. It relies on three facts:
+`buf` is exactly one block, so reading past it raises IndexError; a value without a constant width contains a varint, so
+every turn of a loop reads a byte; positions only grow, so the next read or the caller's comparison with the block's end
+detects an overrun.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,11 +41,8 @@ class Wanted:
 
 
 def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
-    """Return the positions of the wanted fields in the schema.
-
-    A field is found by its Iceberg id, else by name among the fields without id. Raises MalformedError if a required
-    field is missing, two fields have one id, or a type is not the one that Iceberg prescribes.
-    """
+    """Return the positions of the wanted fields: by Iceberg id, else by name among fields without id. Raises
+    MalformedError if a required field is missing, two fields have one id, or a type is not Iceberg's."""
     root: Tree = {}
     for number, want in enumerate(wanted):
         steps = _steps(schema, want)
@@ -64,7 +60,7 @@ def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
 
 
 def record_of(nodes: Sequence[Node], index: int) -> int:
-    """Return the record that a value of this type is, if it is not null; -1 if the type has another or several."""
+    """Return the record of a nullable type; -1 if the type has another or several."""
     node = nodes[index]
     found = [
         child
@@ -75,7 +71,7 @@ def record_of(nodes: Sequence[Node], index: int) -> int:
 
 
 def leaves(tree: Tree) -> list[int]:
-    """Return the numbers of the wanted fields that the schema has, in file order."""
+    """Return the numbers of the wanted fields in the schema, in file order."""
     found: list[int] = []
     for _, below in sorted(tree.items()):
         found += [below] if isinstance(below, int) else leaves(below)
@@ -113,10 +109,8 @@ def _steps(schema: Schema, want: Wanted) -> list[int] | None:
 
 
 def compile_decoder(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> DecodeOne:
-    """Return a function (block, position, end of block) → (next position, wanted values) for one record.
-
-    It raises only MalformedError, IndexError (the block ends inside a value) and UnicodeDecodeError.
-    """
+    """Return a function (block, position, end of block) → (next position, wanted values) for one record. It raises only
+    MalformedError, IndexError (the block ends inside a value) and UnicodeDecodeError."""
     source = _Source(schema, wanted).module(tree)
     scope: dict[str, Any] = {"MalformedError": MalformedError, "varint": _varint}
     exec(compile(source, "<avro decoder>", "exec"), scope)  # noqa: S102 (fixed fragments and integers only)
@@ -144,7 +138,7 @@ def _varint(buf: bytes, pos: int, value: int) -> tuple[int, int]:
 
 
 class _Source:
-    """Writes the module; `_skip` and `_read` append the statements for one type at an indentation."""
+    """Writes the module; `_skip` and `_read` append the statements of one type at an indentation."""
 
     def __init__(self, schema: Schema, wanted: tuple[Wanted, ...]) -> None:
         self._nodes = schema.nodes

@@ -1,9 +1,7 @@
-"""Read manifest lists and manifests, versions 1 to 3 (Iceberg Table Spec, Manifests, Manifest Lists, Appendix A).
-
-ALL entries are returned, those with status DELETED included, which may be the last to name a file. Malformed data
-raises CorruptManifestError. Valid data may still be wrong, so `mismatch_of` compares a manifest with its manifest
-list, and callers check every path (docs/architecture/purging.md).
-"""
+"""Reads manifest lists and manifests, versions 1 to 3 (Iceberg Table Spec, Manifests, Manifest Lists, Appendix A). ALL
+entries are returned, also DELETED ones, which may be the last to name a file. Malformed data raises
+CorruptManifestError. Valid data may still be wrong, so `mismatch_of` compares a manifest with its list, and callers
+check every path (docs/architecture/purging.md)."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -27,11 +25,8 @@ BATCH = 1024  # entries decoded ahead of the caller; a hostile block has million
 
 
 class ManifestFile(NamedTuple):
-    """A manifest as its manifest list describes it; counts that a version 1 writer left out are None.
-
-    A manifest that a version 1 snapshot lists inline is `ManifestFile(path, None)`. `content` is 0 for data, 1 for
-    deletes.
-    """
+    """A manifest as its list describes it; counts that a version 1 writer left out are None. One that a version 1
+    snapshot lists inline is `ManifestFile(path, None)`. `content` is 0 for data, 1 for deletes."""
 
     manifest_path: str
     manifest_length: int | None
@@ -49,7 +44,7 @@ class ManifestFile(NamedTuple):
 
     @property
     def entries(self) -> int | None:
-        """The number of entries of every status; None if the list does not record it."""
+        """The number of entries of every status, None if not recorded."""
         counts = (self.added_files_count, self.existing_files_count, self.deleted_files_count)
         return None if None in counts else sum(count for count in counts if count is not None)
 
@@ -95,31 +90,27 @@ _LIST_FIELDS = (
 
 
 def read_manifest_list(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[ManifestFile]:
-    """Yield the manifests of a manifest list; raise CorruptManifestError while iterating."""
+    """Yield the manifests of a manifest list. Raises CorruptManifestError while iterating."""
     for rows in _read(data, path, _LIST_FIELDS, max_block_bytes):
         yield from map(ManifestFile._make, rows)
 
 
 def read_paths(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[list[PathEntry]]:
-    """Yield all entries of a manifest as (status, content, file_path, file_size_in_bytes), in lists of up to 1,024.
-
-    Raises CorruptManifestError while iterating.
-    """
+    """Yield all entries as (status, content, file_path, file_size_in_bytes), in lists of up to 1,024. Raises
+    CorruptManifestError while iterating."""
     return _read(data, path, _PATH_FIELDS, max_block_bytes)
 
 
 def read_sizes(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[list[PathEntry]]:
-    """Yield all entries of a manifest as (status, content, file_format, file_size_in_bytes), as `read_paths` does."""
+    """Yield all entries as (status, content, file_format, file_size_in_bytes), as `read_paths`."""
     return _read(data, path, _SIZE_FIELDS, max_block_bytes)
 
 
 def mismatch_of(manifest: ManifestFile, data: bytes, path: str) -> ManifestMismatchError | None:
-    """Return why a manifest is not the one that its list describes, None if it is, or if no list names it.
-
-    It is if its length agrees, or else all counts of files and rows by status, with the spec, the content and the
-    snapshot that added it: some writers leave lengths, others counts, that are wrong. A count that the list omits
-    agrees with nothing. Only this detects a manifest that was cut off between two Avro blocks.
-    """
+    """Return why a manifest is not the one that its list describes, None if it is or no list names it. Its length must
+    agree, or else all counts of files and rows by status, the spec, the content and the snapshot that added it: some
+    writers record wrong lengths, others wrong counts. An omitted count agrees with nothing. Only this detects a
+    manifest cut off between two Avro blocks."""
     if manifest.manifest_length in (None, len(data)):
         return None
     known = (*manifest[7:13], manifest.partition_spec_id, manifest.content, manifest.added_snapshot_id)
@@ -145,10 +136,8 @@ def mismatch_of(manifest: ManifestFile, data: bytes, path: str) -> ManifestMisma
 
 
 def _described(data: bytes, path: str, *, most: int) -> tuple[Any, ...] | None:
-    """Return what a manifest list has of a manifest: counts, spec, content, and the snapshots of its own changes.
-
-    None for one with more than so many entries: a small hostile manifest may hold millions.
-    """
+    """Return a manifest's counts, spec, content, and its own changes' snapshots, as a list records them. None for more
+    than `most` entries: a small hostile manifest may hold millions."""
     files, rows = [0, 0, 0], [0, 0, 0]
     authors: set[int] = set()
     for batch in _read(data, path, _DESCRIBED_FIELDS, MAX_BLOCK_BYTES):
@@ -168,7 +157,7 @@ def _described(data: bytes, path: str, *, most: int) -> tuple[Any, ...] | None:
 
 @lru_cache(maxsize=64)
 def decoder_of(raw: bytes, wanted: tuple[Wanted, ...]) -> tuple[DecodeOne, Shapes]:
-    """Return the decoder for a writer's schema; the manifests of a table usually share one."""
+    """Return the decoder of a writer's schema, which a table's manifests usually share."""
     schema = parse_schema(raw)
     tree = locate(schema, wanted)
     return compile_decoder(schema, wanted, tree), Shapes(schema, wanted, tree)

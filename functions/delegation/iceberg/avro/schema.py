@@ -1,9 +1,7 @@
-"""Parse the writer's schema of an Avro file, which is not trusted, into a flat list of nodes.
-
-Children come before parents and are referenced by index, so that widths, patterns and source are computed without
-recursion, in time linear in the size of the schema. Only a recursive type refers to an index above its own.
-Sources: Avro 1.11 Specification, Schema Declaration; Iceberg Table Spec, Appendix A (`field-id`).
-"""
+"""Parses an Avro file's untrusted writer's schema into a flat list of nodes. Children come before parents and are
+referenced by index, so widths, patterns and source take linear time without recursion. Only a recursive type refers to
+an index above its own. Sources: Avro 1.11 Specification, Schema Declaration; Iceberg Table Spec, Appendix A
+(`field-id`)."""
 
 import json
 from collections.abc import Mapping
@@ -45,7 +43,7 @@ CONSTANT_WIDTH = {AvroType.NULL: 0, AvroType.BOOLEAN: 1, AvroType.FLOAT: 4, Avro
 
 @dataclass(slots=True)
 class Node:
-    """A type of the schema. `width` is the encoded size if all values have the same one; `recursive` is for records."""
+    """A type of the schema. `width` is the encoded size if constant; `recursive` is for records."""
 
     kind: AvroType
     children: list[int] = field(default_factory=list)
@@ -65,15 +63,13 @@ class Schema:
 
 
 def shown(text: object) -> str:
-    """Return untrusted text safe and short enough for an error message."""
+    """Return untrusted text made safe and short for an error message."""
     return ascii(text)[:80]
 
 
 def parse_schema(raw: bytes) -> Schema:
-    """Parse the `avro.schema` entry of a file's header.
-
-    Raises MalformedError at position 0 for an invalid schema, or one that exceeds the limits of this module.
-    """
+    """Parse the `avro.schema` entry of a file's header. Raises MalformedError at position 0 for an invalid schema, or
+    one beyond this module's limits."""
     if len(raw) > MAX_SCHEMA_BYTES:
         raise UnsupportedAvroError(0, f"has a schema of {len(raw)} bytes, more than {MAX_SCHEMA_BYTES}")
     try:
@@ -179,7 +175,7 @@ class _Parser:
         return index
 
     def _register(self, document: Mapping[str, Any], namespace: str, index: int) -> str:
-        """Record the index of a named type, and return the type's full name."""
+        """Record a named type's index, and return its full name."""
         name, own = document.get("name"), document.get("namespace", namespace)
         if not isinstance(name, str) or not name:
             raise MalformedError(0, "a named type without a name")

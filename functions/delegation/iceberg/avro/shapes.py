@@ -1,14 +1,12 @@
-"""A regular expression that matches a whole record, learned from the records of the file, for speed.
+"""A regular expression that matches a whole record, learned from the file's records, for speed.
 
-Records of a manifest have similar shapes: the same columns, and paths and bounds of few lengths. The lengths, counts
-and union branches seen become the alternatives of an expression that matches several times as fast as the generated
-decoder. Each alternative begins with its length, count or branch as a literal, and none is a prefix of another, so
-at most one reading matches: the one that Avro prescribes. Records that do not match are left to the exact decoder, and
-a sample of them is learned.
+A manifest's records have similar shapes: the same columns, and paths and bounds of few lengths. The lengths, counts and
+union branches seen become alternatives, which match several times as fast as the generated decoder. Each alternative
+begins with its length, count or branch as a literal, and none is a prefix of another, so at most one reading matches:
+Avro's. The exact decoder reads records that do not match, and a sample of them is learned.
 
-Learning costs tens of milliseconds, as much as the exact decoder needs for some thousand records, so it begins only
+Learning takes tens of milliseconds, as long as the exact decoder needs for some thousand records, so it begins only
 after that many: a Lambda that reads a small table in a fresh process learns nothing (tests/bench/bench_cold_reader.py).
-
 Repetitions are possessive or of fixed count and alternatives exclude each other, so matching takes linear time.
 """
 
@@ -44,7 +42,7 @@ Fast = Callable[[bytes, int, int, Match, Callable[[DecodedRow], None]], tuple[in
 
 
 class Shapes:
-    """The shapes learned from records of one schema; shared by the threads that read such files."""
+    """The shapes learned from one schema's records; shared by the threads that read such files."""
 
     def __init__(self, schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> None:
         self._nodes = schema.nodes
@@ -61,7 +59,7 @@ class Shapes:
         self.fast = _fast(wanted, tree) if self._usable else None
 
     def missed(self, buf: bytes, start: int, stop: int) -> None:
-        """Learn from a record that did not match; after enough of them compile a new expression."""
+        """Learn from a record that did not match; compile a new expression after enough of them."""
         if not self._usable:
             return
         if self._cold > 0:
@@ -106,7 +104,7 @@ class Shapes:
         return self._observe(node.children[value], buf, pos) if node.kind is AvroType.UNION else pos + value
 
     def _observe_items(self, index: int, buf: bytes, pos: int, count: int) -> int:
-        """Learn from the items after a first block's count; values of several blocks are skipped, not learned."""
+        """Learn from the items after a first block's count; values of several blocks are skipped."""
         node, first = self._nodes[index], count
         item = self._nodes[node.children[0]]
         blocks = 0
@@ -139,7 +137,7 @@ class Shapes:
         self.match = re.compile(whole, re.DOTALL).match if len(whole) <= MAX_PATTERN else None
 
     def _pattern(self, index: int, below: list[bytes]) -> bytes:
-        """Return the pattern of a skipped value of this type; `below` has those of the types before it."""
+        """Return the pattern of a skipped value; `below` has those of the types before it."""
         node = self._nodes[index]
         if node.kind in SIMPLE:
             return SIMPLE[node.kind]
@@ -258,10 +256,8 @@ def _prefix(value: int) -> bytes:
 
 
 def _fast(wanted: tuple[Wanted, ...], tree: Tree) -> Fast:
-    """Generate the loop that decodes matching records; it returns the position and the number of records left.
-
-    As for the exact decoder, no text of a file enters its source.
-    """
+    """Generate the loop over matching records, which returns the position and the number of records left. No text of a
+    file enters its source."""
     order = leaves(tree)
     lines = [
         "def fast(buf, pos, count, match, append):",
@@ -321,7 +317,7 @@ def _assigned(number: int, want: Wanted) -> list[str]:
 
 
 def _whole(raw: bytes) -> int:
-    """Return a varint of any length, before zig-zag; raise OverflowError beyond 64 bits."""
+    """Return a varint of any length, before zig-zag. Raises OverflowError beyond 64 bits."""
     value = 0
     for shift, byte in enumerate(raw):
         value |= (byte & 127) << (7 * shift)

@@ -28,14 +28,12 @@ DIGEST_BYTES: Final = 8
 
 
 class DynamoDbBlocking:
-    """See BlockingStore and LostRefsStore."""
-
     def __init__(self, dynamodb: DynamoDbCalls, table: str) -> None:
         self._dynamodb = dynamodb
         self._table = table
 
     def unlisted(self, catalog: str) -> list[Blocking]:
-        """One that cannot be read blocks; the next pass stores or removes it."""
+        """Return blockings; an unreadable one blocks until the next pass stores or removes it."""
         return self._each(
             f"unlisted:{catalog}",
             lambda item: _blocking(catalog, item),
@@ -52,7 +50,7 @@ class DynamoDbBlocking:
         self._remove_of("unlisted", subject)
 
     def located(self, catalog: str) -> list[LocatedTable]:
-        """One that cannot be read protects its area, and blocks without one; the next pass stores or removes it."""
+        """Return located tables; an unreadable one protects its area, or blocks without one, until the next pass."""
         return self._each(
             f"located:{catalog}",
             lambda item: _located(catalog, item),
@@ -67,7 +65,7 @@ class DynamoDbBlocking:
         self._remove_of("located", table.subject)
 
     def exemptions(self, catalog: str) -> list[Exemption]:
-        """One that cannot be read exempts nothing."""
+        """Return exemptions; an unreadable one exempts nothing."""
         return self._each(f"exemption:{catalog}", lambda item: _exemption(catalog, item), name="references.exemptions")
 
     def put_exemption(self, exemption: Exemption) -> None:
@@ -88,7 +86,7 @@ class DynamoDbBlocking:
         self._remove(f"exemption:{subject.catalog}", _hash(subject))
 
     def held(self, catalog: str) -> list[HeldPurge]:
-        """One that cannot be read is left out; its purge runs within the hour."""
+        """Return held purges; an unreadable one is left out, and its purge runs within the hour."""
         return self._each(f"held:{catalog}", lambda item: _held(catalog, item), name="references.held")
 
     def put_held(self, purge: HeldPurge) -> None:
@@ -99,7 +97,7 @@ class DynamoDbBlocking:
         self._remove(f"held:{purge.subject.catalog}", purge.task_id)
 
     def lost_refs(self, catalog: str) -> list[LostRefs]:
-        """Of one that cannot be read its key shows the copy, which is kept until somebody dismisses it."""
+        """Return lost refs; the key of an unreadable one names the copy, which is kept until it is dismissed."""
         return self._each(
             f"lost-refs:{catalog}",
             lambda item: _lost(catalog, item),
@@ -142,7 +140,7 @@ class DynamoDbBlocking:
         self._dynamodb.repeatable("delete_item", TableName=self._table, Key=to_item({"pk": pk, "sk": sk}))
 
     def _remove_of(self, kind: str, subject: Subject) -> None:
-        """Remove the record of a subject; a damaged one only if no whole one was stored under its key since."""
+        """Remove a subject's record; a damaged one only if no readable one has replaced it."""
         pk, sk = f"{kind}:{subject.catalog}", subject.record or _hash(subject)
         stored = () if subject.record is None else self._query(pk, sk)
         if all(_known_subject(subject.catalog, item).record for item in stored):
@@ -156,7 +154,7 @@ class DynamoDbBlocking:
         *,
         name: str,
     ) -> list[T]:
-        """Return what records are; in place of those that cannot be read what `damaged` makes of item and reason."""
+        """Return the records, and in place of unreadable ones `damaged` of the item and the reason."""
         from delegation.items import each_item, reason_of  # noqa: PLC0415 - most processes read none
 
         found: list[T] = []
@@ -190,7 +188,7 @@ class DynamoDbBlocking:
 
 
 def _hash(subject: Subject) -> str:
-    """Return a key in which a table never equals a namespace: no table has an empty name."""
+    """Return the hash of a subject; a table's never equals a namespace's, as no table has an empty name."""
     text = NAMESPACE_SEPARATOR.join((*subject.namespace, subject.name or ""))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -204,7 +202,7 @@ def _subject(catalog: str, item: Mapping[str, Any]) -> Subject:
 
 
 def _checked_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
-    """Return the subject of an item whose key is the subject's; raise ValueError if it is another one's."""
+    """Return the subject of an item. Raises ValueError if the key is another subject's."""
     found = _subject(catalog, item)
     if _hash(found) != item["sk"]:
         raise ValueError("sk is not the key of the namespace and the name")
@@ -212,7 +210,7 @@ def _checked_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
 
 
 def _known_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
-    """Return the subject of a damaged item, its key in place of one that cannot be read."""
+    """Return the subject of a damaged item, or its key in place of one that cannot be read."""
     try:
         return _checked_subject(catalog, item)
     except (KeyError, TypeError, ValueError):
@@ -275,7 +273,7 @@ def _lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
 
 
 def _damaged_lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
-    """Return what a damaged item shows of a table and its metadata file; its areas are not trusted."""
+    """Return the table and metadata file of a damaged item; its areas are not trusted."""
     key = item["sk"]
     shown = {name: value for name in ("table_uuid", "metadata_file") if isinstance(value := item.get(name), str)}
     return LostRefs(
@@ -318,6 +316,6 @@ def packed(digests: frozenset[bytes]) -> bytes:
 
 
 def unpacked(value: Any) -> frozenset[bytes] | None:
-    """Return the digests of an attribute, None where an item has none, or no bytes."""
+    """Return the digests of an attribute, None without one or if it has no bytes."""
     joined = bytes(getattr(value, "value", b""))
     return frozenset(joined[at : at + DIGEST_BYTES] for at in range(0, len(joined), DIGEST_BYTES)) or None

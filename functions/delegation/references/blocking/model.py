@@ -1,4 +1,4 @@
-"""What holds purges back because it cannot be read, how an operator exempts it, and which purges are held."""
+"""What holds purges back because it cannot be read, operators' exemptions, and held purges."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,10 +13,8 @@ LONGEST_REASON: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an exemption names: a table, the list of a namespace (no `name`), or a catalog (no `namespace` either).
-
-    Of a stored record that does not show its subject only the key is known, `record`.
-    """
+    """What an exemption names: a table, a namespace's list (no `name`), or a catalog (no `namespace` either). A stored
+    record without a readable subject has only its key, `record`."""
 
     catalog: str
     namespace: tuple[str, ...] = ()
@@ -38,12 +36,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """Something that cannot be read `since` a time because of a `problem` (an error's code, a colon, its text).
-
-    `table_uuid` and `metadata_location` are the table's as far as they are known now, "" and None otherwise. A
-    `narrow` one concerns only purges of tables that overlap its areas, because these are complete. `unread` are digests
-    of the table's files that cannot be read, None where they are not known one by one.
-    """
+    """Something unreadable `since` a time because of a `problem` (an error's code, a colon, its text). `table_uuid` and
+    `metadata_location` are the table's current ones as far as known, else "" and None. A `narrow` one concerns only
+    purges of tables that overlap its areas, which are complete. `unread` are digests of the table's unreadable files,
+    None if not known one by one."""
 
     subject: Subject
     problem: str
@@ -56,7 +52,8 @@ class Blocking:
 
     @property
     def is_doubted(self) -> bool:
-        """Whether it had no answer, and others had one in too few passes: it holds no purge, no pass completes."""
+        """Whether it had no answer while others had one, but in too few passes: it holds no purge, and no pass
+        completes."""
         return 0 < len(self.unanswered) < UNANSWERED_PASSES
 
     @property
@@ -81,12 +78,12 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """An operator's decision that purges and expiries run although something cannot be read, and why.
+    """An operator's decision, with the reason, that purges and expiries run although something is unreadable.
 
-    It is bound to the table and to the `unread` files that the operator accepted: it outlives commits while all else
-    can be read. Where these are not known one by one, as with metadata that cannot be read, it ends at the next commit
-    that is seen. It ends too when the table can be read again, when another table has the name, and at `until`. The
-    removal of orphan files, which has no list of files that were a table's, never runs beside what cannot be read.
+    It covers the table and the accepted `unread` files, and outlives commits while all else can be read. Without known
+    files, as for unreadable metadata, it ends at the next commit. It also ends when the table can be read again, when
+    another table has the name, and at `until`. The removal of orphan files, which has no list of a table's files, never
+    runs beside something unreadable.
     """
 
     subject: Subject
@@ -112,7 +109,7 @@ class Exemption:
         )
 
     def covers(self, blocking: Blocking, now: datetime) -> bool:
-        """Whether it still holds for what cannot be read now."""
+        """Whether it covers what cannot be read now."""
         same = (self.subject, self.table_uuid) == (blocking.subject, blocking.table_uuid)
         if self.unread is None:
             accepted = self.metadata_location == blocking.metadata_location
@@ -127,10 +124,8 @@ UNKNOWN_AREA: Final = "file:///"
 
 @dataclass(frozen=True, slots=True)
 class LocatedTable:
-    """A table of another format: nothing is known of its files but the area in which they are, or UNKNOWN_AREA.
-
-    With a `problem` the stored area cannot be read: work of the catalog waits until a pass has stored it again.
-    """
+    """A table of another format: only the area of its files is known, or UNKNOWN_AREA. With a `problem` the stored area
+    is unreadable: work of the catalog waits until a pass stores it again."""
 
     subject: Subject
     area: str
@@ -139,24 +134,20 @@ class LocatedTable:
 
 @dataclass(frozen=True, slots=True)
 class HeldPurge:
-    """A purge that waits because of a subject."""
-
     task_id: str
     subject: Subject
 
 
 class BlockingStore(Protocol):
-    """What cannot be listed or has no files that are known, exemptions and held purges; every write may be repeated.
-
-    Every method raises ReferencesUnavailable.
-    """
+    """Unlisted namespaces, tables of other formats, exemptions and held purges; every write may be repeated. Every
+    method raises ReferencesUnavailable."""
 
     def unlisted(self, catalog: str) -> list[Blocking]:
         """Return the namespaces that cannot be listed, and the catalog itself if it cannot be."""
         ...
 
     def put_unlisted(self, blocking: Blocking) -> None:
-        """Record one, bounded; what is recorded of it already is replaced."""
+        """Record a blocking, bounded, in place of an earlier record of it."""
         ...
 
     def remove_unlisted(self, subject: Subject) -> None: ...
@@ -174,7 +165,7 @@ class BlockingStore(Protocol):
     def remove_exemption(self, subject: Subject) -> None: ...
 
     def held(self, catalog: str) -> list[HeldPurge]:
-        """Return the purges that wait because of something in a catalog; some may have ended since."""
+        """Return the purges held by something in a catalog; some may have ended."""
         ...
 
     def put_held(self, purge: HeldPurge) -> None:
@@ -185,7 +176,7 @@ class BlockingStore(Protocol):
 
 
 class MemoryBlocking:
-    """BlockingStore in memory; each operation is one of a dictionary's, which threads may share."""
+    """BlockingStore in memory; each operation is one of a dictionary, so threads may share it."""
 
     def __init__(self) -> None:
         self._unlisted: dict[Subject, Blocking] = {}
@@ -231,18 +222,18 @@ class MemoryBlocking:
 
 
 class EntryStore(BlockingStore, Protocol):
-    """A BlockingStore that has the entries of tables as well; see ReferenceStore."""
+    """A BlockingStore that also has the entries of tables."""
 
     def unreadable(self, catalog: str) -> list[TableEntry]: ...
 
 
 def blocking_of(store: EntryStore, catalog: str) -> list[Blocking]:
-    """Return everything of a catalog that cannot be read or listed, tables first."""
+    """Return everything in a catalog that cannot be read or listed, tables first."""
     return [*map(Blocking.of, store.unreadable(catalog)), *store.unlisted(catalog)]
 
 
 def freed(store: EntryStore, catalog: str, now: datetime) -> list[HeldPurge]:
-    """Return the held purges whose subject is readable, gone or exempt by now."""
+    """Return the held purges whose subject is now readable, gone or exempt."""
     held = store.held(catalog)
     if not held:
         return []

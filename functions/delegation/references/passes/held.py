@@ -1,4 +1,4 @@
-"""A pass that a process owns: its position is written now and then, so that another process can continue it."""
+"""A pass that this process owns; its position is written regularly, so that another process can continue it."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,8 +21,6 @@ MOST_UNCOUNTED: Final = 3
 
 
 class HeldPass:
-    """A pass that this process owns: what was visited, written now and then."""
-
     def __init__(
         self,
         store: ReferenceStore,
@@ -49,12 +47,12 @@ class HeldPass:
 
     @property
     def again_to(self) -> Position | None:
-        """Up to where tables are visited a second time, None if no table is."""
+        """Up to where tables are visited a second time, None if none is."""
         return self._state.again_to if self._state.again else None
 
     @property
     def moved_again(self) -> bool:
-        """Whether a name had another table than before, or none, when tables were visited a second time."""
+        """Whether a name had another table, or none, at its second visit."""
         return self._state.moved_again or self._seen.moved_again
 
     @property
@@ -62,7 +60,7 @@ class HeldPass:
         return self._complete
 
     def begin_again(self) -> None:
-        """Begin the second visits, if this process or a former owner of the pass found that a table is missing."""
+        """Begin the second visits if this process or a former owner of the pass found a table missing."""
         furthest = self.missing_to()
         if furthest is not None:
             self.position = None
@@ -70,7 +68,7 @@ class HeldPass:
             self._write(again=True, again_to=furthest)
 
     def missing_to(self) -> Position | None:
-        """Return up to where tables have to be visited a second time, as far as it is known by now."""
+        """Return up to where tables must be visited a second time, as far as known."""
         return max(self._inherited, self._seen.again_to or ()) or None
 
     def visited(self, identifier: TableIdentifier, moves: bool, exists: bool) -> None:
@@ -84,23 +82,21 @@ class HeldPass:
         self._report(self._state.checked + self._unwritten)
 
     def renew(self) -> None:
-        """Keep the pass for this process once half of its time has gone; raises PassLost."""
+        """Extend this process's ownership once half of it has passed. Raises PassLost."""
         now = self._clock()
         owned_until = self._state.owned_until
         if owned_until is None or now > owned_until - OWNED_FOR / 2:
             self._write(owned_until=now + OWNED_FOR)
 
     def leave(self) -> None:
-        """Record the position of a pass that is not complete, so that another process continues it at once.
-
-        Where that cannot be written, the pass is continued after OWNED_FOR.
-        """
+        """Record the position of an incomplete pass, so that another process continues it at once. If that cannot be
+        written, the pass is continued after OWNED_FOR."""
         if not self._complete:
             with suppress(ReferencesError):
                 self._write(owned_until=None, owner=None)
 
     def left(self) -> ReferencesNotKnown:
-        """Return the error of a pass that is left to the next process because the time of this one is over."""
+        """Return the error of a pass left to the next process because this one's time is over."""
         state = self._state
         return ReferencesNotKnown(state.catalog, state.checked + self._unwritten, state.tables, timedelta(0))
 
@@ -109,11 +105,11 @@ class HeldPass:
         return self._state.number
 
     def incomplete(self, why: str) -> CatalogPass:
-        """End a pass that does not count because something had no answer, and return the state."""
+        """End a pass that does not count because something had no answer; return the state."""
         return self._uncounted(self._with_problem(self._state, why))
 
     def failed(self, why: str) -> None:
-        """Note why no pass is complete, for who waits for one."""
+        """Note why no pass is complete, for those who wait for one."""
         self._state = self._with_problem(self._state, why)
 
     def _with_problem(self, state: CatalogPass, why: str) -> CatalogPass:
@@ -128,7 +124,7 @@ class HeldPass:
         return written
 
     def complete(self, tables: int) -> CatalogPass:
-        """End the pass and return the state, whose last complete pass is this one, unless this one does not count."""
+        """End the pass and return the state with it as the last complete one, unless it does not count."""
         state = self._state
         if self._may_have_missed and state.uncounted < MOST_UNCOUNTED:
             return self._uncounted(replace(state, uncounted=state.uncounted + 1))
@@ -147,7 +143,7 @@ class HeldPass:
 
     @property
     def _may_have_missed(self) -> bool:
-        """Whether a table that the index did not know may have been renamed behind both visits of its names."""
+        """Whether a table unknown to the index may have been renamed behind both visits of its names."""
         return (self._state.strayed or self._seen.strayed) and self.moved_again
 
     def _write(self, **changes: object) -> None:

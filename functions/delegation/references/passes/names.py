@@ -1,10 +1,7 @@
-"""The names that one process handles in a pass, in a private temporary file of SQLite, with what is known of each.
-
-A pass needs the index's entries, the catalog's listings and what was seen under each name, all at once and by name.
-They are read page by page into rows, so memory does not grow with the catalog: SQLite keeps 2 MB of pages and writes
-others to its file, which is removed when the pass is left. Rows are in the order of `position_of`, whatever the order
-in which the index and the catalog list them.
-"""
+"""The names of a pass in a private temporary SQLite file, with what is known of each. A pass needs the index's entries,
+the catalog's listings and what was seen under each name, at once and by name. Memory does not grow with the catalog:
+SQLite keeps 2 MB of pages and writes others to its file, which is removed when the pass is left. Rows are in the order
+of `position_of`."""
 
 import json
 import sqlite3
@@ -47,7 +44,7 @@ CREATE TABLE seen (uuid BLOB, key BLOB, PRIMARY KEY (uuid, key)) WITHOUT ROWID;
 
 
 class PassNames:
-    """Rows by name; not for several threads. Every method raises ReferencesUnavailable if the file has no room."""
+    """Rows by name; not for several threads. Methods raise ReferencesUnavailable if the disk is full."""
 
     def __init__(self, catalog: str, *, continued: bool = False) -> None:
         """With `continued`, entries have what another process saw in the same pass."""
@@ -68,7 +65,7 @@ class PassNames:
         self._rows.close()
 
     def know(self, entries: Iterable[TableEntry]) -> None:
-        """Take over the entries of the index."""
+        """Add the entries of the index."""
         rows = (
             (_key(one.identifier), _text(one), one.absent, None if one.absent else _bytes(one.table_uuid))
             for one in entries
@@ -91,7 +88,7 @@ class PassNames:
         return None if found is None or found[0] is None else _entry(identifier, found[0])
 
     def replace(self, entry: TableEntry) -> None:
-        """Note what the index has of a name by now, and the tables of which it has nothing under the name any more."""
+        """Note the index's current entry of a name, and the tables that it no longer has under the name."""
         key, former = _key(entry.identifier), self.entry(entry.identifier)
         if former is not None:
             uuids = {former.table_uuid} | (former.displaced if self._continued else frozenset())
@@ -101,11 +98,9 @@ class PassNames:
         self._run("UPDATE name SET entry = ?, marked = ? WHERE key = ?", *values)
 
     def in_turn(self, after: Position | None, to: Position | None = None) -> Iterator[tuple[TableIdentifier, Turn]]:
-        """Yield the listed names after a position, up to `to` if that is given, each with its turn.
-
-        Names without an entry are visited whatever the position: tables were renamed to them. If they are few, they
-        come first, because what the index does not know leaves no trace when it is renamed before its visit.
-        """
+        """Yield the listed names after a position, up to `to` if given, each with its turn. Names without an entry are
+        visited at any position, since tables were renamed to them. A few come first, because an unknown table that is
+        renamed before its visit leaves no trace."""
         last = _END if to is None else _encoded(to)
         self._run("UPDATE name SET fresh = listing = ? AND (entry IS NULL OR marked)", self._listing)
         new = self._count("fresh AND key <= ?", last)
@@ -118,11 +113,11 @@ class PassNames:
             yield one, Turn.IN_ORDER
 
     def begin_new(self) -> None:
-        """Begin to look for names that the present listing does not have."""
+        """Begin to look for names that the current listing lacks."""
         self._run("UPDATE name SET visited = listing = ?", self._listing)
 
     def new(self) -> Iterator[TableIdentifier]:
-        """Yield the names of the present listing that no one before had since `begin_new`, each once."""
+        """Yield the current listing's names that no listing had since `begin_new`, each once."""
         yield from self._where("listing = ? AND NOT visited", self._listing)
         self._run("UPDATE name SET visited = 1 WHERE listing = ?", self._listing)
 
@@ -130,16 +125,16 @@ class PassNames:
         return self._one("SELECT 1 FROM name WHERE listing = ? AND NOT visited", self._listing) is not None
 
     def last_visited(self) -> Position:
-        """Return the position of the last name since `begin_new`, an empty one if there is none."""
+        """Return the position of the last name since `begin_new`, empty without one."""
         found = self._one("SELECT key FROM name WHERE visited ORDER BY key DESC")
         return () if found is None else position_of(self._identifier(found[0]))
 
     def left(self) -> Iterator[TableIdentifier]:
-        """Yield the names since `begin_new` that the present listing does not have any more."""
+        """Yield the names since `begin_new` that the current listing no longer has."""
         return self._where("visited AND listing <> ?", self._listing)
 
     def known_unlisted(self, after: Position) -> Iterator[TableIdentifier]:
-        """Yield the names after a position that have an entry and are not in the present listing."""
+        """Yield the names after a position with an entry, but not in the current listing."""
         return self._where("entry IS NOT NULL AND listing <> ? AND key > ?", self._listing, _encoded(after))
 
     def known_below(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
@@ -147,21 +142,21 @@ class PassNames:
         return self._where("entry IS NOT NULL AND key >= ? AND key < ?", begins, begins + _END)
 
     def readable(self, most: int) -> list[TableIdentifier]:
-        """Return some listed names whose tables the index could read last."""
+        """Return some listed names whose tables the index could last read."""
         listed = self._where("entry IS NOT NULL AND NOT marked AND NOT gone AND listing = ?", self._listing)
         found = (one for one in listed if (entry := self.entry(one)) is not None and entry.problem is None)
         return list(islice(found, most))
 
     def without_table(self) -> Iterator[TableIdentifier]:
-        """Yield the names that have an entry and, by the present listing or a load, no table."""
+        """Yield the names with an entry and, by the current listing or a load, no table."""
         return self._where("entry IS NOT NULL AND (listing <> ? OR gone)", self._listing)
 
     def tables(self) -> int:
-        """Return how many names of the present listing have a table."""
+        """Return how many names in the current listing have a table."""
         return self._count("listing = ? AND NOT gone", self._listing)
 
     def seen_at(self, identifier: TableIdentifier) -> tuple[str | None, str | None, bool]:
-        """Return which table the index knew under a name, which one was seen last, and whether it has none now."""
+        """Return the uuid known under a name, the uuid seen last, and whether it has no table now."""
         found = self._one("SELECT began, at, gone FROM name WHERE key = ?", _key(identifier))
         if found is None:
             return None, None, False
@@ -174,19 +169,17 @@ class PassNames:
         self._run("INSERT OR IGNORE INTO seen VALUES (?, ?)", _bytes(uuid), key)
 
     def arrived(self, identifier: TableIdentifier, uuid: str) -> None:
-        """Note that a name has a table which it had not before: others have it no more, unless they are clones."""
+        """Note a new table under a name; other names no longer have it, unless they are clones."""
         where = "at = ? AND key <> ? AND key IN (SELECT key FROM seen WHERE uuid = ?)"
         self._run(f"UPDATE name SET stale = 1 WHERE {where}", _bytes(uuid), _key(identifier), _bytes(uuid))  # noqa: S608
 
     def stale(self) -> Iterator[TableIdentifier]:
-        """Yield the names whose table was seen elsewhere since, or that had none and are in the present listing."""
+        """Yield the names whose table was seen elsewhere since, or that had none and are in the listing."""
         return self._where("(stale OR gone) AND listing = ?", self._listing)
 
     def missed(self) -> Iterator[tuple[TableEntry, TableEntry, str]]:
-        """Yield each table that the index knew under a name with another table now, and that was seen nowhere.
-
-        That is what the index has of the name, what it had of the table, and the uuid.
-        """
+        """Yield each known table that was seen nowhere and whose name has another table now: the name's entry, the
+        table's former entry, and its uuid."""
         for key, uuid, text in self._run(_MISSED.format("key, uuid, entry"), self._listing):
             identifier = self._identifier(key)
             now = self.entry(identifier)
@@ -198,7 +191,7 @@ class PassNames:
         return self._one(f"{_GONE} AND key = ?", self._listing, self._listing, _key(identifier)) is not None
 
     def has_missed(self) -> bool:
-        """Return whether any table that the index knew was seen nowhere."""
+        """Return whether any known table was seen nowhere."""
         return bool(self._one(_MISSED.format(1), self._listing) or self._one(_GONE, self._listing, self._listing))
 
     def lose(self, identifier: TableIdentifier) -> None:
@@ -213,16 +206,14 @@ class PassNames:
         return self._one("SELECT 1 FROM name WHERE began = ?", _bytes(uuid)) is not None
 
     def has_clone(self, identifier: TableIdentifier, uuid: str) -> bool:
-        """Return whether a table was seen under another name, or the index knew it there when this process began."""
+        """Return whether a table was seen, or known when this process began, under another name."""
         query = "SELECT 1 FROM name WHERE began = ? AND key <> ?"
         known = self._one(query, _bytes(uuid), _key(identifier)) is not None
         return known or self.is_elsewhere(identifier, uuid)
 
     def dispute(self, identifier: TableIdentifier, uuid: str) -> list[TableIdentifier]:
-        """Note that all names under which a table was seen are to be loaded once more, and return the new ones of them.
-
-        It was seen under `identifier` last: if it was under several before, those are noted already.
-        """
+        """Note that all names of a table are to be loaded again; return the new ones. It was seen under `identifier`
+        last; if under several before, those are noted already."""
         query = "SELECT key FROM seen WHERE uuid = ? AND key <> ?"
         keys = [_key(identifier), *(self._one(query, _bytes(uuid), _key(identifier)) or ())]
         for key in keys:
@@ -234,12 +225,12 @@ class PassNames:
         self._run("UPDATE name SET early = 1 WHERE key = ?", _key(identifier))
 
     def disputed(self, beyond: Position) -> Iterator[TableIdentifier]:
-        """Yield the names after a position that are to be loaded once more; one that alone was loaded early is not."""
+        """Yield the names after a position to load again, except a name alone that was loaded early."""
         alone = self._count("early") == 1
         return self._where(f"{'disputed' if alone else '(disputed OR early)'} AND key > ?", _encoded(beyond))
 
     def _where(self, condition: str, *values: object) -> Iterator[TableIdentifier]:
-        """Yield the names that meet a condition, in order, a page at a time: rows change while they are handled."""
+        """Yield the names that meet a condition, in order, a page at a time: rows change meanwhile."""
         after = b""
         while True:
             # Conditions are texts of this module.
@@ -295,7 +286,7 @@ def _key(identifier: TableIdentifier) -> bytes:
 
 
 def _encoded(position: Position) -> bytes:
-    """Return bytes that are in the order of positions: each part ends with a zero, and has none."""
+    """Return bytes that sort like positions: each part ends with a zero, and contains none."""
     return b"".join(_bytes(part).replace(b"\1", b"\1\2").replace(b"\0", b"\1\1") + b"\0" for part in position)
 
 
@@ -311,7 +302,7 @@ def _decoded(key: bytes) -> list[str]:
 
 
 def _text(entry: TableEntry) -> bytes:
-    """Return an entry compressed: the areas of one table have their beginnings in common."""
+    """Return an entry compressed: the areas of a table share their beginnings."""
     since = entry.problem_since
     text = json.dumps(
         [

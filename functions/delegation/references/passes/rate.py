@@ -1,11 +1,10 @@
-"""How many loads a pass has under way at a time: more while the catalog answers as fast as it can, fewer once it slows.
+"""The number of concurrent loads of a pass: more while the catalog answers quickly, fewer once it slows.
 
-A catalog that is loaded beyond what it can do answers later, or with 429 or 503, after which its client waits before
-it repeats the request: both are seen as a longer time. So the number grows by one for each answer to all of them, as
-long as the answers take about as long as a single one, and is halved when they take much longer (additive increase,
-multiplicative decrease). The catalog's other callers then wait hardly longer than without a pass. What a single one
-takes is measured again now and then with one load at a time: beside others it is longer, and a best time that only grew
-towards those had a catalog without any room loaded 15 times at once after 2,000 tables.
+An overloaded catalog answers later, or with 429 or 503, after which its client waits: both are seen as a longer time.
+The number grows by one after an answer to each load while answers take about as long as a single one, and is halved
+when they take much longer (additive increase, multiplicative decrease), so other callers wait hardly longer. A single
+load's time is measured again at times with one load in progress: beside others it is longer, and a best time that only
+grew towards those let 15 loads at once hit a catalog without capacity after 2,000 tables.
 """
 
 from dataclasses import dataclass
@@ -22,10 +21,8 @@ _MEASURED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class WidthPolicy:
-    """`grow_below` and `shrink_above` are multiples of the shortest average time of an answer, `most` loads at a time.
-
-    Times shorter than `unnoticed` seconds are as good as that: they vary by more than a factor for no reason.
-    """
+    """`grow_below` and `shrink_above` are multiples of the shortest average time; at most `most` loads at a time. Times
+    below `unnoticed` seconds count as that: they vary by more than a factor for no reason."""
 
     most: int = MOST_AT_ONCE
     grow_below: float = 2.0
@@ -34,7 +31,7 @@ class WidthPolicy:
 
 
 class AdaptiveWidth:
-    """The number of loads at a time, by the seconds that each took; not for several threads."""
+    """The number of concurrent loads, by the seconds that each took; not for several threads."""
 
     def __init__(self, policy: WidthPolicy = WidthPolicy()) -> None:
         self._policy = policy
@@ -50,7 +47,6 @@ class AdaptiveWidth:
         return 1 if self._alone is not None else min(int(self._width), self._policy.most)
 
     def answered(self, seconds: float) -> None:
-        """Adapt the width to the time of one load."""
         taken = max(seconds, self._policy.unnoticed)
         self._held = max(self._held - 1, 0)
         if self._alone is not None:
@@ -62,7 +58,7 @@ class AdaptiveWidth:
             self._held, self._alone = self.width, []
 
     def _measure(self, alone: list[float], taken: float) -> None:
-        """Take the time of a load that nothing was under way beside; those that were begun before are not counted."""
+        """Record the time of a load without others beside it; those begun before are not counted."""
         if self._held:
             return
         alone.append(taken)

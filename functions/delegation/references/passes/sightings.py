@@ -1,27 +1,24 @@
-"""Where a pass saw each table, so that one which was renamed meanwhile is not missed.
+"""Where a pass saw each table, so that one renamed meanwhile is not missed.
 
-A pass loads one name after the other. A table that is renamed from a name before its visit to one after its visit is
-loaded under neither. It leaves a trace: its former name has no table, or another one than the index knows. Then the
-names that had been loaded by that time are loaded once more, even if its uuid was seen elsewhere, because a registered
-clone has the same one. A table that is dropped leaves the same trace, so a pass loads each name twice at most, whatever
-happens meanwhile.
+A table renamed from a name before its visit to one after its visit is loaded under neither. It leaves a trace: its
+former name has no table, or another one than the index knows. Then the names loaded by that time are loaded again, even
+if its uuid was seen elsewhere, because a registered clone has the same one. A dropped table leaves the same trace, so a
+pass loads each name at most twice.
 
-A table that the index does not know leaves no trace if another one is created under its name before that is loaded. So
-each load of a name without an entry counts as a trace: what was loaded before is loaded once more. During these second
-visits every name has an entry, so a table that is renamed from a name still to be loaded to one that was leaves a trace
-again. If that happens in a pass in which a name without an entry did not have a table of its own (`strayed`), the table
-may have been missed twice: that pass does not count, and the next one knows the names.
+A table unknown to the index leaves no trace if another is created under its name before that is loaded. So each load of
+a name without an entry counts as a trace. During the second visits every name has an entry, so a rename from a name
+still to be loaded to one already loaded leaves a trace again. If that happens in a pass in which a name without an
+entry had no table of its own (`strayed`), the table may have been missed twice: that pass does not count, and the next
+one knows the names.
 
-Clones that change names leave no trace, because they have one uuid. So names that share one are loaded once more after
-the first visits. If one of them does not have its table any more by then, its clone may have taken the place of a
-table that was renamed to a name behind the pass: that is a trace.
+Clones that change names leave no trace, because they have one uuid. So names that share one are loaded again after the
+first visits. If one of them no longer has its table, its clone may have taken the place of a table that was renamed to
+a name behind the pass: that is a trace. A known table renamed behind both visits leaves no trace, but the table whose
+name it has may be met elsewhere: its name is `stale`, and is loaded again after the second visits while a known table
+was met under no name.
 
-A known table that was renamed behind both visits leaves a trace in neither, but the table whose name it has may be met
-elsewhere: its name is `stale`, and is loaded again after the second visits while a known table was met under no name.
-
-Some names are loaded once more at the end of the first visits, because they were loaded before all others or share a
-uuid. A process that stops before that leaves more behind (`left_to`), because the next one does not know which they
-were.
+Some names are loaded again at the end of the first visits, because they were loaded before all others or share a uuid.
+A process that stops before that leaves more behind (`left_to`), because the next one does not know which they were.
 """
 
 from delegation.identifiers import TableIdentifier
@@ -30,13 +27,11 @@ from delegation.references.passes.turns import Position, position_of
 
 
 class Sightings:
-    """What one process saw in one pass over tables of which the index had the entries in `names`.
-
-    In a pass that another process began it is not known what that one saw: every entry may have been seen.
-    """
+    """What one process saw in one pass over tables with the index's entries in `names`. In a pass that another process
+    began every entry may have been seen."""
 
     def __init__(self, names: PassNames, *, continued: bool = False, again: bool = False) -> None:
-        """With `again`, names were already loaded once more when the process that had the pass before left it."""
+        """With `again`, the former owner of the pass had already begun the second loads."""
         self._names = names
         self._continued = continued
         self._again_to: Position | None = None
@@ -51,15 +46,12 @@ class Sightings:
         """Whether a name that was listed first and has no entry had another name's table, or none."""
 
     def is_new(self, identifier: TableIdentifier) -> bool:
-        """Return whether a name is loaded for the first time, and the index had no table under it before."""
+        """Return whether a name is loaded for the first time and had no table in the index."""
         return not self._again and self._names.seen_at(identifier)[0] is None
 
     def new(self, identifier: TableIdentifier, uuid: str | None, loaded_to: Position, *, early: bool) -> None:
-        """Record the first load of a listed name without an entry; `uuid` is None if it has no table.
-
-        Names that were loaded `early`, before all others, are loaded once more after them, and others up to
-        `loaded_to`.
-        """
+        """Record the first load of a listed name without an entry; `uuid` is None without a table. Names loaded `early`
+        are loaded again after all others, and others up to `loaded_to`."""
         elsewhere = uuid is None or self._names.was_known(uuid) or self._names.is_elsewhere(identifier, uuid)
         self.strayed |= elsewhere
         if early:
@@ -70,11 +62,11 @@ class Sightings:
             self._trace(loaded_to)
 
     def begin_again(self) -> None:
-        """Record that from now on names are loaded once more."""
+        """Record that names are now loaded again."""
         self._again = True
 
     def saw(self, identifier: TableIdentifier, uuid: str, loaded_to: Position) -> None:
-        """Record a table under a name, when the names up to `loaded_to` may have been loaded."""
+        """Record a table under a name, when names up to `loaded_to` may have been loaded."""
         known, before, _ = self._names.seen_at(identifier)
         last = known if before is None else before
         elsewhere = self._names.is_elsewhere(identifier, uuid)
@@ -92,7 +84,7 @@ class Sightings:
             self._disputed_to = max(self._disputed_to, *map(position_of, self._names.dispute(identifier, uuid)))
 
     def hidden(self, loaded_to: Position) -> None:
-        """Record a name whose table cannot be read any more: it may be another table than before."""
+        """Record a name whose table is no longer readable: it may be another table."""
         self._changed(True)
         self._trace(loaded_to)
 
@@ -107,7 +99,7 @@ class Sightings:
             self._trace(loaded_to)
 
     def vanished(self, identifier: TableIdentifier, loaded_to: Position) -> None:
-        """Record a listed name that had no table when it was loaded, or none any more."""
+        """Record a listed name that had no table when it was loaded, or has none now."""
         _, before, gone = self._names.seen_at(identifier)
         self._changed(not gone)
         self._left(identifier, before, loaded_to)
@@ -118,26 +110,24 @@ class Sightings:
             self._trace(loaded_to)
 
     def may_have_moved(self, identifier: TableIdentifier) -> bool:
-        """Return whether the table of a name that has none may have another one: it was seen there in this pass.
-
-        Or names changed while they were loaded once more: then a table that was not seen at all may have changed too.
-        """
+        """Return whether the table of an empty name may have another name: it was seen there in this pass. If names
+        changed at second loads, a table that was not seen at all may have another name too."""
         return self._unsettled or bool(self.displaced_at(identifier))
 
     def displaced_at(self, identifier: TableIdentifier) -> frozenset[str]:
-        """Return the uuid that was seen under a name before: a table that is not there now may have any other name."""
+        """Return the uuid seen under a name before: if it is not there now it may have any other name."""
         known, before, _ = self._names.seen_at(identifier)
         uuid = known if before is None and self._continued else before
         return frozenset({uuid}) if uuid else frozenset()
 
     @property
     def again_to(self) -> Position | None:
-        """Up to where names are to be loaded once more, None if no table left a trace."""
+        """Up to where names are loaded again, None if no table left a trace."""
         return self._again_to
 
     @property
     def left_to(self) -> Position | None:
-        """Up to where another process would have to load names once more if this one stopped now, None for nothing."""
+        """Up to where another process would load names again if this one stopped now, None for nothing."""
         early = self._early_to if self._early > 1 or self._continued else ()
         return max(self._again_to or (), early, self._disputed_to) or None
 
@@ -145,7 +135,7 @@ class Sightings:
         self.moved_again |= self._again and changed
 
     def _left(self, identifier: TableIdentifier, before: str | None, loaded_to: Position) -> None:
-        """Record that a name has not the table that it had before; if its clone has, that one may be anywhere."""
+        """Record that a name lost its table; if a clone has lost it, that table may be anywhere."""
         if before is not None and not self._again and self._names.is_elsewhere(identifier, before):
             self._trace(loaded_to)
 

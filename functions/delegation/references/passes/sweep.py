@@ -1,4 +1,4 @@
-"""Visiting many tables, several at a time, and noting where each was seen."""
+"""Visits many tables, several at a time, and notes where each was seen."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from delegation.references.visiting.visits import Absence, Visitor
 
 @dataclass(frozen=True, slots=True)
 class TableVisit:
-    """A visit; the names up to `before` had been begun earlier. The rest is what `Visitor.visit` takes."""
+    """A visit; names up to `before` had begun earlier. The other fields are arguments of `Visitor.visit`."""
 
     identifier: TableIdentifier
     turn: Turn
@@ -25,7 +25,7 @@ class TableVisit:
 
 
 class Visits:
-    """Visits under way, whose results are taken in the order in which they began."""
+    """Visits in progress, whose results are taken in the order of their beginning."""
 
     def __init__(
         self,
@@ -37,10 +37,8 @@ class Visits:
         seconds: Callable[[], float],
         loaded_to: Position = (),
     ) -> None:
-        """Visits replace the entries of `names`; `seconds` is a monotonic clock.
-
-        The names up to `loaded_to` were visited before these.
-        """
+        """Visits replace the entries of `names`; `seconds` is a monotonic clock, and names up to `loaded_to` were
+        visited before."""
         self._visitor = visitor
         self._names = names
         self._seen = seen
@@ -63,19 +61,19 @@ class Visits:
             yield TableVisit(identifier, turn, before, known, displacing, cloned)
 
     def load(self, visit: TableVisit) -> tuple[TableEntry | Absence, float]:
-        """Make a visit, maybe in another thread; return what is found, and how long that took."""
+        """Make a visit, maybe in another thread; return its result and its seconds."""
         began = self._seconds()
         found = self._visitor.visit(visit.identifier, visit.known, visit.displacing, cloned=visit.cloned)
         return found, self._seconds() - began
 
     def unanswered(self, visit: TableVisit, error: Exception, number: int) -> TableEntry:
-        """Record a visit that had no answer; see `Visitor.unanswered`."""
+        """Record a visit without an answer."""
         return self._visitor.unanswered(visit.identifier, error, number, visit.displacing, cloned=visit.cloned)
 
     def took(
         self, one: TableVisit, entry: TableEntry | Absence, seconds: float | None = None
     ) -> tuple[TableIdentifier, bool, bool]:
-        """Note what a visit found; return its name, whether that moves the position, and whether there is a table."""
+        """Record a visit's result; return its name, whether that moves the position, and whether there is a table."""
         identifier, moves = one.identifier, one.turn is Turn.IN_ORDER
         if seconds is not None:
             self._width.answered(seconds)

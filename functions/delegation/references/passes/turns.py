@@ -1,4 +1,4 @@
-"""The order of a pass: where a table is in it, and when it is visited."""
+"""The order of a pass: a table's position, and when it is visited."""
 
 from enum import Enum
 
@@ -9,12 +9,12 @@ Position = tuple[str, ...]
 
 
 def position_of(identifier: TableIdentifier) -> Position:
-    """Sorts by namespace first: the empty level is below every name."""
+    """Return a sort key by namespace first: the empty level is below every name."""
     return (*identifier.namespace, "", identifier.name)
 
 
 class Turn(Enum):
-    """When a name is visited in a pass."""
+    """When a pass visits a name."""
 
     EARLY = "before all others, because it has no entry"
     IN_ORDER = "in the order of positions, so that its visit moves the position of the pass"

@@ -1,4 +1,4 @@
-"""One listing of a catalog: what may not be listed is recorded, and its known tables are listed in its place."""
+"""One listing of a catalog; what may not be listed is recorded, and replaced by its known tables."""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -24,7 +24,7 @@ GenericTables = Callable[[str, tuple[str, ...], Callable[[], None]], Iterable[Ge
 
 
 class ListedNames(Protocol):
-    """As much of a catalog as a listing needs; PolarisClient is one and documents what each method raises."""
+    """The methods of a catalog that a listing needs; PolarisClient documents the errors."""
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
 
@@ -32,12 +32,9 @@ class ListedNames(Protocol):
 
 
 class CatalogListing:
-    """Lists a catalog once; `renew` and `pace` are called before each request.
-
-    A namespace whose tables or namespaces may not be listed holds purges back, because it may have tables that nobody
-    knows. Its tables in the index are listed all the same, so that they stay there and are visited. With `generic` the
-    tables of other formats are recorded too.
-    """
+    """Lists a catalog once; `renew` and `pace` are called before each request. A namespace that may not be listed holds
+    purges back, because it may have unknown tables. Its tables in the index are listed anyway, so that they stay there
+    and are visited. With `generic` tables of other formats are recorded too."""
 
     def __init__(
         self,
@@ -82,10 +79,8 @@ class CatalogListing:
             yield from self.namespaces(namespace)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        """Yield the tables of one namespace; some twice if listing it is refused after a few pages.
-
-        Raises the error of a catalog that does not answer, which `note` takes, and then `known_in` has its tables.
-        """
+        """Yield a namespace's tables; some twice if listing is refused after a few pages. Raises the error of a catalog
+        that does not answer, for `note`; then `known_in` has the tables."""
         self._ask()
         try:
             yield from self._lists.list_tables(self._catalog, namespace)
@@ -110,10 +105,8 @@ class CatalogListing:
             self.note(namespace, error)
 
     def record(self, number: int) -> list[Blocking]:
-        """Record what this listing, which is complete, could not list; forget what it could.
-
-        It is one of the pass `number`. Return those that had no answer in too few passes.
-        """
+        """Record what this complete listing could not list, as of pass `number`; remove what it could. Returns those
+        without an answer in too few passes."""
         before = {one.subject: one for one in self._store.unlisted(self._catalog)}
         found = []
         for subject, error in self._refused.items():
@@ -132,7 +125,7 @@ class CatalogListing:
         return [one for one in found if one.is_doubted]
 
     def _record_located(self) -> None:
-        """Record where the tables of other formats are; those of a namespace that may not be listed stay recorded."""
+        """Record where tables of other formats are; those of unlisted namespaces stay recorded."""
         stored = set(self._store.located(self._catalog))
         for table in self._located - stored:
             self._store.put_located(table)
@@ -156,12 +149,12 @@ class CatalogListing:
 
 
 def is_unanswered(error: Exception) -> bool:
-    """Return whether an error states nothing of what was asked for: others may have an answer."""
+    """Return whether an error says nothing about its subject: others may have an answer."""
     return not is_answer(error) or not isinstance(error, DelegationError)
 
 
 def _located(tables: Iterable[GenericTable]) -> Iterator[LocatedTable]:
-    """Yield the tables with the areas in which their files are, without those in storage where no purge deletes."""
+    """Yield the tables with their areas, except those in storage where no purge deletes."""
     for table in tables:
         try:
             area = Root.of(table.base_location).uri if table.base_location else UNKNOWN_AREA

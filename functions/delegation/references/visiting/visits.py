@@ -1,4 +1,4 @@
-"""Bringing one table's entry up to date: load it on a condition, read what changed, record what cannot be read."""
+"""Updates one table's entry: loads it on a condition, reads what changed, records what cannot be read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ ReadTable = Callable[[LoadedTable, TableEntry | None], TableEntry]
 
 
 class VisitedCatalog(Protocol):
-    """As much of a catalog as a visit needs; PolarisClient is one and documents what each method raises."""
+    """The methods of a catalog that a visit needs; PolarisClient documents the errors."""
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None: ...
 
@@ -64,7 +64,7 @@ class VisitedCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Visits tables for the index of their catalog; `pace` returns when the next request to the catalog may go."""
+    """Visits tables for their catalog's index; `pace` returns when the next request to the catalog may go."""
 
     store: ReferenceStore
     catalog: VisitedCatalog
@@ -80,13 +80,10 @@ class Visitor:
         *,
         cloned: bool = False,
     ) -> TableEntry | Absence:
-        """Bring one table's entry up to date and return it without digests, or why there is none.
-
-        A table that cannot be read keeps the areas that it had, and gets those of what can be read. `displacing` are
-        the uuids of tables that were seen under this name in the same pass: unless it still has the table, their areas
-        stay in its entry. With `cloned` another name has a table with the known one's uuid. Raises PassLost and the
-        retryable errors of the catalog and of the stores.
-        """
+        """Update one table's entry; return it without digests, or why there is none. An unreadable table keeps its
+        areas and gets those that can be read. `displacing` are uuids seen under this name in the same pass: unless it
+        still has the table, their areas stay in its entry. With `cloned` another name has a table with the known one's
+        uuid. Raises PassLost and the retryable errors of the catalog and the stores."""
         try:
             found = self._changed(identifier, known)
         except _GONE:
@@ -107,10 +104,8 @@ class Visitor:
         *,
         cloned: bool = False,
     ) -> TableEntry:
-        """Record that a visit in the pass with this number had no answer, although others had one; return the entry.
-
-        Of a table that loads without credentials at least the present state is known.
-        """
+        """Record that a visit in pass `number` had no answer although others had one; return the entry. If the table
+        loads without credentials, at least its current state is known."""
         stored = self.store.get(identifier)
         base = stored or TableEntry(identifier, "", "")
         entry = replace(base, problem=problem_of(error), problem_location=None, unread=None)
@@ -138,7 +133,7 @@ class Visitor:
         return replace(after, seen=frozenset(), revision=after.revision + 1)
 
     def _narrow_exemption(self, entry: TableEntry, unread: frozenset[bytes]) -> None:
-        """Take out of an exemption what can be read by now: if it is lost again, that is another decision."""
+        """Remove from an exemption what is readable now: if it is lost again, that is another decision."""
         subject = Subject.of(entry.identifier)
         for one in self.store.exemptions(subject.catalog):
             same = (one.subject, one.table_uuid) == (subject, entry.table_uuid)
@@ -191,7 +186,7 @@ class Visitor:
             return outline(table, stored, problem_of(error))
 
     def _not_loaded(self, identifier: TableIdentifier, stored: TableEntry | None, error: DelegationError) -> TableEntry:
-        """Return the entry of a table for which no credentials are vended, or that cannot be loaded at all."""
+        """Return the entry of a table without vended credentials, or that cannot be loaded."""
         if isinstance(error, _NOT_VENDED):
             self.pace()
             try:
@@ -202,7 +197,7 @@ class Visitor:
         return replace(base, problem=problem_of(error), problem_location=None, etag=None, unanswered=(), unread=None)
 
     def _following(self, stored: TableEntry | None, entry: TableEntry) -> "_Changed":
-        """Return an entry as the next one after the stored one; a problem has lasted since it was met first."""
+        """Return an entry as the successor of the stored one; a problem keeps its first time."""
         before = None if stored is None or stored.problem is None else stored.problem_since
         since = None if entry.problem is None else before or self.clock()
         return _Changed(stored, replace(entry, revision=_revision(stored), problem_since=since, absent=False))
@@ -210,14 +205,14 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A table's stored entry and the one that is to replace it."""
+    """A table's stored entry and its replacement."""
 
     before: TableEntry | None
     after: TableEntry
 
 
 def _etag_of(known: TableEntry | None) -> str | None:
-    """Return the ETag on whose condition a table is loaded; None where its entry has to be made anew."""
+    """Return the ETag for a conditional load, None if the entry must be rebuilt."""
     if known is None or known.displaced or known.absent:
         return None
     return known.etag if known.problem is None or known.unanswered else None
@@ -232,10 +227,8 @@ def _revision(entry: TableEntry | None) -> int:
 
 
 def with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: frozenset[str]) -> TableEntry:
-    """Return an entry that also has the areas of tables which had its name before in the same pass.
-
-    Where these are not all areas of such a table, its problem stays too.
-    """
+    """Return an entry with the areas of tables that had its name before in the same pass. If these are not all areas of
+    such a table, its problem stays too."""
     if stored is None or not displaced:
         return entry
     both = replace(entry, areas=fold((*entry.areas, *stored.areas)), displaced=displaced, etag=None, unread=None)
@@ -247,7 +240,7 @@ def with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: froz
 
 
 def _with_clone(entry: TableEntry, stored: TableEntry | None, *, cloned: bool) -> TableEntry:
-    """Return an entry that states whether areas which it took over from the stored one may be those of a clone."""
+    """Return an entry that states whether areas taken over from the stored one may be a clone's."""
     if stored is None or stored.displaced or stored.table_uuid != entry.table_uuid:
         return entry
     return replace(entry, cloned=cloned or stored.cloned)
