@@ -1,9 +1,7 @@
-"""Admission: the tasks that may start are taken from those that wait, in the order that `life.admission` decides.
-
-What runs is derived from the heads of the tasks, so a crash leaves nothing counted that does not run. The index that
-shows it lags behind by moments, so a process that admits tasks first writes them into one register, at its next
-revision: of several processes one admits, and each counts what the others admitted just now.
-"""
+"""Admission: starts waiting tasks, in the order that `life.admission` decides. What runs is derived from the tasks'
+heads, so a crash leaves nothing counted that does not run. Their index lags by moments, so an admitting process first
+writes the tasks into one register, at its next revision: only one process admits at a time, and each counts recent
+admissions."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,8 +36,7 @@ _WRITTEN_WITHIN: Final = timedelta(seconds=5)
 """A process that was paused for longer after its entry in the register admits nothing."""
 
 
-def unannounced(_task_id: str, _n: int, _correlation_id: str | None) -> None:
-    """Say nothing of an admitted task."""
+def unannounced(_task_id: str, _n: int, _correlation_id: str | None) -> None: ...
 
 
 class Admission:
@@ -56,10 +53,8 @@ class Admission:
         threads: int = 1,
         admitted: Callable[[str, int, str | None], None] = unannounced,
     ) -> None:
-        """`start` sends a dispatch, or starts its execution; tasks of other types are left to a newer deployment.
-
-        `admitted` is called with each task that started: its id, its dispatch, and its correlation id if it has one.
-        """
+        """`start` sends a dispatch or starts its execution; tasks of types not in `task_types` belong to a newer
+        deployment. `admitted` is called with each started task's id, dispatch, and correlation id, if any."""
         self._tasks = tasks
         self._store = store
         self._task_types = frozenset(part(task_type) for task_type in task_types)
@@ -74,11 +69,9 @@ class Admission:
         return self._tasks.pauses.everything() is not None
 
     def run(self, ended: Collection[str] = (), *, most: int | None = None) -> int:
-        """Admit what may start now, and return how many; `ended` are recently admitted tasks that have already ended.
-
-        With `most` it admits no more: a worker takes one, the first that the decision names. Raises the store's errors.
-        A task whose dispatch fails is queued again after the dispatch grace.
-        """
+        """Admit what may start now, and return how many; `ended` are recently admitted tasks that have ended. At most
+        `most`, in order: a worker takes one. Raises the store's errors. A task whose dispatch fails is queued again
+        after the dispatch grace."""
         if self.is_paused:
             return 0
         for _ in range(_RACES):
@@ -145,12 +138,10 @@ class Admission:
     def _chosen(
         self, register: Register, running: Sequence[Running], recent: int
     ) -> tuple[tuple[Queued, ...], str | None]:
-        """Return the tasks to start, and the lane behind which the next admission reads, None for the first one.
-
-        It reads no more than it needs, so with many lanes each admission begins where the one before stopped. Those of
-        a higher priority are read first, as far as half of the reads suffice: where many of them cannot start, later
-        ones have their turn. The index may still show as waiting what was admitted just now.
-        """
+        """Return the tasks to start, and the lane behind which the next admission reads, None for the first. It reads
+        no more than it needs, so with many lanes each admission begins where the last one stopped. Higher priorities
+        are read first, with at most half of the reads, so that later ones are read if many of them cannot start. The
+        index may still show recently admitted tasks as waiting."""
         free = room(running, self._limits)
         each = free + recent + _LAG + min(len(self._failed), _MOST_SET_ASIDE)
         started = {one.task_id for one in running}
@@ -167,7 +158,7 @@ class Admission:
         return admitted(found, running, self._limits), None if free else register.after
 
     def _may_start(self, one: Queued) -> bool:
-        """Return whether it is of a type that runs here, and not set aside: it would take a place each time."""
+        """Return whether its type runs here and it is not set aside, which would take a place each time."""
         aside = self._failed.of(one)
         return one.lane.task_type in self._task_types and (aside is None or self._tasks.clock() >= aside.next_try)
 
@@ -218,11 +209,9 @@ def _starting(recent: Collection[Recent], known: Collection[str]) -> Iterator[Ru
 
 
 def _spans(after: str | None) -> Iterator[tuple[Span, str | None, int]]:
-    """Yield what to read in turn, where the next admission begins if nothing is left of each, and its last read.
-
-    First the lanes of higher priorities than that of `after`, then those of its own, from there on and from the
-    beginning, then those of lower ones, for which two reads are kept.
-    """
+    """Yield what to read, where the next admission begins after each if nothing is left, and its last read. First the
+    lanes of higher priorities than `after`'s, then its own, from there and from the beginning, then lower ones, for
+    which two reads are reserved."""
     if after is None:
         yield EVERY_LANE, None, _READS
         return

@@ -27,7 +27,6 @@ LOOK_EVERY: Final = timedelta(seconds=1)
 
 
 def bad_behavior(name: str, reason: str) -> DelegationError:
-    """Return the error: a function cannot be a behavior; correct its signature or the declaration's options."""
     return DelegationError(f"behavior {name}: {reason}", code="BAD_BEHAVIOR")
 
 
@@ -68,12 +67,9 @@ def is_coroutine_function(work: Callable[..., Any]) -> bool:
 
 
 def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -> Any:
-    """Return the outcome of the work that `call` begins: what it returned, or what the coroutine returned that it made.
-
-    A coroutine that waits is cancelled when its attempt must not continue. Raises what the work raises, DelegationError
-    (ILLEGAL_RESULT), WorkCancelledItself, and RuntimeError for a call of sys.exit: asyncio's CancelledError or
-    SystemExit, raised further, would end the process of the worker.
-    """
+    """Return what `call` returned, or what the coroutine that it made returned. A waiting coroutine is cancelled when
+    its attempt must not continue. Raises the work's errors, DelegationError (ILLEGAL_RESULT), WorkCancelledItself, and
+    RuntimeError for sys.exit: asyncio's CancelledError or SystemExit would end the worker's process."""
     stops: list[BaseException] = []
     try:
         returned = call()

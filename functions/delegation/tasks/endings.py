@@ -1,8 +1,6 @@
-"""What a process prints when it wrote the end of a task: one JSON line, which CloudWatch also reads as metrics.
-
-Every driver writes ends through WriteLoop, so none is without its line: functions, workers and drivers of jobs print
-it to their standard output. A crash between the write and the line leaves none; the record has it all the same.
-"""
+"""The JSON line that a process prints for each end of a task, which CloudWatch also reads as metrics. All ends go
+through WriteLoop, so functions, workers and drivers of jobs all print it. A crash between the write and the line leaves
+none; the record has the end."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +28,6 @@ OTHER: Final = "OTHER"
 
 
 def no_codes() -> Collection[str]:
-    """Return no code, as for a process without built-in behaviors."""
     return ()
 
 
@@ -73,11 +70,7 @@ def fields_of(task: Task, labels: Labels, counted: Collection[str] = ()) -> dict
 
 @dataclass(frozen=True, slots=True)
 class EndingLines:
-    """Prints the line of each end.
-
-    `types` are those of the built-in behaviors, and `codes` returns the catalogue of their error codes: other types and
-    codes are the dimension OTHER.
-    """
+    """Prints the line of each end; other types than the built-in `types`, and codes not in `codes`, become OTHER."""
 
     lines: MetricLines
     types: TaskTypes = field(default_factory=TaskTypes)

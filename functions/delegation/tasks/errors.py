@@ -93,11 +93,9 @@ class ChildrenPending(RunStopped):
 
 
 class RunPostponed(TaskError):
-    """The work waits for something outside of the tasks; it ends the attempt, and runs again after `wait`.
-
-    Such an attempt counts against no limit. `reason` states for what the work waits. Raises ValueError for a wait that
-    is negative or longer than ten years.
-    """
+    """The work waits for something outside the tasks; the attempt ends, and work runs again after `wait`. Such an
+    attempt counts against no limit; `reason` states what it waits for. Raises ValueError for a wait that is negative or
+    longer than ten years."""
 
     code = "POSTPONED"
     retryable = True

@@ -30,10 +30,8 @@ class PauseMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PauseScope:
-    """Which tasks: all of the deployment, those of a realm, or those of one table (its dotted name with the catalog).
-
-    A realm's are the tasks that work for it, so the deployment's own ones, maintenance for example, continue.
-    """
+    """Which tasks: all of the deployment, those of a realm, or of one table (its dotted name with the catalog). The
+    deployment's own tasks, such as maintenance, belong to no realm and continue."""
 
     realm: str | None = None
     table: str | None = None
@@ -187,10 +185,8 @@ class PauseControl:
     def pause(
         self, scope: PauseScope, *, by: Caller, reason: str = "", mode: PauseMode = PauseMode.STOP
     ) -> PauseRecord:
-        """Pause a scope and return the record; one that is paused so already keeps who paused it and when.
-
-        Raises TaskError (TOO_MANY_PAUSES).
-        """
+        """Pause a scope and return the record; an equal pause keeps its author and time. Raises TaskError
+        (TOO_MANY_PAUSES)."""
         wanted = WorkPause(scope, self._clock(), by, reason.strip()[:LONGEST_REASON], mode)
         return self._changed(lambda record: record.with_pause(wanted))
 
@@ -260,11 +256,9 @@ class NothingPaused:
 
 
 class ReadPauses:
-    """PauseLookout over a record that is read when the last one is older than READ_EVERY. Thread-safe.
-
-    A record that cannot be read now is used again; while there is none the error is the caller's. One that this release
-    cannot read pauses everything: what a newer release wrote must not be overridden.
-    """
+    """PauseLookout over a record that is read again after READ_EVERY. Thread-safe. If it cannot be read now the last
+    record is used, or the error raised without one. One that this release cannot read pauses everything: a newer
+    release's pause must not be overridden."""
 
     def __init__(
         self,

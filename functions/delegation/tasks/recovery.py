@@ -1,7 +1,5 @@
-"""Recovery of a task table from a copy of an earlier time: never over what the live table has.
-
-A call reads the copy with Scans and writes with conditional puts, so it may be interrupted and repeated.
-"""
+"""Recovers a task table from a copy of an earlier time, never over what the live table has. It reads the copy with
+Scans and writes with conditional puts, so it may be interrupted and repeated."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +23,8 @@ def newest(of_copy: Task, rows: Sequence[Task]) -> Task:
 
 
 def recovered(task: Task, nonce: str) -> Task:
-    """Return the head to store: a task without an outcome becomes due, under numbers that were never used.
-
-    A held one keeps its lease, so it is found lost when that is over. No skipped attempt counts against a limit.
-    """
+    """Return the head to store: a task without an outcome becomes due, under numbers never used before. A held one
+    keeps its lease, so it is found lost after that. Skipped attempts count against no limit."""
     if task.is_terminal:
         return task
     due = task.lease.lost_not_before if task.is_held else task.next_scheduled_run_ts

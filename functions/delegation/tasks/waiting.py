@@ -15,11 +15,9 @@ MOST_COUNTED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """A task that waits for a place: its lane in words, and its place in the lane, 1 for the next that starts.
-
-    `place` is None before the time of its next attempt, behind MOST_COUNTED others, and where nothing was read.
-    `reasons` are what keeps the next task of the lane from starting.
-    """
+    """A waiting task: its lane in words, and its place there, 1 for the next that starts. `place` is None before the
+    time of its next attempt, behind MOST_COUNTED others, and if nothing was read. `reasons` keep the next task of the
+    lane from starting."""
 
     lane: str
     place: int | None = None
@@ -27,10 +25,8 @@ class QueuePlace:
 
 
 def waiting_of(store: AdmissionStore, task: Task, limits: Caps | None, now: datetime) -> QueuePlace | None:
-    """Return for what a task waits, None if it waits for no place; raises StoreUnavailable.
-
-    Without `limits`, the caps of its deployment, the reasons are what runs.
-    """
+    """Return what a task waits for, None if it needs no place; raises StoreUnavailable. Without `limits`, the caps of
+    its deployment, the reasons are what runs."""
     if not task.is_queued or task.admission.lane is None:
         return None
     lane = Lane.parse(task.admission.lane)

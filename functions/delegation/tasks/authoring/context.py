@@ -28,10 +28,8 @@ class ChildFailed(DelegationError):
 
 
 class Context:
-    """One attempt as its work sees it. What its methods raise ends the attempt: RunStopped, which is no Exception.
-
-    A run is everything from a submission to its outcome: retries, hand-overs, the attempts after a loss.
-    """
+    """One attempt as its work sees it; methods end the attempt by RunStopped, which is no Exception. A run is
+    everything from a submission to its outcome: retries, hand-overs, the attempts after a loss."""
 
     def __init__(self, run: AttemptContext) -> None:
         self._run = run
@@ -51,18 +49,14 @@ class Context:
 
     @property
     def cursor(self) -> Any:
-        """The last value given to `checkpoint` in this run, also by a former attempt; None at the beginning of a run.
-
-        After a crash it may be two seconds old, so work just behind it may be done twice.
-        """
+        """The last value given to `checkpoint` in this run, also by a former attempt; None at its beginning. After a
+        crash it may be two seconds old, so the work just after it may be done twice."""
         return None if self._moved is None else json.loads(self._moved)
 
     def checkpoint(self, *, cursor: Any = _SAME) -> None:
-        """Check that work may continue; to be called before each piece of work.
-
-        `cursor` is any JSON value from which another attempt can continue: all work before it is done. Raises
-        LeaseLost, RunCancelled, RunHandedOver, RunTimedOut, DelegationError (BAD_CURSOR).
-        """
+        """Check that work may continue; call it before each piece of work. `cursor` is any JSON value from which
+        another attempt can continue: all work before it is done. Raises LeaseLost, RunCancelled, RunHandedOver,
+        RunTimedOut, DelegationError (BAD_CURSOR)."""
         if cursor is not _SAME:
             self._moved = _cursor_text(cursor)
         self._run.checkpoint()
@@ -87,19 +81,13 @@ class Context:
         eta: datetime | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report.
-
-        Raises DelegationError (BAD_REPORT).
-        """
+        """Report progress, and the work's own `details` as JSON. Raises DelegationError (BAD_REPORT)."""
         self._run.report(done=done, total=total, unit=unit, message=message, eta=eta, details=details)
 
     def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:
-        """Submit a child: its parent ends after it, and fails with it unless `gather` reads its outcome.
-
-        A child without a key or a computed id is the n-th child of this run: work that runs again attaches to it, so it
-        has to submit the same children in the same order each time. Raises DelegationError (CHILD_CHANGED) if it does
-        not.
-        """
+        """Submit a child: its parent ends after it, and fails with it unless `gather` reads its outcome. A child
+        without a key or computed id is the n-th child of this run: repeated work attaches to it, so it must submit the
+        same children in the same order. Otherwise raises DelegationError (CHILD_CHANGED)."""
         return self.submit_all([call], **options)[0]
 
     def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Handle[V]]:
@@ -130,11 +118,9 @@ class Context:
     def gather(self, children: Sequence[Handle[V]], *, return_errors: Literal[True]) -> list[V | AwaitedTaskFailed]: ...
 
     def gather(self, children: Sequence[Handle[V]], *, return_errors: bool = False) -> list[Any]:
-        """Return the results of children when all of them have ended, in their order.
-
-        Until then this ends the attempt, which counts against no limit, and the work runs again from its beginning;
-        the children are those of before. Raises ChildFailed, unless `return_errors` puts the errors into the list.
-        """
+        """Return the children's results, in their order, when all have ended. Until then this ends the attempt, which
+        counts against no limit, and the work runs again from its beginning with the same children. Raises ChildFailed,
+        unless `return_errors` puts the errors into the list."""
         heads = self._run.tasks.reads.find_many([child.task_id for child in children])
         found = [child.peek(head=heads.get(child.task_id)) for child in children]
         missing = sum(outcome is None for outcome in found)
@@ -173,7 +159,7 @@ class AsyncContext:
         return self._context.cursor
 
     async def checkpoint(self, *, cursor: Any = _SAME) -> None:
-        """See Context.checkpoint. A coroutine that waits is cancelled without one."""
+        """Check that work may continue, as Context does. A coroutine that waits is cancelled without it."""
         await self._called(lambda: self._context.checkpoint(cursor=cursor))
 
     async def save(self) -> None:

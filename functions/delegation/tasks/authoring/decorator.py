@@ -29,11 +29,9 @@ _KINDS: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Para
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes and returns. `context` is the name of the parameter that takes the Context, if any.
-
-    Fields of `parameters` are numbered, because a parameter may have a name that pydantic's models use, `copy` for
-    example; their aliases are the parameters' names, which are stored.
-    """
+    """What a function takes and returns; `context` is the name of its Context parameter, if any. Fields of `parameters`
+    are numbered, because a parameter may have a name that pydantic's models use, such as `copy`; their aliases are the
+    parameters' names, which are stored."""
 
     parameters: type[BaseModel]
     result: type[BaseModel] | None
@@ -62,10 +60,8 @@ class Signature:
 
 
 def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
-    """Read a function's signature.
-
-    DelegationError (BAD_BEHAVIOR) names the parameter that has no type or cannot be stored.
-    """
+    """Read a function's signature; DelegationError (BAD_BEHAVIOR) names a parameter that is untyped or cannot be
+    stored."""
     require_work(task_type, function)
     context_type, other = (AsyncContext, Context) if is_coroutine_function(function) else (Context, AsyncContext)
     try:
@@ -131,10 +127,8 @@ class FunctionTask(Behavior[BaseModel, BaseModel], Generic[S, V]):
         return self.function(*args, **kwargs)
 
     def of(self, *args: S.args, **kwargs: S.kwargs) -> Call[V]:
-        """Return a task to submit with these arguments, without the context.
-
-        Raises TypeError as a call would, and pydantic's ValidationError for a value of another type.
-        """
+        """Return a task to submit with these arguments, without the context. Raises TypeError as a call would, and
+        pydantic's ValidationError for a value of another type."""
         return Call(self, self.signature.bind(*args, **kwargs))
 
     def read_result(self, task: Task) -> Any:
@@ -169,12 +163,12 @@ def behavior(
 ) -> _Declares:
     """Declare a function as the work of the task type `task_type`.
 
-    The function's parameters and result have types that pydantic can store; a parameter of type Context, of a coroutine
-    AsyncContext, takes the context. A coroutine runs in an event loop of its attempt. `key`, called with the same
-    arguments, identifies a task: a second submission attaches to the first one. An attempt may work for `timeout`,
-    checked at its checkpoints; a task that is not done `deadline` after its submission fails. `version` is that of the
-    parameters (see Behavior). `every` and `cron` are the schedule of submissions that name none. Raises DelegationError
-    (BAD_BEHAVIOR, BAD_SCHEDULE).
+    Its parameters and result have types that pydantic can store; a parameter of type Context (in a coroutine
+    AsyncContext) takes the context. A coroutine runs in an event loop of its attempt. `key`, called with the same
+    arguments, identifies a task: a second submission attaches to the first. An attempt may work for `timeout`, checked
+    at its checkpoints; a task not done `deadline` after its submission fails. `version` is that of the parameters (see
+    Behavior). `every` and `cron` schedule submissions that name none. Raises DelegationError (BAD_BEHAVIOR,
+    BAD_SCHEDULE).
     """
 
     def declare(function: Callable[..., Any]) -> FunctionTask[Any, Any]:

@@ -1,8 +1,6 @@
-"""Decide what becomes of a task that is claimed, reconciled, cancelled or retried; pure functions, no I/O.
-
-A decision returns the same task to change nothing, a task of the same version to rewrite the head, one of the next
-version to add it, or several versions to add them in one write.
-"""
+"""Decides what becomes of a task that is claimed, reconciled, cancelled or retried; pure functions. The same task means
+no change, one of the same version a rewritten head, one of the next version an added one, several versions one write
+that adds them."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -27,11 +25,9 @@ def claim(
     *,
     ended_attempt: int | None,
 ) -> Decision:
-    """Make `owner` the holder of a task that is waiting and due, or whose attempt is lost.
-
-    A lost attempt is retried at once, provided that nothing of it still runs: `ended_attempt` is its number. The
-    present holder of a task keeps its attempt, and its lease is renewed.
-    """
+    """Make `owner` the holder of a task that is waiting and due, or whose attempt is lost. A lost attempt is retried at
+    once if nothing of it still runs: `ended_attempt` is its number. The current holder keeps its attempt, and its lease
+    is renewed."""
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:
         return task
     found = outcomes.after_loss(task, now, policies)
@@ -54,11 +50,8 @@ def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
 def reconcile(
     task: Task, now: datetime, policies: Policies, *, ended_attempt: int | None, paused: bool = False
 ) -> Task:
-    """Presume a due task lost, fail one that was dispatched too often, or count one more dispatch (also after a loss).
-
-    A task that is not due stays as it is, and so does a lost one while something of its attempt may still run, and a
-    `paused` one that waits.
-    """
+    """Presume a due task lost, fail one that was dispatched too often, or count one more dispatch. A task that is not
+    due does not change, nor does a lost one while its attempt may still run, nor a waiting `paused` one."""
     if task.due_at is None or now < task.due_at:
         return task
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:
@@ -86,10 +79,8 @@ def _dispatched_again(task: Task, found: Task, now: datetime, policies: Policies
 
 
 def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
-    """Let an admitted task whose dispatch started no attempt wait again, so that it does not keep its place.
-
-    Its dispatches are as far apart as without limits; the place is kept for the dispatch grace of each.
-    """
+    """Queue an admitted task again whose dispatch started no attempt, so that it frees its place. Its dispatches are as
+    far apart as without limits; the place is kept for the dispatch grace of each."""
     so_far = task.dispatches.unanswered
     last = task.evolve(dispatches=task.dispatches.evolve(count=task.dispatches.count - 1)) if so_far else task
     at = max(policy.next_check(last, now) - policy.grace, now)
@@ -104,10 +95,8 @@ def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
 
 
 def admit(task: Task, now: datetime, policy: DispatchPolicy, *, paused_for: timedelta | None = None) -> Task:
-    """Let a queued task whose time has come start, and count its dispatch; return other tasks unchanged.
-
-    A paused one waits for `paused_for` more, so that others of its lane come first.
-    """
+    """Start a queued task whose time has come, and count its dispatch; return other tasks unchanged. A paused one waits
+    for `paused_for` more, so that others of its lane come first."""
     if not task.is_queued or task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts:
         return task
     if paused_for is not None:

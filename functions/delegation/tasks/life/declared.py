@@ -26,17 +26,14 @@ _ZONE: Final = "CRON_TZ="
 
 
 def bad_schedule(message: str) -> DelegationError:
-    """Return the error: a time, an interval or a cron expression cannot be used; nothing was stored."""
     return DelegationError(message, code=t.BAD_SCHEDULE)
 
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """How a task recurs: `every` interval after each end, or at the times of `cron`; with neither it does not.
-
-    `cron` has five fields, in UTC, or in the zone that it names: `CRON_TZ=Europe/Berlin 30 3 * * *`. Times that pass
-    while a run lasts or nothing runs are skipped. A time that daylight saving leaves out or repeats is run once.
-    """
+    """How a task recurs: `every` interval after each end, or at the times of `cron`; with neither it does not. `cron`
+    has five fields, in UTC or a zone: `CRON_TZ=Europe/Berlin 30 3 * * *`. Times that pass while a run lasts or nothing
+    runs are skipped; a time that daylight saving skips or repeats runs once."""
 
     every: timedelta | None = None
     cron: str | None = None
@@ -90,11 +87,9 @@ def _next_time(cron: str, after: datetime) -> datetime:
 
 
 def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task:
-    """Return an existing task that has no outcome, submitted again as `wanted`; the same task if nothing changes.
-
-    A submission with a schedule replaces that of the task and its parameters, from the next run on if one has begun.
-    One that names a time (`moved`) replaces the time of a task that has not begun. Any other changes nothing.
-    """
+    """Return an existing task without outcome, submitted again as `wanted`; unchanged if nothing differs. A submission
+    with a schedule replaces the schedule and parameters, from the next run on if one has begun. One with a time
+    (`moved`) replaces the time of a task that has not begun."""
     if task.is_terminal or not (wanted.is_recurring or moved):
         return task
     changed = task
@@ -112,10 +107,8 @@ def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task
 
 
 def with_schedule_of(first: Task, again: Task, *, same_work: bool) -> Task:
-    """Return a task that is submitted again after its outcome, with the recurrence of the new submission.
-
-    It continues at its cursor only if it is to do the same work.
-    """
+    """Return a task submitted again after its outcome, with the new submission's recurrence. It continues at its cursor
+    only for the same work."""
     stale = (NEXT_PAYLOAD,) if same_work else (NEXT_PAYLOAD, CURSOR, FORGIVEN)
     changes = Recurrence.of(first).fields() if first.is_recurring else {}
     return again.with_details(dict.fromkeys(stale), **changes)
@@ -153,10 +146,8 @@ def next_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_wanted(head: Task | None, every: timedelta | None, now: datetime) -> bool:
-    """Return whether a recurring task of the service is to be submitted: it is absent, or ended an interval ago.
-
-    Such a task ends only by a cancellation or a failure of its work, and is needed all the same.
-    """
+    """Return whether a recurring task of the service must be submitted: absent, or ended an interval ago. Such a task
+    ends only by cancellation or failure, and is needed anyway."""
     if head is None:
         return True
     return head.is_terminal and every is not None and now - head.last_status_change_ts >= every
@@ -164,12 +155,9 @@ def is_wanted(head: Task | None, every: timedelta | None, now: datetime) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often, how fast and after which errors attempts are retried.
-
-    What is None follows `delegation.retry.default.*`, and `delegation.retry.TYPE.*` is stronger than all of it. With
-    `on`, only these errors are retried. Without it all are, but those of `never` and each DelegationError that is not
-    `retryable`.
-    """
+    """How often, how fast and after which errors attempts are retried. None follows `delegation.retry.default.*`;
+    `delegation.retry.TYPE.*` overrides everything. With `on` only these errors are retried, otherwise all except
+    `never` and each DelegationError that is not `retryable`."""
 
     attempts: int | None = None
     backoff: timedelta | None = None

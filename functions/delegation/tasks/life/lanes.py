@@ -22,10 +22,8 @@ _TEXT: Final = re.compile(r"(\d)/([^/]*)/([^/]*)/([^/]*)/(b?)([sl])")
 
 
 class Stage(StrEnum):
-    """How far the admission of a task is: it waits, it was dispatched and has no holder yet, or it has one.
-
-    The work of a large task that is PREPARING has not begun: its job may wait for the job service for hours.
-    """
+    """How far a task's admission is: it waits, was dispatched without a holder yet, or has one. A large task in
+    PREPARING has not begun: its job may wait for the job service for hours."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -35,10 +33,8 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of a task before it runs: for whom, on which bucket, whether it is short, its priority (0 to 9).
-
-    No task that is not `is_background` waits for one that is, whatever its priority.
-    """
+    """What is known of a task before it runs: tenant, bucket, whether it is short, its priority (0 to 9). A task that
+    `is_background` never delays one that is not, whatever its priority."""
 
     tenant: str = ""
     bucket: str = ""
@@ -53,10 +49,8 @@ TraitsOf = Callable[[str], Traits]
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Tasks that are alike for admission; `tenant`, `bucket` and `task_type` are encoded for keys (`part`).
-
-    `priority` is 0 to HIGHEST; tasks of a higher one are admitted first. One that `is_background` has the lowest.
-    """
+    """Tasks that are alike for admission; `tenant`, `bucket` and `task_type` are encoded for keys (`part`). `priority`
+    is 0 to HIGHEST; the highest is admitted first, and one that `is_background` has the lowest."""
 
     tenant: str
     bucket: str
@@ -195,10 +189,8 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An admitted task; it has a holder, or was dispatched and will have one soon.
-
-    The work of a large one that is not `is_begun` may have to wait for a job to start.
-    """
+    """An admitted task; it has a holder, or was dispatched and will have one soon. A large one that is not `is_begun`
+    may still wait for its job to start."""
 
     task_id: str
     lane: Lane
@@ -207,11 +199,9 @@ class Running:
 
 
 def room(running: Sequence[Running], limits: Caps) -> int:
-    """Return how many more tasks may start now, whatever their lanes; those in the background take no room of others.
-
-    Dispatched tasks that no process holds yet are at most as many as the held ones, or STARTING_AT_LEAST: executions
-    that find no free Lambda do not become more and more.
-    """
+    """Return how many more tasks may start now, in any lane; background tasks take no room of others. Dispatched tasks
+    without a holder are at most as many as held ones, or STARTING_AT_LEAST, so that executions without a free Lambda do
+    not accumulate."""
     return _room(_foreground(running), limits)
 
 
@@ -232,13 +222,12 @@ def _room(running: Sequence[Running], limits: Caps) -> int:
 
 
 def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps) -> tuple[Queued, ...]:
-    """Return the tasks to start now, in their order.
+    """Return the tasks to start now, in order.
 
-    First those of the highest priority; of these, one of the tenant with the fewest running tasks, on its bucket with
-    the fewest; a small one as long as no more small than large ones run there; the one that waits longest. A task whose
-    cap is reached is passed over, and hinders no other. Large tasks whose work has not begun have at most half of what
-    a cap allows: while their jobs wait for the job service, small ones run. Tasks in the background come after all
-    that may start, take what room is left beside everything, and count against no cap of others.
+    First the highest priority; then the tenant with the fewest running tasks, and its bucket with the fewest; a small
+    task unless more small than large ones run there; the longest waiting. A task at its cap is skipped and delays no
+    other. Large tasks that have not begun take at most half of a cap: small ones run while their jobs wait. Background
+    tasks come last, take the remaining room, and count against no cap of others.
     """
     lanes: dict[Lane, deque[Queued]] = defaultdict(deque)
     for one in sorted(waiting, key=lambda one: (one.since, one.task_id)):

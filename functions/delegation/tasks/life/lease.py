@@ -29,11 +29,9 @@ def execution_of(owner: str | None, task_id: str) -> bool:
 
 
 def is_same_lease(task: Task, held: Task) -> bool:
-    """Return whether a task has, or had last, the lease under which `held` was read: attempt, time and owner agree.
-
-    The number of the attempt alone does not tell that, because a task that was removed and submitted again counts its
-    attempts from one. The execution that continues an attempt of another one continues its lease.
-    """
+    """Return whether a task has, or last had, the lease that `held` was read with: attempt, time and owner. The attempt
+    number alone is ambiguous: a task that was removed and submitted again counts from one. An execution that continues
+    another's attempt continues its lease."""
     if (task.attempt_count, task.lease.acquired_ts) != (held.attempt_count, held.lease.acquired_ts):
         return False
     if task.lease.owner is None or task.lease.owner == held.lease.owner:

@@ -44,10 +44,8 @@ class Caller(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What lists find a task by: what it works on (the `target` of a purge is its table), and a correlation id.
-
-    `realm` is for which realm it works; a pause finds it by that, no list does.
-    """
+    """What lists find a task by: its work's object (`target`, for a purge its table), and a correlation id. `realm` is
+    the realm that it works for; pauses use it, lists do not."""
 
     target: str | None = None
     correlation_id: str | None = None
@@ -63,10 +61,8 @@ LabelsOf = Callable[[str], Labels]
 
 
 def label_key(text: str | None) -> str | None:
-    """Return the first 128 bits of a text's SHA-256 in hex: a text may be longer than a key of an index can be.
-
-    Source: Amazon DynamoDB Developer Guide, "Quotas" (a partition key has at most 2048 bytes).
-    """
+    """Return the first 128 bits of a text's SHA-256 in hex, since an index key is limited. Source: Amazon DynamoDB
+    Developer Guide, "Quotas" (a partition key has at most 2048 bytes)."""
     return None if text is None else hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
@@ -81,12 +77,12 @@ class TaskPart(BaseModel):
 
 
 class AdoptedChildren(TaskPart):
-    """What a task knows of the children that its attempts adopted, beside the records of the children in the store.
+    """What a task knows of adopted children, beside their records in the store.
 
     `children` holds the task's own id once an attempt adopted a child: an older release, which reads children from this
-    list, waits for the task itself instead of ending it without them. Ids of other tasks are children that such a
-    release adopted. `child_ordinal` counts what the present attempt adopted without an identity. Children that the
-    first `attempts_before` attempts adopted belong to earlier submissions, and `runs_before` counts the runs of those.
+    list, then waits for the task itself instead of ending it. Ids of other tasks are children that such a release
+    adopted. `child_ordinal` counts what the current attempt adopted without an identity. Children of the first
+    `attempts_before` attempts belong to earlier submissions; `runs_before` counts the runs of those.
     """
 
     children: tuple[str, ...] = ()
@@ -130,10 +126,8 @@ class KilledAttempts(TaskPart):
 
 
 class TaskLease(TaskPart):
-    """Who holds a task, since when, when the holder is presumed lost, and until when others need not check the task.
-
-    `acquired_ts` stays that of the latest attempt after its end.
-    """
+    """A task's holder, since when, when it is presumed lost, and until when others need not check. `acquired_ts` stays
+    that of the latest attempt after its end."""
 
     owner: str | None = None
     acquired_ts: Timestamp | None = None
@@ -286,10 +280,8 @@ class Task(BaseModel):
 
     @property
     def row(self) -> Self:
-        """What a version's row keeps of it: not its due time, and the errors of all attempts only at an end.
-
-        The head has them; in each row they would make a history grow with its square. Each row has its own error.
-        """
+        """The version's row: without its due time, and with the errors of all attempts only at an end. The head has
+        them; in each row they would grow with the square of the history. Each row has its own error."""
         return self.evolve(due_at=None, **({} if self.is_terminal else {"result_extended": None}))
 
     @property
@@ -307,10 +299,8 @@ class Task(BaseModel):
         return type(self).model_validate({**vars(self), **changes})
 
     def with_details(self, details: Mapping[str, Any], **changes: Any) -> Self:
-        """Return a copy with these details set beside the others; a detail that is None is removed.
-
-        Raises DelegationError (BAD_REPORT) for a detail that JSON cannot hold, whichever store the task is in.
-        """
+        """Return a copy with these details set beside the others; a detail that is None is removed. Raises
+        DelegationError (BAD_REPORT) for a detail that JSON cannot hold, in any store."""
         kept = {name: value for name, value in self.details.items() if name not in details}
         fresh = storable({name: value for name, value in details.items() if value is not None})
         return self.evolve(details=kept | fresh, **changes)

@@ -1,11 +1,7 @@
-"""What the end of a task announces, who is notified of it, and when a receiver is set apart; pure functions, no I/O.
-
-A task names its channels when it is submitted, so every process that ends it announces the same, whatever its settings.
-
-A circuit breaker with a bulkhead keeps a receiver that hangs from delaying others. A receiver that is set apart gets
-its notifications from a queue of its own kind, one at a time after growing pauses while it fails, until it has accepted
-several in a row quickly.
-"""
+"""What a task's end announces, to whom, and when a receiver is isolated; pure functions. A task names its channels at
+submission, so every process that ends it announces the same. A circuit breaker with a bulkhead keeps a hanging receiver
+from delaying others: its notifications go one at a time, after growing pauses while it fails, until it has accepted
+several in a row quickly."""
 
 import json
 import re
@@ -50,12 +46,9 @@ def callback_name(channel: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NotificationPolicy:
-    """What ends of tasks announce by default: nothing.
-
-    `events`: an event on EventBridge for each end; `callbacks`: the URLs that a request may pick, by name;
-    `private_addresses`: whether their hosts may have addresses that are not public. A delivery that fails is repeated
-    after pauses that double from `initial_backoff` up to `max_backoff`, `max_attempts` in all.
-    """
+    """What ends of tasks announce by default: nothing. `events`: an EventBridge event for each end; `callbacks`: URLs
+    that a request may pick, by name; `private_addresses`: whether their hosts may have private addresses. A failed
+    delivery is repeated after pauses that double from `initial_backoff` to `max_backoff`, `max_attempts` in all."""
 
     events: bool = False
     callbacks: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -160,13 +153,10 @@ class NotificationState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One notification of one end of a task on one channel; it is deleted when it was delivered.
-
-    `notification_id` is the same in every process that computes it, and is the Idempotency-Key of every delivery.
-    `body` is JSON text, the same bytes at every delivery. `attempts` counts the deliveries that were begun, `due_at` is
-    when the next is sent, `revision` grows with every change. `parked`: its receiver was set apart (`receivers`), so it
-    is found among those of its channel only. `since_ts`: when it was sent again by command.
-    """
+    """One notification of one end of a task on one channel; deleted once delivered. `notification_id` is the same in
+    every process, and the Idempotency-Key of every delivery. `body` is JSON text, the same bytes each time. `attempts`
+    counts deliveries begun, `due_at` is the next, `revision` grows with every change. `parked`: its receiver is
+    isolated, so it is found only among its channel's. `since_ts`: when it was sent again by command."""
 
     notification_id: str
     task_id: str
@@ -199,10 +189,8 @@ def owed_by(rows: Iterable[Task]) -> tuple[Notification, ...]:
 
 
 def joined(task: Task, channels: Iterable[str]) -> tuple[Task, tuple[Notification, ...]]:
-    """Return the task with the channels of a request that attached to it, and their notifications if it has ended.
-
-    The task is the same if it has them already. The event of an end was owed when it ended.
-    """
+    """Return the task with the channels of a request that attached to it, and their notifications if it ended. The task
+    is unchanged if it has them. The event of an end was owed when it ended."""
     if task.is_terminal:
         return task, tuple(_notification(task, channel) for channel in channels if is_callback(channel))
     more = tuple(channel for channel in channels if channel not in task.notify)
@@ -210,10 +198,8 @@ def joined(task: Task, channels: Iterable[str]) -> tuple[Task, tuple[Notificatio
 
 
 def begun(owed: Notification, now: datetime, policy: NotificationPolicy) -> Notification:
-    """Count a delivery that is about to begin; it is repeated if it has no outcome by `due_at`.
-
-    The one after the last that the policy allows is a dead letter instead: its process ended without an outcome.
-    """
+    """Count a delivery that is about to begin; it is repeated if it has no outcome by `due_at`. After the last one that
+    the policy allows it becomes a dead letter: its process ended without an outcome."""
     if owed.attempts >= policy.max_attempts:
         return _dead(owed, now)
     return _changed(owed, attempts=owed.attempts + 1, due_at=now + policy.wait_after(owed.attempts + 1))
@@ -222,10 +208,8 @@ def begun(owed: Notification, now: datetime, policy: NotificationPolicy) -> Noti
 def failed(
     owed: Notification, error: str, now: datetime, policy: NotificationPolicy, *, apart: bool = False
 ) -> Notification:
-    """Record why a delivery failed: it is repeated at `due_at`, or is a dead letter after the last.
-
-    `apart`: its receiver is set apart now.
-    """
+    """Record why a delivery failed: it is repeated at `due_at`, or is a dead letter after the last. `apart`: its
+    receiver is now isolated."""
     reason = error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 1] + "…"
     if owed.attempts >= policy.max_attempts:
         return _dead(owed, now, last_error=reason)
@@ -233,11 +217,8 @@ def failed(
 
 
 def parked(owed: Notification, due_at: datetime, now: datetime, policy: NotificationPolicy) -> Notification:
-    """Put a notification with the others of its receiver, which is set apart; no delivery was begun.
-
-    After the time that all deliveries together would have taken it is a dead letter, for a receiver that fails is tried
-    with few of them.
-    """
+    """Put a notification with the others of its isolated receiver, without a delivery. After the time of all deliveries
+    together it is a dead letter, because a failing receiver is tried with few of them."""
     if is_aged(owed, now, policy):
         return _dead(owed, now, last_error=owed.last_error or _NEVER_TRIED)
     return _changed(owed, parked=True, due_at=max(due_at, now))
@@ -269,7 +250,6 @@ def _dead(owed: Notification, now: datetime, **changes: Any) -> Notification:
 
 
 def _changed(owed: Notification, **changes: Any) -> Notification:
-    """Take the tag from an object that was written over the listed one, in case that it has it."""
     return replace(owed, revision=owed.revision + 1, **changes)
 
 
@@ -307,10 +287,8 @@ def _document(task: Task, channel: str, key: str) -> dict[str, Any]:
 
 
 def _about(payload: str) -> dict[str, Any]:
-    """Return the table and the correlation id of a payload (Delegation Service proposal, Persistence), if it has any.
-
-    A receiver finds its own work by them; a payload of another form has none.
-    """
+    """Return a payload's table and correlation id (Delegation Service proposal, Persistence), if any. A receiver
+    identifies its own work by them."""
     try:
         document = json.loads(payload)
     except ValueError:
@@ -342,12 +320,9 @@ FORGOTTEN_AFTER: Final = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """What the last deliveries to a receiver were like; one without a record is like one without strikes.
-
-    `strikes` counts failed or slow deliveries in a row, `failures` failed ones, `quick` quick acceptances in a row
-    since it was set apart, for the last time of `times_apart`. No delivery to one that is set apart begins before
-    `not_before`. `revision` grows with every change.
-    """
+    """The results of the last deliveries to a receiver; no record means no strikes. `strikes` counts failed or slow
+    deliveries in a row, `failures` failed ones, `quick` quick acceptances in a row since the last of `times_apart`
+    isolations. No delivery to an isolated one begins before `not_before`. `revision` grows with every change."""
 
     channel: str
     changed_ts: datetime
@@ -392,10 +367,8 @@ def after_acceptance(before: Receiver | None, channel: str, took: timedelta, now
 
 
 def claimed(receiver: Receiver, now: datetime) -> Receiver | None:
-    """Return the record with which a delivery to a receiver that is set apart may begin, None while none may.
-
-    The same record may begin any number of deliveries; another one has to be stored first, by one process only.
-    """
+    """Return the record with which a delivery to an isolated receiver may begin, None while none may. The same record
+    allows any number of deliveries; another one must be stored first, by one process only."""
     if now < receiver.not_before:
         return None
     return _with_pace(replace(receiver, not_before=now + PROBE), now) if receiver.is_failing else receiver
@@ -419,5 +392,4 @@ def _struck(receiver: Receiver, took: timedelta, now: datetime) -> Receiver:
 
 
 def _with_pace(receiver: Receiver, now: datetime) -> Receiver:
-    """Take the tag from an object that was written over the listed one, in case that it has it."""
     return replace(receiver, changed_ts=now, revision=receiver.revision + 1)

@@ -26,13 +26,10 @@ State = dict[str, int | float | str]
 
 
 def got_ahead(task: Task, before_text: str | None, *, by_texts: bool = True) -> tuple[bool, str | None]:
-    """Return whether the task kept more than in the state before, and the state to store now.
-
-    Progress is what the next attempt finds: details, what the work reported, children, a result, the beginning of
-    effects. A number that is no higher than before is none, because work that starts from the beginning reports
-    the same numbers again. Without `by_texts` a text that changed is none, as each attempt may note another moment at
-    which it began. Being alive (`progress_ts`) is none either.
-    """
+    """Return whether the task advanced since the state before, and the state to store now. Progress is what the next
+    attempt finds: details, reports, children, a result, the beginning of effects. A number that is not higher is none,
+    because repeated work reports the same numbers. Without `by_texts` a changed text is none, as each attempt may note
+    its own start time. Being alive (`progress_ts`) is none."""
     before: State = json.loads(before_text or "{}")
     now = state_of(task)
     counted = {
@@ -125,10 +122,8 @@ _PARKED: Final = "error:"
 
 @dataclass(frozen=True, slots=True)
 class AttemptError:
-    """Why an attempt ended: an error code, a text without secrets, and its class.
-
-    Texts are made to fit: at most 20,000 characters, with lone surrogates escaped.
-    """
+    """Why an attempt ended: an error code, a text without secrets, and its class. Texts have at most 20,000 characters,
+    with lone surrogates escaped."""
 
     code: str
     summary: str
@@ -148,11 +143,9 @@ class AttemptError:
 def after_error(
     task: Task, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta | None = None
 ) -> Task:
-    """Return a held task after its attempt ended with `error`: RETRY_SCHEDULED, or FAILURE when no attempt is left.
-
-    The next attempt is due after the policy's backoff, after `wait` if given, or at once when the work did not fail. A
-    cancelled task fails whatever the error; a task with children fails only after all of them have ended.
-    """
+    """Return a held task after its attempt's `error`: RETRY_SCHEDULED, or FAILURE without attempts left. The next
+    attempt is due after the policy's backoff, after `wait` if given, or at once if the work did not fail. A cancelled
+    task fails whatever the error; a parent fails only after its children have ended."""
     if error.killed and task.engine != _JOB:
         ahead, state = got_ahead(task, task.killed.state, by_texts=False)
         task = task.evolve(killed=KilledAttempts(count=1 if ahead else task.killed.count + 1, state=state))
@@ -177,10 +170,8 @@ def after_error(
 
 
 def _handed_over(task: Task, error: AttemptError) -> tuple[Task, AttemptError]:
-    """Count a hand-over, from the beginning if the task got ahead since the last one.
-
-    One that waits for something else, and states for how long, is not counted.
-    """
+    """Count a hand-over, from zero if the task advanced since the last one. An attempt that waits for something else
+    for a stated time is not counted."""
     ahead, state = got_ahead(task, task.hand_overs.state)
     number = 0 if ahead else task.hand_overs.count + 1
     if number > MAX_EXCUSED:

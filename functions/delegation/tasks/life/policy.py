@@ -111,11 +111,9 @@ class MaintenancePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried.
-
-    Without `limits` every task is dispatched at once. `deadlines` are those of the properties by task type, "default"
-    for types without one; `declared_deadlines` are those of behaviors.
-    """
+    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried. Without
+    `limits` every task is dispatched at once. `deadlines` are the properties' by task type, "default" for other types;
+    `declared_deadlines` are those of behaviors."""
 
     default: RetryPolicy
     by_type: Mapping[str, RetryPolicy]
@@ -221,10 +219,8 @@ def unknown_types(properties: Mapping[str, str], known: Collection[str]) -> dict
 
 
 def require_known_types(properties: Mapping[str, str], known: Collection[str]) -> None:
-    """Raise InvalidProperty for a retry property of a task type that is neither known nor named like `acme.report`.
-
-    Names with a dot are those of behaviors that a deployment adds.
-    """
+    """Raise InvalidProperty for a retry property of an unknown task type without a dot. Names like `acme.report` belong
+    to behaviors that a deployment adds."""
     for name, task_type in unknown_types(properties, known).items():
         if "." not in task_type:
             near = difflib.get_close_matches(task_type.upper(), sorted(known), n=1)

@@ -30,10 +30,8 @@ class TaskProgress(BaseModel):
 
 
 def advanced(before: TaskProgress | None, given: Mapping[str, Any]) -> TaskProgress | None:
-    """Return the progress with the given members instead of the former ones; None stays None without any.
-
-    Raises DelegationError (BAD_REPORT), which names the member.
-    """
+    """Return the progress with the given members replaced; None stays None without any. Raises DelegationError
+    (BAD_REPORT), which names the member."""
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
         return before
@@ -45,11 +43,8 @@ def advanced(before: TaskProgress | None, given: Mapping[str, Any]) -> TaskProgr
 
 
 def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the map with the given details beside the former ones; a detail that is None is removed.
-
-    Raises DelegationError (BAD_REPORT), which names the detail, for what JSON cannot hold, and for a map of more than
-    MOST_BYTES.
-    """
+    """Return the map with the given details set; a detail that is None is removed. Raises DelegationError (BAD_REPORT),
+    which names the detail, for what JSON cannot hold, and beyond MOST_BYTES."""
     if details is None:
         return dict(before)
     _require_json(details)
@@ -61,10 +56,8 @@ def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict
 
 
 def storable(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of details as every store returns them: plain text, numbers, lists and maps.
-
-    Raises DelegationError (BAD_REPORT), which names the detail, for what JSON cannot hold.
-    """
+    """Return details as every store returns them: plain text, numbers, lists and maps. Raises DelegationError
+    (BAD_REPORT), which names the detail, for what JSON cannot hold."""
     _require_json(details)
     return json.loads(_json_text(details))  # type: ignore[no-any-return]
 

@@ -1,8 +1,5 @@
-"""A task type as one value: what submitting, storing, retrying, counting and showing its tasks need to know of it.
-
-`TaskTypes` are those of a deployment; `wiring.types` lists them. Code that serves tasks of every type asks the value
-for a fact and names no type itself.
-"""
+"""A task type as one value: what submitting, storing, retrying, counting and showing its tasks needs. `TaskTypes` are a
+deployment's; `wiring.types` lists them. Code for all types asks the value and names no type."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -60,39 +57,33 @@ class Measured:
     per_second: int | None = None
 
 
-def _unmeasured(_task: Task) -> None:
-    """Return that nothing is known but what the work itself reported."""
+def _unmeasured(_task: Task) -> None: ...
 
 
-def _no_result(_task: Task) -> None:
-    """Return no result but the summary."""
+def _no_result(_task: Task) -> None: ...
 
 
-def _no_receipt(_task: Task) -> None:
-    """Return that there is no receipt."""
+def _no_receipt(_task: Task) -> None: ...
 
 
-def _no_next_step(_task: Task) -> None:
-    """Return that nobody has to decide anything."""
+def _no_next_step(_task: Task) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskType:
     """One task type, by the name that its tasks are stored under.
 
-    `labels` are what lists and pauses find a task by, None if nothing in its payload states it. `traits` are what its
-    admission is decided by. `counted` are the details that the line of an end shows, with the metric that adds them up
-    if there is one. `retry` are the defaults of its properties `delegation.retry.NAME.*`. Housekeeping never waits for
-    a place behind the tasks of callers, and counts against no cap. `payload_version` is the newest version of payloads
-    that this release reads. `requests` loads the form of the requests for such tasks, None if no request may ask for
-    one. `measured` is how far a task is, `execution_result` what the answer to a caller that waited has of a SUCCESS,
-    `receipt_key` the key of a task's receipt in the plan bucket, `next_step` what a person has to decide now that the
-    task has ended, as a sentence with commands. `properties` begins the names of the properties of
-    the service that are the type's own. The service submits a type that `is_own` itself. `runner` names the function,
-    as `module:function`, that makes the behaviors of the type for a process which runs tasks, `waited_for` another one
-    for a process whose caller waits; a type without one is run by the behavior of another type. `forecast` names the
-    function that forecasts what a task's plan takes, as JSON has it. `folders` of the record bucket are what a job run
-    may write to beside its task's own.
+    `labels` are what lists and pauses find a task by, None if its payload has none. `traits` decide its admission.
+    `counted` are the details in the line of an end, each with the metric that adds them up, if any. `retry` are the
+    defaults of `delegation.retry.NAME.*`. Housekeeping never waits for a place behind callers' tasks, and counts
+    against no cap. `payload_version` is the newest that this release reads. `requests` loads the form of its requests,
+    None if no request may ask for one. `measured` is how far a task is, `execution_result` the SUCCESS in the answer to
+    a waiting caller, `receipt_key` the receipt's key in the plan bucket, `next_step` what a person must decide after
+    the end, with commands. `properties` is the prefix of the type's own properties. The service itself submits a type
+    that `is_own`. `runner` names the function, as `module:function`, that makes the type's behaviors in a process that
+    runs tasks, `waited_for` in one whose caller waits; without it another type's behavior runs it. `forecast` names the
+    function that forecasts a plan's cost, as JSON. A job run may write to `folders` of the record bucket beside its
+    task's own.
     """
 
     name: str
@@ -147,10 +138,8 @@ class TaskTypes(dict[str, TaskType]):
         return Traits() if traits_of is None else traits_of(task.task_payload)
 
     def restarted(self, task: Task, *, resumes: bool | None = None) -> Mapping[str, Any] | None:
-        """Return the details with which a task that is submitted again starts, None if it resumes where it stopped.
-
-        The rules of its type decide whether it does, unless `resumes` is given.
-        """
+        """Return the details with which a resubmitted task starts, None if it resumes where it stopped. Its type's
+        rules decide, unless `resumes` is given."""
         rules = self.of(task).details
         resumes = rules.resumes(task) if resumes is None else resumes
         return None if resumes else rules.restarted(task.details)

@@ -1,8 +1,6 @@
-"""Every change of a task, as a pure function of the task, an event and the time.
-
-The changes of status are those of the Delegation Service proposal, Persistence, and
-docs/architecture/tasks.md. They alone raise `version`. The writer sets `revision` and `nonce`.
-"""
+"""Every change of a task, as a pure function of the task, an event and the time. The changes of status are those of the
+Delegation Service proposal, Persistence, and docs/architecture/tasks.md; they alone raise `version`. The writer sets
+`revision` and `nonce`."""
 
 import uuid
 from collections.abc import Mapping
@@ -156,10 +154,8 @@ def schedule_retry(
     refused: bool = False,
     noted: bool = True,
 ) -> Task:
-    """Let a held task wait until `at`; `excuse` keeps the attempt from counting, `noted` records the error.
-
-    A task that continues at once stays admitted; another one gives its place to those that wait.
-    """
+    """Let a held task wait until `at`; `excuse` keeps the attempt from counting, `noted` records the error. A task that
+    continues at once stays admitted; another one gives up its place."""
     admission = task.admission if at <= now else task.admission.evolve(admitted_ts=None)
     return transition(
         task,
@@ -194,11 +190,9 @@ def resubmit(
     repeats: int | None = None,
 ) -> Task:
     """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
-
-    `restarted` are the details of a task that starts from the beginning; with None it resumes with the details it
-    has. `at` is when it is to run, now if None. `payload_version` is None where the payload is not a new one, and
-    `requested_by` where nobody asks anew. `repeats` is the number of this repeat, None for what is no repeated request.
-    """
+    `restarted` are the details of a fresh start; None resumes with the current details. `at` is when it runs, now if
+    None. `payload_version` is None for an unchanged payload, `requested_by` if nobody asks anew, `repeats` (the number
+    of this repeat) unless a request is repeated."""
     fresh: dict[str, Any] = {"effects_began_ts": None, "progress_ts": None, "progress": None, "reported": {}}
     begun = {} if restarted is None else {"details": restarted, **fresh}
     return transition(
@@ -245,10 +239,8 @@ def _without_children(task: Task) -> AdoptedChildren:
 
 
 def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Task, Task]:
-    """Return the parent, the same if it need not change, and the child to adopt for this attempt. Raises LeaseLost.
-
-    A `nameless` child gets an id made from its parent, run and ordinal: the next attempt finds it again.
-    """
+    """Return the parent, unchanged if possible, and the child to adopt for this attempt. Raises LeaseLost. A `nameless`
+    child gets an id of its parent, run and ordinal, by which the next attempt finds it."""
     held_by(task, attempt)
     family = task.family
     if task.task_id not in family.children:
@@ -290,9 +282,6 @@ def repeats_so_far(task: Task, now: datetime) -> int:
 
 
 def is_repeat(task: Task, payload: str) -> bool:
-    """Return whether running a terminal task again with this payload repeats it.
-
-    A FAILURE is repeated whatever the payload. A SUCCESS is only by the same one: for another table with its id, such
-    as a registered clone, it is new work.
-    """
+    """Return whether running a terminal task again with this payload repeats it. A FAILURE is repeated with any
+    payload, a SUCCESS only with the same: for another table with its id, such as a registered clone, it is new work."""
     return task.status is Status.FAILURE or task.task_payload == payload

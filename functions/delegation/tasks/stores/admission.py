@@ -31,10 +31,8 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The recent admissions; a process that admits tasks writes them here first, at the next revision.
-
-    `after` is where the next admission begins to read, if the last one did not read every lane.
-    """
+    """Recent admissions; a process that admits tasks writes them here first, at the next revision. `after` is where the
+    next admission begins to read, if the last one did not read every lane."""
 
     revision: int = 0
     recent: tuple[Recent, ...] = ()
@@ -61,22 +59,16 @@ class LanesPage:
 
 
 class AdmissionStore(Protocol):
-    """The tasks in lanes, derived from their heads: the write that ends an attempt also frees its place.
-
-    All methods raise StoreUnavailable, `write_register` OutcomeUnknown too.
-    """
+    """The tasks in lanes, derived from their heads: the write that ends an attempt also frees its place. All methods
+    raise StoreUnavailable, `write_register` OutcomeUnknown too."""
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """Return the tasks that wait since `now` or longer: of every lane at most the `each` that wait longest.
-
-        They may have been admitted since. It reads all lanes, of which there may be thousands.
-        """
+        """Return the tasks that wait since `now` or longer: of every lane the `each` that wait longest. They may have
+        been admitted since. It reads all lanes, maybe thousands."""
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
-        """Return what `queued` does of the first lanes of a span: of `lanes` or more if it has so many.
-
-        The number of reads is bounded, so there may be fewer lanes, at least one.
-        """
+        """Return what `queued` does for the first lanes of a span, `lanes` or more if there are. The number of reads is
+        bounded, so there may be fewer lanes, at least one."""
 
     def running(self) -> Sequence[Running]:
         """Return the admitted tasks; a change of the last seconds may be missing."""

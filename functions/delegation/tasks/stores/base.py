@@ -20,11 +20,9 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Move the head from `before` to `after` (one version later) and add that version's row, in one transaction.
-
-    `via` are versions passed on the way: RUNNING for an attempt that ended at once, RETRY_SCHEDULED for a lost task
-    that is acquired at once. Each gets its row in the same transaction, so versions have no gaps.
-    """
+    """Move the head from `before` to `after` (one version later) and add its row, in one transaction. `via` are
+    versions passed through: RUNNING for an attempt that ended at once, RETRY_SCHEDULED for a lost task acquired at
+    once. Each gets its row too, so versions have no gaps."""
 
     before: Task
     after: Task
@@ -51,10 +49,8 @@ class Revise:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """Leave the task as it is, but require that the head is still at this version, whatever its revision.
-
-    `owed` are notifications of that version, to be stored on this condition.
-    """
+    """Leave the task unchanged, but require that the head still has this version, whatever its revision. `owed` are
+    notifications of that version, stored on this condition."""
 
     after: Task
     owed: tuple[Notification, ...] = ()
@@ -76,11 +72,9 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Record children under their parent, and the parent under each, in one transaction with the parent's head.
-
-    The head is rewritten from `before` to `after` like Revise; with the same task it has to have its version, like
-    Expect. A child that was adopted before gets the new attempt. There are at most MOST_AT_ONCE with those in `more`.
-    """
+    """Record children under their parent, and the parent under each, in one transaction with its head. The head is
+    rewritten from `before` to `after` like Revise; if they are equal it must have this version, like Expect. A child
+    adopted before gets the new attempt. At most MOST_AT_ONCE with those in `more`."""
 
     before: Task
     after: Task
@@ -185,29 +179,22 @@ def is_position(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedPage:
-    """Some heads in the order of a list, each with its position there; `cursor` continues after them, None at the end.
-
-    A page may have fewer entries than its limit, or none, although others follow.
-    """
+    """Some heads in a list's order, each with its position; `cursor` continues after them, None at the end. A page may
+    have fewer entries than its limit, or none, although others follow."""
 
     entries: tuple[tuple[str, Task | Unreadable], ...]
     cursor: str | None
 
 
 class TaskStore(Protocol):
-    """Heads, rows and the indexes of all tasks.
-
-    Every write is atomic, conditional on version and revision, and carries a nonce (`after.nonce`): the same change
-    applied again after an unclear answer is recognized and returns like the first time. All methods raise
-    StoreUnavailable when nothing was written, OutcomeUnknown when that is not known; those for one task raise
-    MalformedRecord when this release cannot read it.
-    """
+    """Heads, rows and the indexes of all tasks. Every write is atomic, conditional on version and revision, and carries
+    a nonce (`after.nonce`): a repeat after an unclear answer is recognized and returns like the first time. All methods
+    raise StoreUnavailable if nothing was written, OutcomeUnknown if that is unknown; those for one task raise
+    MalformedRecord if this release cannot read it."""
 
     def apply(self, change: TaskChange) -> Task:
-        """Apply one change and return the task as it is now.
-
-        Raises TaskExists (Create), StaleTask (other version), RevisionConflict (same version, other revision).
-        """
+        """Apply one change and return the current task. Raises TaskExists (Create), StaleTask (other version),
+        RevisionConflict (same version, other revision)."""
 
     def children(self, task_id: str) -> Sequence[Child]:
         """Return the children that a task's attempts adopted, in the order of their ids, read consistently."""
@@ -219,11 +206,9 @@ class TaskStore(Protocol):
         """Delete the records of children that no later attempt of the task adopted, and return how many."""
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
-        """Store at most MOST_AT_ONCE first versions as Creates do, all or none; return whether they are stored.
-
-        False means that one exists, that nothing was written, or that this is not known: a Create of each then states
-        which, and returns a task that this call stored.
-        """
+        """Store at most MOST_AT_ONCE first versions, all or none; return whether they are stored. False means that one
+        exists, that nothing was written, or that this is unknown: a Create of each then decides, and returns a task
+        that this call stored."""
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
         """Return the heads of those that exist, by their ids, each read consistently."""
@@ -241,29 +226,23 @@ class TaskStore(Protocol):
         """Return entries of the due index at or before `now`, about the oldest first; of all shards or of these."""
 
     def remove(self, task: Task) -> bool:
-        """Delete a terminal task: its children's records, rows oldest first, head last, while the head is still `task`.
-
-        Returns True when this call deleted the head, False when there was none. An interrupted removal is finished by
-        repeating it; a task that changes meanwhile keeps its head and its newest rows. Raises StaleTask or
-        RevisionConflict when the head is no longer `task`, ValueError when `task` is not terminal.
-        """
+        """Delete a terminal task: children's records, rows oldest first, then the head, while it is still `task`.
+        Returns True if this call deleted the head, False if there was none. A repeat finishes an interrupted removal; a
+        task that changes meanwhile keeps its head and newest rows. Raises StaleTask or RevisionConflict if the head is
+        no longer `task`, ValueError if `task` is not terminal."""
 
     def forget(self, task_id: str, below: int) -> int:
-        """Delete the rows of versions below `below`, oldest first, and return how many.
-
-        Caps the history of a recurring task. The head and its row always stay, and rows that stay have no gaps, also
-        after an interruption; a repeat deletes the rest.
-        """
+        """Delete the rows of versions below `below`, oldest first, and return how many: a recurring task's history. The
+        head and its row always stay, remaining rows have no gaps even after an interruption, and a repeat deletes the
+        rest."""
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """Return a page of all heads in no particular order; one that cannot be read is Unreadable in its place."""
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        """Return at most `limit` tasks, the newest received first, after the position or cursor `before`.
-
-        Tasks received at one moment have a fixed order. One that is submitted again moves to the front. A change of the
-        last seconds may be missing; one that cannot be read is Unreadable in its place.
-        """
+        """Return at most `limit` tasks, newest received first, after the position or cursor `before`. Tasks received at
+        one moment have a fixed order; a resubmitted one moves to the front. A change of the last seconds may be
+        missing; an unreadable one is Unreadable in its place."""
 
 
 def require_terminal(task: Task) -> None:

@@ -101,10 +101,8 @@ def _values(task: Task) -> dict[str, Any]:
 
 
 def task_of(item: Mapping[str, Any]) -> Task:
-    """Return the task of a stored head or row; an attribute that is no field of a task is a detail.
-
-    Raises MalformedRecord, which names the field, when the item has another format or is not a valid task.
-    """
+    """Return the task of a stored head or row; an unknown attribute is a detail. Raises MalformedRecord, which names
+    the field, for another format or an invalid task."""
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}", item)
     values = dict(item)

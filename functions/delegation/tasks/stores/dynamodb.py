@@ -1,8 +1,5 @@
-"""TaskStore on one DynamoDB table: heads under version 0, rows under their version, sparse indexes of heads.
-
-Without contention Create and Advance are one TransactWriteItems of two puts, Revise one PutItem. `dynamodb_reads` has
-what is read.
-"""
+"""TaskStore on one DynamoDB table: heads under version 0, rows under their version, sparse indexes of heads. Without
+contention Create and Advance are one TransactWriteItems of two puts, Revise one PutItem."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -82,11 +79,9 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         return self.transact(change, token=str(uuid.uuid4()) if _only_expects(change) else None)
 
     def transact(self, change: TaskChange, also: Sequence[Action] = (), *, token: str | None = None) -> Task:
-        """Apply a change and other stores' actions in one transaction.
-
-        `token` (at most 36 characters) is the ClientRequestToken, by default the change's nonce; an Expect stores no
-        nonce and needs one. Raises like `apply`, and CompanionRefused when the condition of one of `also` failed.
-        """
+        """Apply a change and other stores' actions in one transaction. `token` (at most 36 characters) is the
+        ClientRequestToken, by default the change's nonce; an Expect stores no nonce and needs one. Raises like `apply`,
+        and CompanionRefused if the condition of one of `also` failed."""
         items = [*self._actions(change), *also]
         client_token = token or change.after.nonce
         client = self.dynamodb.client
@@ -211,7 +206,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             return False
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
-        """See TaskStore.disown: a transaction for every 40 children, and one for each that is adopted meanwhile."""
+        """Delete these records: a transaction for every 40 children, and one for each adopted meanwhile."""
         old = iter([child for child in self.children(task_id) if child.attempt <= up_to_attempt])
         disowned = 0
         while some := list(islice(old, PAIRS_A_CALL)):
@@ -242,7 +237,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         return refused is None
 
     def remove(self, task: Task) -> bool:
-        """See TaskStore.remove: one Query and one transaction for every eight rows, and `disown` for a parent."""
+        """Delete the task: one Query and one transaction for every eight rows, and `disown` for a parent."""
         require_terminal(task)
         if task.family.children or task.family.attempts_before:
             self.disown(task.task_id, task.attempt_count)
@@ -259,7 +254,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
                 return True
 
     def forget(self, task_id: str, below: int) -> int:
-        """See TaskStore.forget: a Query and a transaction for every eight rows; versions only grow, so no condition."""
+        """Delete rows: a Query and a transaction for every eight; versions only grow, so no condition."""
         head = self.get(task_id)
         last = HEAD if head is None else min(below, head.version) - 1
         forgotten = 0

@@ -1,7 +1,5 @@
-"""NotificationStore on the task table: an item for each notification, found by partitions of its own in the due index.
-
-An item that is written needs no condition: the condition on the task's head in the same transaction admits it once.
-"""
+"""NotificationStore on the task table: an item for each, found by its own partitions in the due index. Writes need no
+condition: the task head's condition in the same transaction admits each once."""
 
 import logging
 from collections.abc import Iterable, Sequence

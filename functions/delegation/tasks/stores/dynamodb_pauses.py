@@ -10,8 +10,6 @@ PAUSES_KEY: Final = {"task_id": "pauses", "version": -1}
 
 
 class DynamoDbPauseStore:
-    """PauseStore over the task table."""
-
     def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
         self._dynamodb = dynamodb
         self._table = table

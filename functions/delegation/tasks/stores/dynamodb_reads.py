@@ -63,7 +63,7 @@ class ReceivedTasks:
         self._tries = tries
 
     def page(self, which: Received, before: str | None, limit: int) -> ReceivedPage:
-        """See TaskStore.received: a Query, or one for each day until the page is full, and a BatchGetItem."""
+        """Return a page: a Query, or one for each day until it is full, and a BatchGetItem."""
         before = before or f"{isoformat(which.until)}{_LAST}"
         if before < _first_key(which):
             return ReceivedPage((), None)
@@ -217,7 +217,7 @@ class DynamoDbTaskReads:
         return self._item(task_id, HEAD)
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        """See TaskStore.get_many: a BatchGetItem for every 100 tasks; what it leaves out is asked for again."""
+        """Return heads: a BatchGetItem for every 100 tasks; what it leaves out is requested again."""
         found: dict[str, Task] = {}
         keys = [to_item({"task_id": task_id, "version": HEAD}) for task_id in dict.fromkeys(task_ids)]
         failures = 0
@@ -253,7 +253,7 @@ class DynamoDbTaskReads:
         return tuple(codec.task_of(item) for item in found)
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """See TaskStore.due: one Query for each shard, in parallel, and one more for each further MB."""
+        """Return due entries: one Query for each shard, in parallel, and one more for each further MB."""
 
         def shard(bucket: str) -> list[DueEntry]:
             items = self.query(
@@ -269,11 +269,11 @@ class DynamoDbTaskReads:
         return sorted(chain.from_iterable(found), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """See AdmissionStore.queued: Queries for each lane that has more, of four shards in parallel."""
+        """Return waiting tasks: Queries for each lane that has more, of four shards in parallel."""
         return self._lanes(now, EVERY_LANE, each, None).found
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
-        """See AdmissionStore.queued_in: mostly one Query for each of the four shards."""
+        """Return waiting tasks: usually one Query for each of the four shards."""
         return self._lanes(now, span, each, lanes)
 
     def _lanes(self, now: datetime, span: Span, each: int, lanes: int | None) -> LanesPage:
@@ -300,7 +300,7 @@ class DynamoDbTaskReads:
         return [(item["admission_key"], item["task_id"]) for item in items], answer.get("LastEvaluatedKey")
 
     def running(self) -> Sequence[Running]:
-        """See AdmissionStore.running: one Query for each MB, about 5,000 tasks."""
+        """Return admitted tasks: one Query for each MB, about 5,000 tasks."""
         items = self.query(
             1_000_000,
             IndexName=ADMISSION_INDEX,
@@ -314,11 +314,11 @@ class DynamoDbTaskReads:
         return register_of(from_item(answer["Item"]) if "Item" in answer else None)
 
     def children(self, task_id: str) -> Sequence[Child]:
-        """See TaskStore.children: one Query for each MB."""
+        """Return children: one Query for each MB."""
         return sorted(map(child_of, self._linked(task_id + CHILDREN)), key=lambda child: child.task_id)
 
     def parents(self, task_id: str) -> Mapping[str, int]:
-        """See TaskStore.parents: one Query for each MB."""
+        """Return parents: one Query for each MB."""
         return {item["parent_id"]: int(item["attempt"]) for item in self._linked(task_id + PARENTS)}
 
     def _linked(self, partition: str) -> list[dict[str, Any]]:
@@ -330,7 +330,7 @@ class DynamoDbTaskReads:
         )
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """See TaskStore.heads: a Scan, which reads rows too and returns heads only."""
+        """Return heads by a Scan, which reads rows too."""
         found: list[Task | Unreadable] = []
         start: dict[str, Any] = {}
         if cursor is not None:

@@ -45,8 +45,7 @@ Fault = Callable[[str], None]
 _OTHER_FORMAT: Final = "format: not one that this release reads"
 
 
-def no_fault(_point: str) -> None:
-    """Inject nothing."""
+def no_fault(_point: str) -> None: ...
 
 
 class MemoryTaskStore:

@@ -22,10 +22,8 @@ SHARDS: Final = 4
 
 
 class NotificationStore(Protocol):
-    """The notifications beside the tasks. `TaskStore.apply` adds them: `Advance` by `owed_by`, `Expect` its own.
-
-    All methods raise StoreUnavailable, writes OutcomeUnknown too, and MalformedRecord for one of a newer release.
-    """
+    """The notifications beside the tasks. `TaskStore.apply` adds them: `Advance` by `owed_by`, `Expect` its own. All
+    methods raise StoreUnavailable, writes OutcomeUnknown too, and MalformedRecord for a newer release's."""
 
     def notification(self, task_id: str, notification_id: str) -> Notification | None:
         """Return a notification, read consistently; None when it was delivered."""
@@ -36,11 +34,8 @@ class NotificationStore(Protocol):
     def notifications(
         self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
     ) -> Sequence[Notification]:
-        """Return at most `limit` notifications of a state that are due by a time, about the oldest first.
-
-        Those that are parked are found only by their channel in `parked`, and nothing else is. A change of the last
-        seconds may be missing.
-        """
+        """Return at most `limit` notifications of a state that are due by a time, about oldest first. Parked ones are
+        found only by their channel in `parked`, and nothing else is. A change of the last seconds may be missing."""
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
         """Replace a notification if it still has the revision of `before`; return whether it had."""

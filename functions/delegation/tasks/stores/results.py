@@ -19,19 +19,16 @@ _KEPT: Final = "object:"
 class ResultStore(Protocol):
     """The record bucket, as the plan stores of `storage` are; its errors are DelegationErrors."""
 
-    def put(self, key: str, data: bytes) -> None:
-        """Store an object, or replace it."""
+    def put(self, key: str, data: bytes) -> None: ...
 
     def get(self, key: str) -> bytes:
         """Return an object; raises an error when there is none."""
 
 
 def pending(results: ResultStore | None, task: Task, result: str) -> str:
-    """Return what a record holds of a result until the task ends: the JSON text, or the key of its object.
-
-    The object is stored before the record names it; the name is made from attempt and content, so a repeat stores the
-    same. Raises DelegationError (RESULT_TOO_LARGE) without a bucket.
-    """
+    """Return what a record holds of a result until the end: the JSON text, or the key of its object. The object is
+    stored first; its name is made of attempt and content, so a repeat stores the same. Raises DelegationError
+    (RESULT_TOO_LARGE) without a bucket."""
     data = result.encode()
     if len(data) <= MOST_RESULT:
         return result

@@ -24,10 +24,8 @@ _INDEXES: Final = {
 
 
 def create_task_table(client: Any, name: str) -> bool:
-    """Create the task table, billed by request, and wait until it can be used; False if it exists already.
-
-    `client` is a boto3 DynamoDB client. Raises StoreUnavailable when DynamoDB refuses or cannot be reached.
-    """
+    """Create the task table, billed by request, and wait for it; False if it exists. `client` is a boto3 DynamoDB
+    client. Raises StoreUnavailable if DynamoDB refuses or cannot be reached."""
     indexes = [
         {"IndexName": name, "KeySchema": _schema(keys), "Projection": {"ProjectionType": "KEYS_ONLY"}}
         for name, keys in _INDEXES.items()

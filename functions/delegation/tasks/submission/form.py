@@ -1,8 +1,5 @@
-"""How requests ask for tasks of one type: the form that the API reads, checks and describes.
-
-A form is loaded when the first request is read, because most processes accept none. It is implemented beside what the
-type does, so a body and a catalog are values that tasks do not know.
-"""
+"""How requests ask for tasks of one type: the form that the API reads, checks and describes. Loaded with the first
+request, because most processes accept none, and implemented beside the type."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,13 +22,10 @@ def not_waited_for(operation: str) -> DelegationError:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestSources:
-    """What the reading of a request may need of the deployment; a process has one.
-
-    `properties` are the service's, `callbacks` returns the names of those that a request may pick. A task with more
-    than `small_files` files waits for its admission as a large one. `catalog` is called on demand, for a request that
-    names only what it is about; `check_catalog` raises for one whose tables the service cannot delete. `clock` returns
-    the present time in UTC.
-    """
+    """What reading a request may need of the deployment. `properties` are the service's, `callbacks` returns the names
+    that a request may pick. A task with more than `small_files` files is queued as a large one. `catalog` is called for
+    a request without the loaded table; `check_catalog` raises for one whose tables the service cannot delete. `clock`
+    returns UTC."""
 
     realm: str
     properties: Mapping[str, str]
@@ -56,10 +50,8 @@ class WantedTask:
 
 @dataclass(frozen=True, slots=True)
 class RequestWords:
-    """What a command states about such requests: `running` while it waits for a table (`{}`).
-
-    `deletes`: the files of the table are gone afterwards, so it asks before, and states what remains to be done.
-    """
+    """What a command states about such requests: `running` while it waits for a table (`{}`). `deletes`: the table's
+    files are gone afterwards, so it asks before, and states what remains to be done."""
 
     running: str
     deletes: bool = False

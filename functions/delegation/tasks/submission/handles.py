@@ -36,12 +36,9 @@ class Parent:
 
 
 class Options(TypedDict, total=False):
-    """What a submission may say beside the parameters.
-
-    The task runs `at` a time or after a `delay`, else now. With `every` or `cron` it recurs. Submissions with the same
-    `key` are the same task. With `rerun` one that succeeded runs again. With `parent` it is a child, which ends before
-    its parent.
-    """
+    """Options of a submission. The task runs `at` a time or after a `delay`, else now. With `every` or `cron` it
+    recurs. Submissions with the same `key` are one task. With `rerun` one that succeeded runs again. With `parent` it
+    is a child, which ends before its parent."""
 
     at: datetime | None
     delay: timedelta | None
@@ -62,12 +59,8 @@ class Schedule:
 
     @classmethod
     def of(cls, behavior: Behavior[Any, Any], options: Options, now: datetime) -> "Schedule":
-        """Return the schedule of a submission; raises DelegationError (BAD_SCHEDULE).
-
-        The declared one counts if none is given.
-
-        A task with an interval first runs now, one with a cron expression at its next time.
-        """
+        """Return a submission's schedule, by default the declared one. Raises DelegationError (BAD_SCHEDULE). A task
+        with an interval first runs now, one with a cron expression at its next time."""
         at, delay = options.get("at"), options.get("delay")
         if at is not None and delay is not None:
             raise bad_schedule("a task runs at a time or after a delay: give one of both")
@@ -100,12 +93,10 @@ _ROWS: Final = 100
 
 
 def pause_after(head: Task, growing: float, now: datetime) -> float:
-    """Return the seconds until the next read of a task that has no outcome; `growing` is the pause without hints.
-
-    A task that waits for its time is read again then. A held one is not expected to change before its recheck time
-    (Asynchronous & reliable tasks proposal, Design); until then the pause keeps doubling, because short work ends
-    earlier: the outcome is seen after at most twice its time, or a minute late.
-    """
+    """Return the seconds until the next read of a task without outcome; `growing` is the pause without hints. A task
+    that waits for its time is read then. A held one is not expected to change before its recheck time (Asynchronous &
+    reliable tasks proposal, Design); until then the pause doubles, as short work ends earlier: the outcome is seen
+    after at most twice its time, or a minute late."""
     if head.next_scheduled_run_ts is not None and head.next_scheduled_run_ts > now:
         return min(max((head.next_scheduled_run_ts - now).total_seconds(), FIRST_PAUSE), LONGEST_PAUSE)
     if head.lease.recheck_not_before is not None and head.lease.recheck_not_before > now:
@@ -203,10 +194,8 @@ class Handle(Generic[V]):
         return head if head.is_terminal else self._last_run(head)
 
     def peek(self, *, head: Task | None = None) -> Returned[V] | AwaitedTaskFailed | None:
-        """Return the outcome, None while there is none; of a recurring task that of its last run.
-
-        A `head` that was just read saves a read.
-        """
+        """Return the outcome, None while there is none; of a recurring task that of its last run. A `head` that was
+        just read saves a read."""
         outcome = self.outcome(head=head)
         if outcome is None:
             return None
@@ -216,10 +205,8 @@ class Handle(Generic[V]):
             return failed
 
     def result(self) -> V:
-        """Return what the task returned.
-
-        Raises AwaitedTaskFailed for FAILURE, TaskError (NO_OUTCOME_YET) while there is none.
-        """
+        """Return what the task returned. Raises AwaitedTaskFailed for FAILURE, TaskError (NO_OUTCOME_YET) while there
+        is none."""
         outcome = self.outcome()
         if outcome is None:
             raise TaskError(

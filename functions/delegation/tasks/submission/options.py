@@ -1,8 +1,6 @@
-"""The options of a task type: one table, of which the checks of requests and properties and the descriptions are made.
-
-A caller sets an option in `operation_parameters.properties`, an operator as a property of the service. Where both do,
-the operator sets the loosest value that callers may choose: one that is stricter is always allowed.
-"""
+"""A task type's options: one table, from which checks of requests and properties and descriptions are made. A caller
+sets an option in `operation_parameters.properties`, an operator as a property of the service. The operator's value is
+the loosest that callers may choose; a stricter one is always allowed."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,10 +30,8 @@ class SetBy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """How a command of the operation takes an option: `--flag`, by default the option's name, and its help.
-
-    A value of type `int` is `least` at least; a `bool` is a flag without a value, and what a list has is joined.
-    """
+    """A command's argument for an option: `--flag`, by default the option's name, and its help. An `int` is at least
+    `least`; a `bool` is a flag without a value; a list is joined."""
 
     help: str
     metavar: str | None = None
@@ -48,12 +44,11 @@ class Argument:
 class Option:
     """One option.
 
-    `values` are all that it may have: the strictest first where both set it, otherwise the default first; "" lets the
-    service choose. Free text has a `pattern` instead, which `expected` puts into words. `setting` is the operator's
-    property below the prefix of the type, by default the option's name; `loosest` is its default. A request that is
-    silent has `default`, and without one the operator's value; `default_setting` is the property that sets `default`.
-    `meaning` and `default_meaning` are the sentences of the properties, `described` that of the option in the API. An
-    `argument` makes it an option of the command that submits the operation.
+    `values` are all that it may have: strictest first if both set it, otherwise the default first; "" lets the service
+    choose. Free text has a `pattern` instead, described by `expected`. `setting` is the operator's property below the
+    type's prefix, by default the option's name; `loosest` is its default. A silent request has `default`, else the
+    operator's value; `default_setting` is the property that sets `default`. `meaning` and `default_meaning` describe
+    the properties, `described` the option in the API. An `argument` makes it an option of the submitting command.
     """
 
     name: str
@@ -164,10 +159,8 @@ class SetLimits:
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """The options of one task type. `prefix` begins its properties; `others` are those that are no option.
-
-    Of an `exclusive` pair the first must be absent where the second is true.
-    """
+    """The options of one task type. `prefix` begins its properties; `others` are those that are no option. Of an
+    `exclusive` pair the first must be absent if the second is true."""
 
     prefix: str
     options: tuple[Option, ...]
@@ -222,13 +215,9 @@ class OptionTable:
         return option.values[0]
 
     def chosen(self, properties: Mapping[str, str], limits: SetLimits, *, accepted: bool = False) -> dict[str, str]:
-        """Return the value of every option that callers may set.
-
-        Raises InvalidOption, DelegationError (PROPERTY_NOT_ALLOWED).
-
-        In a request that was already `accepted`, a value that is looser than today's settings is replaced by the
-        setting. An option with a pattern is absent unless the request has it.
-        """
+        """Return the value of every option that callers may set. Raises InvalidOption, DelegationError
+        (PROPERTY_NOT_ALLOWED). In a request that was already `accepted`, a value looser than today's settings is
+        replaced by the setting. An option with a pattern is absent unless the request has it."""
         found = {one.name: self._value(one, properties, one.values[0]) for one in self.by(SetBy.CALLER) if one.values}
         for one in self.by(SetBy.BOTH):
             value, loosest = self._value(one, properties, self.default(one, limits)), limits.choices[one.name]

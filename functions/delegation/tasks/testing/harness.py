@@ -50,7 +50,6 @@ class _KnownTypes(MemoryTaskStore):
         self.missing: str | None = None
 
     def apply_locked(self, change: TaskChange) -> Task:
-        """See MemoryTaskStore.apply_locked."""
         if isinstance(change, Create) and change.after.task_type not in self._task_types:
             self.missing = change.after.task_type
             raise Crash
@@ -70,10 +69,8 @@ class _Interruption:
 
 
 class TaskHarness:
-    """A task store in memory, one worker after the other on it, and a clock that only `advance` moves.
-
-    The worker, the leases, the retries and the records are those of a deployment. `properties` are its properties.
-    """
+    """A task store in memory, one worker after the other on it, and a clock that only `advance` moves. The worker,
+    leases, retries and records are a deployment's, with these `properties`."""
 
     def __init__(
         self,
@@ -127,11 +124,9 @@ class TaskHarness:
         raise NeverIdleError(f"tasks are still due at {self.now} after {_MOST_ATTEMPTS} attempts")
 
     def run_until_idle(self) -> int:
-        """Run what is due and what becomes due by waiting for a retry or for children; return the number of attempts.
-
-        The clock moves to those times, never to the end of a lease or to the time of a task that was submitted for
-        later or recurs: `advance` does that.
-        """
+        """Run what is due and what becomes due by waiting for retries or children; return the number of attempts. The
+        clock moves to those times, never to the end of a lease or to the time of a task that was submitted for later or
+        recurs: `advance` does that."""
         attempts = self.run_due()
         while (at := self._next_retry()) is not None:
             if attempts >= _MOST_ATTEMPTS:
@@ -147,10 +142,8 @@ class TaskHarness:
         self._interrupt(behavior, "crash", at_checkpoint, after_work=after_work)
 
     def lose(self, behavior: Behavior[Any, Any], *, at_checkpoint: int | None = None, after_work: bool = False) -> None:
-        """Let the next attempt lose its lease while it works, as a process does that is paused for too long.
-
-        The clock moves beyond the lease, and the loss is recorded: what the attempt writes from then on is refused.
-        """
+        """Let the next attempt lose its lease while it works, as a process that is paused for too long. The clock moves
+        beyond the lease, and the loss is recorded: later writes of the attempt are refused."""
         self._interrupt(behavior, "lose", at_checkpoint, after_work=after_work)
 
     def hand_over(self, behavior: Behavior[Any, Any], *, at_checkpoint: int) -> None:
@@ -247,7 +240,6 @@ class _Interrupted(AttemptContext):
         self._checkpoints = 0
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """See AttemptContext.checkpoint."""
         self._checkpoints += 1
         self.interrupt(self._checkpoints)
         super().checkpoint(moved=moved)

@@ -35,13 +35,10 @@ def fence_of(
 
 
 class AttemptContext:
-    """One attempt that this process works for.
-
-    The head is read at most once a second while the lease lasts, and written at most every two. The work fences itself:
-    it stops when the lease that it last read ends by the monotonic clock, less the clock drift, whatever the wall clock
-    shows. Work that progresses writes `progress_ts` every 30 seconds, or four times in a shorter lease. Checkpoints may
-    come from several threads, which share one read.
-    """
+    """One attempt in this process. The head is read at most once a second while the lease lasts, and written at most
+    every two. The work fences itself: it stops when the lease last read ends by the monotonic clock, less the clock
+    drift, whatever the wall clock shows. Work that progresses writes `progress_ts` every 30 seconds, or four times in a
+    shorter lease. Checkpoints may come from several threads, which share one read."""
 
     def __init__(
         self,
@@ -77,14 +74,10 @@ class AttemptContext:
         return self._monotonic()
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Check before each piece of work that it may begin.
-
-        Raises LeaseLost, RunCancelled, DeadlineExceeded, RunHandedOver, RunPaused or RunTimedOut if not. What is paused
-        is read at most every 20 seconds (`pauses.lookout`).
-
-        Work that waits for another process passes whether that has `moved` since the last call: an attempt whose work
-        hangs must not write `progress_ts`.
-        """
+        """Check before each piece of work that it may begin. Raises LeaseLost, RunCancelled, DeadlineExceeded,
+        RunHandedOver, RunPaused or RunTimedOut if not. Pauses are read at most every 20 seconds (`pauses.lookout`).
+        Work that waits for another process passes whether that has `moved` since the last call: a hanging attempt must
+        not write `progress_ts`."""
         self.look(moved=moved)
 
     def look(self, *, moved: bool) -> None:
@@ -126,11 +119,9 @@ class AttemptContext:
         details: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
-        """Report progress and `details` of the work's own; what is not given stays, a detail that is None is removed.
-
-        At most every two seconds it is written; one that comes sooner is written with the next one, or the outcome.
-        Raises LeaseLost, and DelegationError (BAD_REPORT) at every call with what cannot be stored, written or not.
-        """
+        """Report progress and the work's own `details`; what is not given stays, a detail that is None is removed.
+        Written at most every two seconds; a sooner one with the next or the outcome. Raises LeaseLost, and
+        DelegationError (BAD_REPORT) at every call with what cannot be stored."""
         for name in unknown:
             raise bad_report(f"{name}: is not a member of a report; put it into the map `details`")
         with self._lock:
@@ -203,13 +194,10 @@ def renew_every(lease: LeasePolicy) -> timedelta:
 
 
 class LeaseKeeper:
-    """Renews the lease of one attempt while its work runs.
-
-    An attempt fences itself a clock drift before its lease ends (AttemptContext); work that has not stopped half a
-    drift later raises WorkOutlivedLease. Another thread renews, because a call to an unreachable store may take longer
-    than the lease. The lease of work that wrote no `progress_ts` for a whole lease is not renewed: a hung attempt is
-    lost.
-    """
+    """Renews the lease of one attempt while its work runs. An attempt fences itself a clock drift before its lease ends
+    (AttemptContext); work that has not stopped half a drift later raises WorkOutlivedLease. Another thread renews,
+    because a call to an unreachable store may outlast the lease. The lease of work that wrote no `progress_ts` for a
+    whole lease is not renewed: a hung attempt is lost."""
 
     def __init__(
         self, tasks: TaskService, task: Task, monotonic: Callable[[], float], waits: DoneWithin = done_within

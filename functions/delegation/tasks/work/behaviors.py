@@ -1,8 +1,6 @@
-"""Task behaviors: which types of tasks there are, and how a task of each is identified, retried and repeated.
-
-`TaskBehavior` is what drivers need of any task type: choose an engine, run an attempt. `Behavior` declares a task type
-whose work is one function (Asynchronous & reliable tasks proposal, Design); `FunctionBehavior` runs it.
-"""
+"""Task behaviors: a task type's identity, retries, repeats and work. `TaskBehavior` is what drivers need of any type:
+choose an engine, run an attempt. `Behavior` declares a type whose work is one function (Asynchronous & reliable tasks
+proposal, Design); `FunctionBehavior` runs it."""
 
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -48,11 +46,9 @@ class TaskBehavior(Protocol):
         """The stored task types that this behavior runs."""
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        """Return the engine for a held task (`inline` or `spark`), None when the attempt already ended.
-
-        At `hand_over_at` it stops what takes long and hands the attempt over. The caller records the choice on the
-        task, in a write that it makes anyway. Errors of the work are recorded on the task; only TaskError is raised.
-        """
+        """Return the engine for a held task (`inline` or `spark`), None if the attempt already ended. At `hand_over_at`
+        it stops long work and hands the attempt over. The caller records the choice in a write that it makes anyway.
+        Errors of the work are recorded on the task; only TaskError is raised."""
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """Do the work in this process and record its outcome; at `hand_over_at` begin nothing more, and hand over."""
@@ -116,10 +112,7 @@ class Run(Protocol):
         eta: datetime | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Report progress, and `details` of the work's own as JSON; see AttemptContext.report.
-
-        Raises DelegationError (BAD_REPORT).
-        """
+        """Report progress, and the work's own `details` as JSON. Raises DelegationError (BAD_REPORT)."""
 
 
 TaskFunction = Callable[[P, Run], R | Awaitable[R | None] | None]
@@ -133,13 +126,12 @@ The code of a DelegationError that it raises is recorded.
 class Behavior(Generic[P, R]):
     """A task type: its parameters and result (pydantic), what identifies a task of it, how it is repeated.
 
-    With `identify` the id is computed from the parameters, so a second submission attaches to the same task; without it
-    every submission is another task. `every` makes a task recur that long after each end, `cron` at the times of a
-    cron expression. Retries follow the properties of the task type, then `retry`. An attempt may work for `timeout`;
-    at most `concurrency` tasks of the type run at once. With a `result` type a run has to return one. A task that is
-    not done `deadline` after its submission fails. `version` is stored with the payload: raise it with a change of
-    `parameters` that former releases cannot read; they leave such tasks alone, and this one has to read the former
-    payloads too.
+    With `identify` the id is computed from the parameters, so a second submission attaches to the task; otherwise every
+    submission is another task. `every` makes a task recur that long after each end, `cron` at a cron expression's
+    times. Retries follow the task type's properties, then `retry`. An attempt may work for `timeout`; at most
+    `concurrency` tasks of the type run at once. With a `result` type a run must return one. A task not done `deadline`
+    after its submission fails. `version` is stored with the payload: raise it with a change of `parameters` that former
+    releases cannot read; they leave such tasks alone, and this one must read the former payloads too.
     """
 
     task_type: str

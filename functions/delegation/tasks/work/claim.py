@@ -34,11 +34,9 @@ _FRESH: Final = timedelta(seconds=5)
 
 
 class LeftAlone:
-    """Due tasks that a process leaves alone, because it does not run their type or cannot read them.
-
-    Each is remembered while its entry of the index does not move, so that it is read once and not at every query. Only
-    the newest are kept, to bound memory. `unread` and `failed` are those that are tried again after a pause.
-    """
+    """Due tasks that a process leaves alone, because it does not run their type or cannot read them. Each is remembered
+    while its index entry does not move, so that it is read once; only the newest are kept. `unread` and `failed` are
+    tried again after a pause."""
 
     def __init__(self, most: int = 10_000) -> None:
         self._most = most
@@ -62,12 +60,9 @@ class LeftAlone:
 
 
 class DueHints:
-    """What a worker remembers of due tasks from one lease to the next.
-
-    A query costs one call a shard, so each queries a few shards only, the next ones each time, and its result serves
-    several leases. Each worker has another order of shards. `foreign` are tasks that this deployment does not run or
-    read.
-    """
+    """What a worker remembers of due tasks from one lease to the next. A query costs one call a shard, so each queries
+    a few shards, the next ones each time, and serves several leases. Each worker has another order of shards. `foreign`
+    are tasks that this deployment does not run or read."""
 
     def __init__(self, candidates: int = 50) -> None:
         self.candidates = candidates
@@ -114,12 +109,10 @@ def lease_next_available_task(
     *,
     lookout: DueHints | None = None,
 ) -> Task | None:
-    """Acquire one of the oldest due tasks of a known type; None when the index, queried now, has none.
-
-    Due are: SUBMITTED, RETRY_SCHEDULED whose time has come, and held tasks whose holder is presumed lost. Of several
-    workers one acquires each task, by the conditional write. Tasks of unknown types and tasks that cannot be read are
-    skipped, and hide no other task however many they are. While everything is paused nothing is queried.
-    """
+    """Acquire one of the oldest due tasks of a known type; None if the index, queried now, has none. Due are:
+    SUBMITTED, RETRY_SCHEDULED whose time has come, and held tasks presumed lost. The conditional write gives each task
+    to one worker. Unknown and unreadable tasks are skipped, and hide no other however many they are. While everything
+    is paused nothing is queried."""
     if tasks.pauses.everything() is not None:
         return None
     lookout = lookout or DueHints()
@@ -193,10 +186,8 @@ class _Search:
 
 
 def in_own_order(entries: Sequence[DueEntry], lot: str) -> list[DueEntry]:
-    """Return due entries, the oldest few first, those few in an order drawn by `lot`.
-
-    So workers do not all try the same task. A lot that differs at each query lets no task wait for ever.
-    """
+    """Return due entries, the oldest few first, those few in an order drawn by `lot`. So workers do not all try the
+    same task, and with a new lot for each query no task waits for ever."""
 
     def drawn(entry: DueEntry) -> int:
         return zlib.crc32(f"{lot}/{entry.task_id}".encode())

@@ -65,9 +65,7 @@ def store_maintenance(
     tasks: TaskService, records: Callable[[], ExpiringRecords | None], task_types: Callable[[], Collection[str]]
 ) -> Behavior[TaskMaintenance, MaintenanceReport]:
     """Return the behavior; both functions are called when it runs, so a process that only submits needs no records.
-
-    Tasks of types other than `task_types` belong to a newer deployment and are kept whatever their age.
-    """
+    Tasks of types not in `task_types` belong to a newer deployment and are kept whatever their age."""
 
     def work(_parameters: TaskMaintenance, run: Run) -> MaintenanceReport:
         # Records first: their replays may need the tasks that are deleted after them.
@@ -99,10 +97,8 @@ def maintenance_head(tasks: TaskService, behavior: Behavior[TaskMaintenance, Mai
 
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, MaintenanceReport]) -> bool:
-    """Submit the maintenance task unless it exists, usually with one read; return whether this call did.
-
-    An existing one gets the interval that is now configured.
-    """
+    """Submit the maintenance task unless it exists, usually with one read; return whether this call did. An existing
+    one gets the configured interval."""
     parameters = TaskMaintenance()
     head = maintenance_head(tasks, behavior)
     if is_wanted(head, behavior.every, tasks.clock()):
@@ -195,10 +191,7 @@ def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
 
 
 def _is_removable(tasks: TaskService, head: Task) -> bool:
-    """Return whether a task is past retention and no parent still waits for its outcome.
-
-    A parent that cannot be read may be waiting.
-    """
+    """Return whether a task is past retention and no parent, or unreadable parent, may wait for its outcome."""
     if not head.is_terminal or head.last_status_change_ts + tasks.policies.maintenance.retention > tasks.clock():
         return False
     try:
@@ -213,10 +206,8 @@ def _is_orphaned(head: Task) -> bool:
 
 
 def _cap_history(tasks: TaskService, head: Task) -> int:
-    """Delete the rows past retention of a recurring task, which is never deleted itself; the newest row stays.
-
-    Clocks differ, so a row may be younger than the next one; then both stay.
-    """
+    """Delete the rows past retention of a recurring task, which itself stays; the newest row stays. Clocks differ, so a
+    row may be younger than the next; then both stay."""
     before = tasks.clock() - tasks.policies.maintenance.retention
     below = 0
     while rows := tasks.reads.versions(head.task_id, after=below, limit=_BATCH):

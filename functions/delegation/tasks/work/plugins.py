@@ -1,9 +1,7 @@
-"""Behaviors that a deployment adds: functions that `DELEGATION_BEHAVIORS` names, called once in a process.
-
-`acme.tasks` is a module, whose Behaviors are added. `acme.tasks:behaviors` is a function that takes the TaskService and
-returns Behaviors or whole TaskBehaviors. Every process that runs tasks or decides on them has to name the same ones; to
-others their tasks belong to a newer deployment.
-"""
+"""Behaviors that a deployment adds: `DELEGATION_BEHAVIORS` names functions, called once in a process. `acme.tasks` is a
+module, whose Behaviors are added. `acme.tasks:behaviors` is a function of the TaskService that returns Behaviors or
+TaskBehaviors. Every process that runs tasks or decides on them must name the same ones; to others their tasks belong to
+a newer deployment."""
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence

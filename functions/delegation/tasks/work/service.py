@@ -1,8 +1,6 @@
-"""`TaskService`: what handlers, engines and commands do with the tasks of a store, in parts over one write loop.
-
-Every change reads the head, lets a function of `life` decide, and writes conditionally; after a lost race it repeats
-that, so it returns what is stored.
-"""
+"""`TaskService`: what handlers, engines and commands do with a store's tasks, over one write loop. Every change reads
+the head, lets a function of `life` decide, and writes conditionally; after a lost race it repeats that, so it returns
+what is stored."""
 
 import copy
 import threading
@@ -23,12 +21,9 @@ from delegation.tasks.work.parts.writes import Leases, WriteLoop
 
 
 class TaskService:
-    """The parts by which tasks of one store are read and changed.
-
-    `reads` reads them, `writes` is the loop of every change, `submission` makes and stores them, `messages` sends
-    their dispatches, `dispatching` is what the sweeper and admission do, `leases` what the holder of a task does, and
-    `operators` what callers and operators ask for.
-    """
+    """The parts that read and change the tasks of one store. `reads` reads them, `writes` is the loop of every change,
+    `submission` makes and stores them, `messages` sends their dispatches, `dispatching` serves the sweeper and
+    admission, `leases` the holder of a task, and `operators` callers and operators."""
 
     def __init__(
         self,
@@ -65,10 +60,8 @@ class TaskService:
         return self._over(replace(self.writes, policies=policies or self.policies, hooks=hooks, messages=messages))
 
     def holding(self, held: Task) -> Self:
-        """Return the same service for the holder of a task as `held` was read: LeaseLost once another lease is on it.
-
-        So an attempt writes nothing to a task that was removed and submitted again, whose attempts have equal numbers.
-        """
+        """Return the same service for the holder of a task as `held` was read: LeaseLost under another lease. So an
+        attempt writes nothing to a task that was removed and submitted again with equal attempt numbers."""
         return self._over(replace(self.writes, held=held))
 
     def holding_as(self, owner: str) -> Self:

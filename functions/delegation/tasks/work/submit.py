@@ -24,10 +24,8 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Submitted(Generic[V]):
-    """The result of `submit`; `is_new` is False when it attached to an existing task.
-
-    The `handle` has the outcome of this submission, to be awaited, polled or ignored.
-    """
+    """The result of `submit`; `is_new` is False if it attached to an existing task. The `handle` has the outcome of
+    this submission, to be awaited, polled or ignored."""
 
     task_id: str
     is_new: bool
@@ -50,13 +48,12 @@ class Tasks:
     ) -> Submitted[Any]:
         """Store a task with these parameters, or attach to the existing one with the same key or computed id.
 
-        Submitting it again with another schedule or other parameters changes a recurring task, for the next run if one
-        has begun; one without a key or a computed id is known by its parameters. An existing task that ended in FAILURE
-        is submitted again; one that succeeded is complete. A child without a key or a computed id gets one from its
-        parent and its place among such children, so that the parent's next attempt finds it. Raises DelegationError
-        (BAD_SCHEDULE) for a schedule that cannot be, and for a child that recurs, because it never ends;
-        DelegationError (WAITS_FOR_ITSELF) for a child that awaits its parent, and (ILLEGAL_PARAMETERS) for parameters
-        that are no JSON value, such as NaN.
+        Another schedule or other parameters change a recurring task, for the next run if one has begun; without a key
+        or computed id it is identified by its parameters. A task that ended in FAILURE is submitted again; one that
+        succeeded is complete. A child without a key or computed id gets one of its parent and its place among such
+        children, so that the parent's next attempt finds it. Raises DelegationError (BAD_SCHEDULE) for an impossible
+        schedule, and for a child that recurs, because it never ends; (WAITS_FOR_ITSELF) for a child that awaits its
+        parent, and (ILLEGAL_PARAMETERS) for parameters that are no JSON value, such as NaN.
         """
         behavior, parameters = _unpacked(behavior, parameters)
         first, when = self._first(behavior, parameters, options)
@@ -64,10 +61,8 @@ class Tasks:
         return Submitted(task.task_id, is_new, Handle(self._service, behavior, task.task_id, task.version))
 
     def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Submitted[V]]:
-        """Submit many tasks as `submit` does each, with a write for every 40; `options` are those of all, without key.
-
-        What was stored before an error stays; the same call finds tasks with a computed id again.
-        """
+        """Submit many tasks as `submit` does, with a write for every 40; all have the same `options`, without key. What
+        was stored before an error stays; the same call finds tasks with a computed id again."""
         rerun = options.get("rerun", False)
         prepared, moved = self._prepared(calls, options)
         stored = self._service.submission.create_all(prepared, rerun=rerun, moved=moved)
@@ -81,9 +76,7 @@ class Tasks:
         self, calls: Sequence[Call[Any]], options: Options, known: Mapping[str, Task]
     ) -> list[tuple[Task, Task]]:
         """Store children of the parent in `options`, or attach to existing ones; return them as wanted and as stored.
-
-        Those that are `known`, adopted by a former attempt, are left as they are, even after a FAILURE.
-        """
+        Those in `known`, adopted by a former attempt, are left unchanged, even after a FAILURE."""
         firsts, moved = self._prepared(calls, options)
         missing = [first for first in firsts if first.task_id not in known]
         created = (

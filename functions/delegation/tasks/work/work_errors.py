@@ -1,7 +1,5 @@
-"""The one runner of attempts, and how one ends that an error ended: what is raised becomes what is recorded.
-
-Of what the work itself raised the type, the message and where it was raised are recorded, without secrets.
-"""
+"""Runs attempts, and records how an error ends them. Of errors of the work the type, message and place are recorded,
+without secrets."""
 
 import logging
 import traceback
@@ -52,11 +50,9 @@ class AttemptEnding:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRunner:
-    """Runs the attempts of purges, drops and upkeep as those of functions, and records how they end.
-
-    `ending` translates what ended an attempt of a task. Without the lease nothing is recorded. What the driver of the
-    attempt has to handle is raised: errors of the store, and what `ending` raises.
-    """
+    """Runs the attempts of purges, drops, upkeep and functions, and records how they end. `ending` translates what
+    ended an attempt. Without the lease nothing is recorded. Errors for the attempt's driver are raised: those of the
+    store, and of `ending`."""
 
     tasks: TaskService
     ending: Callable[[Task, Exception | RunStopped], AttemptEnding]
@@ -111,11 +107,8 @@ def end_attempt(tasks: TaskService, task: Task, ending: AttemptEnding) -> Task:
 def ending_of(
     error: Exception | RunStopped, classify: Callable[[Exception], ErrorClass], *, traced: bool = True
 ) -> AttemptEnding:
-    """Return how an attempt ends that `error` ended; `classify` is asked of what the work itself raised.
-
-    Of errors of the work it is recorded where they were raised if they are `traced`. A lost lease has no ending: the
-    process that lost it records nothing.
-    """
+    """Return how an attempt ends that `error` ended; `classify` is asked about errors of the work itself. If `traced`,
+    the place of an error of the work is recorded. A lost lease has no ending: its process records nothing."""
     failed = failed_work if traced else _untraced
     match error:
         case RunPaused():

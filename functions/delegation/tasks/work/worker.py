@@ -1,7 +1,5 @@
-"""A plain process that leases and runs tasks: the lease loop of the Delegation Service proposal, Task Retry.
-
-Any number of workers share one store and nothing else, and may run beside the state machine.
-"""
+"""A plain process that leases and runs tasks: the lease loop of the Delegation Service proposal, Task Retry. Workers
+share only the store, and may run beside the state machine."""
 
 import logging
 import threading
@@ -33,8 +31,7 @@ from delegation.timestamps import elapsed
 logger = logging.getLogger(__name__)
 
 
-def unreported(_error: Exception) -> None:
-    """Report nothing but the line of the log."""
+def unreported(_error: Exception) -> None: ...
 
 
 class ExternalEngine(Protocol):
@@ -48,13 +45,10 @@ class AdmitsTasks(Protocol):
     """Decides which of the tasks that wait for a place starts next (`tasks.admission`)."""
 
     def admit_one(self) -> str | None:
-        """Let one task start, which the caller runs, and return its id; None if none may start.
-
-        Raises the store's errors.
-        """
+        """Let one task start, which the caller runs, and return its id; None if none may. Raises the store's errors."""
 
     def gave_back(self, task_id: str) -> None:
-        """Take note that an admitted task does not have its place any more."""
+        """Note that an admitted task no longer has its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +61,9 @@ class WorkerSettings:
 
 
 class Worker:
-    """Leases tasks one after the other, keeps the lease of each while it runs, and ends when stopped.
-
-    The work runs in another thread and fences itself (AttemptContext). Work that does not stop when its lease ends
-    raises WorkOutlivedLease here: the caller has to end the process at once.
-    """
+    """Leases tasks one after the other, keeps the lease of each while it runs, and ends when stopped. The work runs in
+    another thread and fences itself (AttemptContext). Work that does not stop when its lease ends raises
+    WorkOutlivedLease here: the caller must end the process at once."""
 
     def __init__(
         self,
@@ -86,11 +78,9 @@ class Worker:
         idle: Callable[[Exception], None] = unreported,
         admission: AdmitsTasks | None = None,
     ) -> None:
-        """`engines` by the names that behaviors choose; work of an engine that is missing here runs inline.
-
-        `idle` is called with each error after which the worker waits. With `admission` it
-        also takes tasks that wait for a place, where one is free: beside a dispatcher, or where none runs.
-        """
+        """`engines` by the names that behaviors choose; work of a missing engine runs inline. `idle` is called with
+        each error after which the worker waits. With `admission` it also takes waiting tasks while places are free,
+        beside a dispatcher or without one."""
         self._tasks = tasks
         self._behaviors = behaviors
         self._settings = settings

@@ -27,8 +27,8 @@ class Sweep(BaseModel):
 
 
 class SweepReport(BaseModel):
-    """What one run did; see RealmSweepReport. The last release reads these reports too, so its field
-    `false_positive_rate` is kept: 0, because what is marked is known exactly."""
+    """What one run did; see RealmSweepReport. The last release also reads these reports, so `false_positive_rate` is
+    kept: 0, because marks are exact."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -46,11 +46,9 @@ class SweepReport(BaseModel):
 def persistence_maintenance(
     maintenance: Callable[[], RealmMaintenance], *, every: timedelta = EVERY
 ) -> Behavior[Sweep, SweepReport]:
-    """Return the behavior; `maintenance` is called when it runs, so a process that only submits needs no store.
-
-    A run that has to end early leaves its progress in the store, and the next attempt continues from it. A catalog
-    that was left as it is does not fail the task; it is in the report, and a warning is logged for it.
-    """
+    """Return the behavior; `maintenance` is called when it runs, so a process that only submits needs no store. A run
+    that ends early leaves its progress in the store, and the next attempt continues. A catalog left as it is does not
+    fail the task; the report has it, and a warning is logged."""
 
     def work(_parameters: Sweep, run: Run) -> SweepReport:
         ended: list[LeaseLost | RunCancelled | RunHandedOver] = []

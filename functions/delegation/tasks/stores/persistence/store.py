@@ -1,9 +1,6 @@
-"""TaskStore on the NoSQL persistence: heads, rows and the due index of all tasks are one index of one reference.
-
-A change is one commit, so it is applied whole or not at all; concurrent changes of one process share a compare-and-set.
-`entities` has the keys. For workers that have the NoSQL persistence and no task table. `tasks.stores.dynamodb`
-allows more writes a second, because writes of different tasks do not contend there.
-"""
+"""TaskStore on the NoSQL persistence: all heads, rows and the due index are one index of one reference. A change is one
+commit; concurrent changes of a process share a compare-and-set. For workers with the NoSQL persistence and no task
+table; DynamoDB allows more writes a second, because writes of different tasks do not contend."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -115,10 +112,8 @@ def create_tasks(store: CatalogStore) -> bool:
 
 
 class PersistenceTaskStore:
-    """TaskStore on one reference of a catalog's store.
-
-    With `create` it is created if it does not exist, by a call of the store; without it `create_tasks` has to make it.
-    """
+    """TaskStore on one reference of a catalog's store. With `create` the first call creates it if needed; without it
+    call `create_tasks` first."""
 
     def __init__(
         self,
@@ -273,7 +268,7 @@ class PersistenceTaskStore:
             return self.committer.commit(change, operation=task_id).result
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """See TaskStore.heads: in the order of ids."""
+        """Return heads in the order of ids."""
         start = None if cursor is None else IndexKey.of(HEADS, cursor)
         with translated():
             items = self.index().items(start=start, prefix=IndexKey.of(HEADS))
@@ -284,7 +279,7 @@ class PersistenceTaskStore:
         return TaskHeads(entries, ids[-1] if len(found) > limit else None)
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        """See TaskStore.received: a label's keys, or all, in the order of the index."""
+        """Return a label's keys, or all, in the order of the index."""
         start, end, prefix = range_of(which, before)
         with translated():
             items = self.index().items(start=start, end=end, prefix=prefix)

@@ -1,8 +1,6 @@
-"""What every TaskStore promises, one function for each promise: for stores of your own too (docs/workers.md).
-
-Subclass `TaskStoreContract` in a file of pytest, which this package needs, and give it a fixture `store`: a new, empty
-store. The checks of `notifications` are for a store that also keeps what is to be delivered.
-"""
+"""The contract of a TaskStore, one function for each promise, for your own stores too (docs/workers.md). Subclass
+`TaskStoreContract` in a test file, and give it a fixture `store`: a new, empty store. The checks of `notifications` are
+for a store that also keeps notifications."""
 
 from typing import Final
 

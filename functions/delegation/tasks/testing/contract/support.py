@@ -161,10 +161,8 @@ def refused(store: TaskStore, change: TaskChange, error: type[Exception]) -> Tas
 
 
 def written_by_a_newer_release(store: TaskStore, task: Task) -> None:
-    """Rewrite the head of a stored task in a format that this release does not know.
-
-    A store whose items `delegation.tasks.stores.codec` does not make has `make_unreadable(task_id)`, as in memory.
-    """
+    """Rewrite the head of a stored task in a format that this release does not know. A store without items of
+    `delegation.tasks.stores.codec` has `make_unreadable(task_id)`, as in memory."""
     if isinstance(store, HidesTasks):
         store.make_unreadable(task.task_id)
         return

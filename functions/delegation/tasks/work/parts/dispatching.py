@@ -1,7 +1,5 @@
-"""What those do with tasks who do not hold them.
-
-`Dispatching` is for the sweeper, the dispatcher and admission, `OperatorChanges` for callers and operators.
-"""
+"""Changes of tasks by others than their holders. `Dispatching` is for the sweeper, the dispatcher and admission,
+`OperatorChanges` for callers and operators."""
 
 from datetime import datetime, timedelta
 
@@ -20,10 +18,8 @@ class Dispatching:
         self._writes = writes
 
     def dispatch(self, task_id: str, *, task: Task | None = None) -> Task:
-        """Count one more dispatch and move `due_at` in one write, then send; the sweeper repeats a lost one.
-
-        A paused task is returned unchanged; the sweeper dispatches it after the pause.
-        """
+        """Count one more dispatch and move `due_at` in one write, then send; the sweeper repeats a lost one. A paused
+        task is returned unchanged; the sweeper dispatches it after the pause."""
         writes = self._writes
         task = task or writes.reads.get(task_id)
         if writes.hooks.pauses.start(task) is not None:
@@ -34,10 +30,8 @@ class Dispatching:
         return writes.messages.send(after) if after.is_queued else after
 
     def admit(self, task_id: str) -> Task | None:
-        """Let a queued task start and count its dispatch, which the caller sends; None if it no longer waits.
-
-        A paused one waits anew behind the others of its lane, and is not started.
-        """
+        """Start a queued task and count its dispatch, which the caller sends; None if it no longer waits. A paused one
+        goes behind the others of its lane, and is not started."""
         writes = self._writes
         task = writes.reads.get(task_id)
         paused = writes.hooks.pauses.start(task) is not None
@@ -49,10 +43,8 @@ class Dispatching:
         return None if paused or written.after is written.before else written.after
 
     def reconcile(self, task_id: str) -> Task:
-        """Do with a due task what the sweeper does: presume it lost, fail it, or dispatch it again.
-
-        Of a paused task only a loss is recorded; it stays due, so a sweep after the pause dispatches it.
-        """
+        """Presume a due task lost, fail it, or dispatch it again, as the sweeper. Of a paused task only a loss is
+        recorded; it stays due, so a sweep after the pause dispatches it."""
         writes = self._writes
         task = writes.reads.get(task_id)
         ended = writes.ended_attempt(task)

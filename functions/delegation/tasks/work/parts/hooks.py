@@ -23,10 +23,8 @@ SPARK: Final = "spark"
 
 
 class ExternalJobs(Protocol):
-    """Ends what a task's attempts run elsewhere, job runs for example.
-
-    It is called before the loss of an attempt is recorded, and again after a crash in between.
-    """
+    """Ends what a task's attempts run elsewhere, such as job runs. Called before the loss of an attempt is recorded,
+    and again after a crash in between."""
 
     def end(self, task: Task) -> bool:
         """End all jobs of the task; may be repeated. False when they may still run: then no loss may be recorded."""
@@ -43,32 +41,30 @@ class JobsLeftToSweeper(NoExternalJobs):
     """ExternalJobs of a worker beside a state machine: it leaves attempts of executions to the sweeper."""
 
     def end(self, task: Task) -> bool:
-        """See ExternalJobs.end: an execution, named after the task, starts its job before recording it."""
+        """End nothing of an execution, which is named after the task and starts its job before recording it."""
         by_execution = execution_of(task.lease.owner, task.task_id)
         return super().end(task) and (task.engine == INLINE or not by_execution)
 
 
-def ignored(_task: Task) -> None:
-    """Report nothing, as a process does whose output nobody counts."""
+def ignored(_task: Task) -> None: ...
 
 
-def uncounted(_before: Task | None, _after: Task) -> None:
-    """Count nothing, as a process does whose output nobody counts."""
+def uncounted(_before: Task | None, _after: Task) -> None: ...
 
 
 def unannounced(_owed: Sequence[Notification]) -> None:
-    """Send nothing, as a process does that has no queue of notifications: the sweeper sends them."""
+    """Send nothing: without a queue of notifications the sweeper sends them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHooks:
-    """What a process knows of its tasks beyond their policies, and whom it informs of their changes.
+    """What a process knows of its tasks beyond their policies, and what it calls on their changes.
 
-    `types` are the task types of the deployment. `external_jobs` ends what attempts run elsewhere. `results` keeps the
-    results that are too large for the store. `announce` is called after a write with the notifications that it stored,
-    and raises nothing; `ended` after a write that ends a task, with its last row; `counted` after a write, with each
-    step from one version to the next; `left_partly_done` after a write that ends a task as FAILURE after its work had
-    effects. `pauses` knows what operators paused. `nonce` makes the nonce of a write.
+    `types` are the deployment's task types. `external_jobs` ends what attempts run elsewhere. `results` keeps results
+    too large for the store. After a write, `announce` is called with the stored notifications and raises nothing;
+    `ended` with the last row of an ended task; `counted` with each step from one version to the next;
+    `left_partly_done` with a FAILURE whose work had effects. `pauses` knows the pauses. `nonce` makes the nonce of a
+    write.
     """
 
     types: TaskTypes = field(default_factory=lambda: NO_TYPES)
@@ -94,18 +90,16 @@ class DispatchQueue(Protocol):
     """A queue of dispatches; a message holds the task's id, the number of the dispatch, and what joins its logs."""
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
-        """Send one dispatch; raises StoreUnavailable when the queue did not accept it.
-
-        `n` is its number; 0 is no dispatch, but states that a task waits for its admission, or that the task ended.
-        `correlation_id` is that of the task's request, for the dispatcher's log alone.
-        """
+        """Send one dispatch; raises StoreUnavailable if the queue did not accept it. `n` is its number; 0 only states
+        that a task waits for its admission, or that the task ended. `correlation_id` is that of the task's request, for
+        the dispatcher's log."""
 
 
 class NoDispatchQueue:
     """DispatchQueue of a process that has none: pollers, the sweeper or a worker, find the tasks that it makes due."""
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:  # noqa: ARG002 - as the protocol
-        """See DispatchQueue.send; always raises StoreUnavailable."""
+        """Raise StoreUnavailable."""
         raise StoreUnavailable(f"dispatch {n} of task {task_id} cannot be sent from here: no queue is configured")
 
 
@@ -118,11 +112,9 @@ class DispatchMessages:
     hooks: TaskHooks
 
     def send(self, task: Task, *, labels: Labels | None = None) -> Task:
-        """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`.
-
-        For a queued task it sends that one waits (`wake`). One that waits for its time is left to the sweeper. `labels`
-        are the task's, if the caller knows them.
-        """
+        """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`. For a queued task
+        it sends that one waits (`wake`); one that waits for its time is left to the sweeper. `labels` are the task's,
+        if known."""
         if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > self.clock():
             return task
         if task.is_queued:
@@ -140,9 +132,7 @@ class DispatchMessages:
         return task
 
     def wake(self, task_id: str = ANY_TASK) -> None:
-        """Send the dispatcher a message that a task waits, or that `task_id` has ended, so that tasks may start.
-
-        A lost one delays tasks until the sweeper's next.
-        """
+        """Send the dispatcher a message that a task waits, or that `task_id` has ended, so that tasks may start. A lost
+        one delays tasks until the sweeper's next."""
         with suppress(StoreUnavailable):
             self.queue.send(task_id, 0)

@@ -14,11 +14,9 @@ from delegation.tasks.stores.results import ResultStore
 
 
 def first_outcome(store: TaskStore, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
-    """Return the first terminal version of a task from `since_version` on, None while there is none.
-
-    A task can run again after a submission's outcome, so the head alone does not answer that. Reads no more than the
-    head while the task has not changed.
-    """
+    """Return the first terminal version of a task from `since_version` on, None while there is none. A task can run
+    again after a submission's outcome, so the head alone does not suffice. An unchanged task costs one read, of the
+    head."""
     head = head or store.get(task_id)
     if head is None or not (head.is_terminal or head.version > since_version):
         return None
@@ -53,7 +51,7 @@ class TaskReads:
         return self.store.get_many(task_ids) if task_ids else {}
 
     def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        """Return versions of a task after `after`, oldest first; none if there is no such task."""
+        """Return versions of a task after `after`, oldest first; none without such a task."""
         return self.store.history(task_id, after=after, limit=limit)
 
     def outcome(self, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
@@ -100,10 +98,8 @@ class TaskReads:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The children that a parent awaits: how many there are and failed, and those that have not ended.
-
-    `own_ancestors` have not ended either, and never will, for they await the parent.
-    """
+    """The children that a parent awaits: their number, failures, and those that have not ended. `own_ancestors` never
+    end, for they await the parent."""
 
     total: int
     failed: int
@@ -118,12 +114,9 @@ def awaited(
     create: Callable[[Task, Child], Task],
     cancel: Callable[[Task], object],
 ) -> Family:
-    """Return the children that a held parent awaits, after creating and cancelling those that have to be.
-
-    An absent child that the attempt adopted whose work made the result is created again; one that only an earlier
-    attempt adopted is ignored, for the later one did without it. A cancelled parent cancels its children, and awaits
-    none that another parent awaits.
-    """
+    """Return the children that a held parent awaits, after creating and cancelling children as needed. An absent child
+    of the attempt that made the result is created again; one that only an earlier attempt adopted is ignored, as the
+    later one did not need it. A cancelled parent cancels its children, and awaits none that another parent awaits."""
     children = tasks.children_of(parent)
     present = tasks.find_many([child.task_id for child in children])
     found = [(child, present.get(child.task_id)) for child in children]
@@ -195,8 +188,7 @@ AT_ONCE: Final = 100
 class Lister(Protocol):
     """Reads tasks in the order of lists; implemented by TaskReads."""
 
-    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        """Return a page of tasks, the newest received first."""
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage: ...
 
 
 @dataclass(frozen=True, slots=True)

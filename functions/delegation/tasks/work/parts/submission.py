@@ -46,13 +46,10 @@ class TaskSubmission:
         callback: str | None = None,
         **fields: Any,
     ) -> Task:
-        """Return version 1 of a task due `at` or now, not stored; a dispatch now is counted if this process does it.
-
-        With limits it waits for its admission instead; a synchronous one, which its caller runs, is admitted. `traits`
-        and `labels` replace those that its task type finds in the payload. `deadline` is its behavior's, which a
-        property of the task type precedes. `callback` names the callback that its end announces. Raises
-        DelegationError (TASK_PAYLOAD_TOO_LARGE), before anything is stored.
-        """
+        """Return version 1 of a task due `at` or now, not stored; an immediate dispatch by this process is counted.
+        With limits it waits for admission instead; a synchronous one, which its caller runs, is admitted. `traits` and
+        `labels` replace those of its payload. `deadline` is its behavior's; a property of the task type precedes it.
+        `callback` names the callback for its end. Raises DelegationError (TASK_PAYLOAD_TOO_LARGE)."""
         now = self._writes.clock()
         task = Task(
             task_id=task_id,
@@ -87,12 +84,10 @@ class TaskSubmission:
         traits: Traits | None = None,
         callback: str | None = None,
     ) -> Task:
-        """Return the next version of a terminal task that is submitted again for `at` or now, not stored.
-
-        `resumes` is whether it resumes where it stopped, and `deadline_ts` when it has to be done; with None the rules
-        and the policies of its task type decide. `payload_version` is that of `payload`. The end announces `callback`,
-        not those of earlier submissions.
-        """
+        """Return the next version of a terminal task submitted again for `at` or now, not stored. `resumes` is whether
+        it resumes where it stopped, `deadline_ts` when it must be done; None leaves both to its type's rules and
+        policies. `payload_version` is that of `payload`. The end announces `callback`, not those of earlier
+        submissions."""
         again = t.resubmit(
             task,
             now,
@@ -113,11 +108,9 @@ class TaskSubmission:
     def create(
         self, first: Task, *, resumes: bool = True, rerun: bool = False, moved: bool = False
     ) -> tuple[Task, bool]:
-        """Store and dispatch a task, or return the existing one; and whether it was submitted.
-
-        An existing one is submitted again after FAILURE, with `rerun` also after SUCCESS. One without an outcome gets
-        the schedule of `first`, if that has one, and with `moved` its time.
-        """
+        """Store and dispatch a task, or return the existing one; and whether it was submitted. An existing one is
+        submitted again after FAILURE, with `rerun` also after SUCCESS. One without an outcome gets the schedule of
+        `first`, if any, and with `moved` its time."""
         store, send = self._writes.reads.store, self._writes.messages.send
         for _ in range(RACES):
             try:
@@ -174,10 +167,8 @@ class TaskSubmission:
         return declared.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
 
     def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:
-        """Let a background task wait for its admission, or count its dispatch when there are no limits or none for it.
-
-        Its caller runs a synchronous one, a poller one of a process without queue; neither waits.
-        """
+        """Let a background task wait for its admission, or count its dispatch if there are no limits for it. A caller
+        runs a synchronous one, a poller one of a process without queue; neither waits."""
         dispatch = self._policies.dispatch
         if self._policies.limits is None or self._types.of(task).is_housekeeping:
             if task.admission.lane is not None:
@@ -196,10 +187,7 @@ class TaskSubmission:
 
 
 def _checked_payload(task_type: str, payload: str) -> str:
-    """Return a payload that fits beside result, report and error texts.
-
-    Raises DelegationError (TASK_PAYLOAD_TOO_LARGE).
-    """
+    """Return a payload that fits beside result, report and errors. Raises DelegationError (TASK_PAYLOAD_TOO_LARGE)."""
     size = len(payload.encode())
     if size > MOST_PAYLOAD:
         raise DelegationError(

@@ -55,11 +55,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class WriteLoop:
-    """Changes tasks in one loop, and informs the hooks of what was written. Raises what the store raises.
-
-    `held` is a task as the holder of its lease read it, `owner` the name of a lease holder: with either, changes of a
-    task that is held otherwise raise LeaseLost.
-    """
+    """Changes tasks in one loop, and calls the hooks with what was written. Raises what the store raises. `held` is a
+    task as its lease holder read it, `owner` a lease holder's name: with either, changes of a task that is held
+    otherwise raise LeaseLost."""
 
     reads: TaskReads
     policies: Policies
@@ -109,20 +107,16 @@ class WriteLoop:
         raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
 
     def hasten(self, task_id: str, code: str) -> Task:
-        """Let a task that waits for its next attempt after the error `code` run now, because its cause is gone.
-
-        The sweeper or a worker finds it within a minute, admission at once. Another task is returned unchanged.
-        """
+        """Run a task now that waits for its next attempt after the error `code`, because its cause is gone. The sweeper
+        or a worker finds it within a minute, admission at once. Another task is returned unchanged."""
         task = self.change(task_id, lambda task, now: decisions.hasten(task, code, now))
         if task.is_queued:
             self.messages.wake()
         return task
 
     def report_partly_done(self, task: Task) -> None:
-        """Report a FAILURE whose work had effects unless that was done; the call whose write notes it reports.
-
-        It is for a FAILURE that a process recorded which cannot report. Of other tasks nothing is reported.
-        """
+        """Report a FAILURE whose work had effects, unless done; the call whose write notes it reports it. For a FAILURE
+        that was recorded by a process which cannot report. Other tasks are not reported."""
 
         def noted(current: Task, _now: datetime) -> Task:
             due = current.version == task.version and self._reports(None, current)
@@ -149,10 +143,8 @@ class WriteLoop:
         return self.reads.store.disown(task_id, up_to_attempt)
 
     def require_lease(self, task: Task) -> None:
-        """Raise LeaseLost for a task that is held otherwise than this loop was made for.
-
-        Another number of the attempt is refused by the change itself (`transitions.held_by`).
-        """
+        """Raise LeaseLost if a task is held otherwise than this loop requires. The change itself refuses another
+        attempt number (`transitions.held_by`)."""
         held, owner = self.held, self.owner
         if held is not None and (task.task_id, task.attempt_count) == (held.task_id, held.attempt_count):
             if not is_same_lease(task, held):
@@ -172,10 +164,8 @@ class WriteLoop:
         return task if channels == task.notify else task.evolve(notify=channels)
 
     def ended_attempt(self, task: Task) -> int | None:
-        """Return the number of the attempt if it is lost and nothing of it still runs; used before its loss is written.
-
-        An attempt whose lease is renewed at this moment finds its job ended, and ends like any failed attempt.
-        """
+        """Return the attempt's number if it is lost and nothing of it still runs; used before its loss is written. An
+        attempt that renews its lease just now finds its job ended, and ends like any failed attempt."""
         lost = outcomes.is_lost(task, self.clock()) and self.hooks.external_jobs.end(task)
         return task.attempt_count if lost else None
 
@@ -200,10 +190,8 @@ class WriteLoop:
         return after.reported_version != after.version and not (before and before.is_left_partly_done)
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
-        """Return what follows a run of a recurring task; a cancellation that came too late cancels the next run.
-
-        Where this process cannot compute when that begins, it fails: otherwise no run could end, and all be repeated.
-        """
+        """Return what follows a run of a recurring task; a late cancellation cancels the next run. If this process
+        cannot compute its time, it fails: otherwise no run could end, and all would be repeated."""
         task_type = self.hooks.types.of(ended)
         restarted = declared.next_details(task_type.details.restarted(ended.details))
         at, grace, unknown = now, self.policies.dispatch.grace, None
@@ -242,10 +230,8 @@ class Leases:
     def acquire(
         self, task_id: str, owner: str, lease: Callable[[datetime], Lease], *, task: Task | None = None
     ) -> Task:
-        """Try to make `owner` the holder, and return the task: `owner` holds it if it is the `lease_owner`.
-
-        A task that is not due, terminal, paused, or held by another process is returned unchanged (`decisions.claim`).
-        """
+        """Try to make `owner` the holder, and return the task: `owner` holds it if it is the `lease_owner`. A task that
+        is not due, terminal, paused, or held by another process is returned unchanged (`decisions.claim`)."""
         task = task or self._reads.get(task_id)
         if task.lease.owner != owner and self._writes.hooks.pauses.start(task) is not None:
             return task
@@ -274,10 +260,8 @@ class Leases:
         return self._writes.change(task_id, lambda task, now: t.start(task, attempt, now, effects=effects))
 
     def pending_result(self, task: Task, result: str) -> str:
-        """Return what the record holds of a result.
-
-        Raises DelegationError (RESULT_TOO_LARGE), and what the record bucket raises.
-        """
+        """Return what the record holds of a result. Raises DelegationError (RESULT_TOO_LARGE), and the record bucket's
+        errors."""
         return kept_results.pending(self._reads.results, task, result)
 
     def succeed(
@@ -308,10 +292,8 @@ class Leases:
         return self._writes.change(task_id, decide)
 
     def await_child(self, task_id: str, attempt: int, error: AttemptError, child_id: str, *, wait: timedelta) -> Task:
-        """End the attempt of a parent that waits for its children until this one has ended, or for `wait`.
-
-        The child's end wakes it, or this call if that was before the parent's waiting was stored.
-        """
+        """End the attempt of a parent that waits for its children until this one has ended, or for `wait`. The child's
+        end wakes it, or this call if that came before the parent's waiting was stored."""
         after = self.end_attempt(task_id, attempt, error, wait=wait, details={AWAITS: child_id})
         if after.status is Status.RETRY_SCHEDULED:
             child = self._reads.find(child_id)
@@ -320,10 +302,8 @@ class Leases:
         return after
 
     def hand_to_next_execution(self, task_id: str, attempt: int, owner: str, name: Callable[[int], str]) -> Task:
-        """Let the execution of the next dispatch continue this attempt of `owner`; a repeat only sends again.
-
-        It counts as a dispatch that started an attempt, so the base moves too.
-        """
+        """Let the execution of the next dispatch continue this attempt of `owner`; a repeat only sends again. It counts
+        as a dispatch that started an attempt, so the base moves too."""
 
         def decide(task: Task, _now: datetime) -> Task:
             dispatches = t.held_by(task, attempt).dispatches.next().answered()
@@ -334,10 +314,8 @@ class Leases:
         return self._writes.messages.send_again(self._writes.change(task_id, decide))
 
     def adopt(self, task_id: str, attempt: int, child: Task, *, nameless: bool = False) -> Task:
-        """Record a child before it is created, and return its first version; see `transitions.adopt`.
-
-        It may be repeated. Raises DelegationError (WAITS_FOR_ITSELF) for a child that would wait for its parent.
-        """
+        """Record a child before it is created, and return its first version; may be repeated. Raises DelegationError
+        (WAITS_FOR_ITSELF) for a child that would wait for its parent."""
         return self.adopt_all(task_id, attempt, ((child, nameless),))[0]
 
     def adopt_all(self, task_id: str, attempt: int, children: Sequence[tuple[Task, bool]]) -> list[Task]:
