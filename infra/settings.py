@@ -18,8 +18,7 @@ from delegation.notifications.https import tls
 from delegation.polaris.settings import PolarisSettings
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.tasks.life.policy import InvalidProperty, require_known_types
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
 from infra.gateway_settings import GatewayDeploymentSettings

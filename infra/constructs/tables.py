@@ -27,7 +27,7 @@ TOMBSTONE_INDEXES = (
     (DUE_TOMBSTONES, "checked_in", "check_at"),
     (CALLERS_TOMBSTONES, "caller", "listed_key"),
 )
-"""The indexes of the tombstones with their keys (delegation/gateway/drop/dynamodb.py)."""
+"""The indexes of the tombstones with their keys (delegation/gateway/drop/store.py)."""
 EXPIRES_AT = "expires_at"
 
 

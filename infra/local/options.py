@@ -12,8 +12,7 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from delegation.tasks.life.policy import InvalidProperty, require_known_types
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.context import default_properties
 from infra.local.errors import CannotStartError

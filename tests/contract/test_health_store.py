@@ -13,13 +13,8 @@ from hypothesis import strategies as st
 
 from delegation.testing.healths import PAST, STATE, HealthStoreContract, health, table
 from delegation.upkeep.errors import HealthUnavailable
-from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, HealthTable
-from delegation.upkeep.health.model import (
-    ManifestSizes,
-    ReadState,
-    SnapshotChange,
-)
-from delegation.upkeep.health.store import HealthStore, MemoryHealthStore
+from delegation.upkeep.health.model import ManifestSizes, ReadState, SnapshotChange
+from delegation.upkeep.health.store import DynamoDbHealthStore, HealthStore, HealthTable, MemoryHealthStore
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
 from tests.contract.test_reference_store import reference_store
 from tests.contract.where import LOCAL, MOTO

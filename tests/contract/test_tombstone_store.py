@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from delegation.gateway.drop.dynamodb import (
-    CALLERS_INDEX,
-    DUE_INDEX,
-    NEWEST_INDEX,
-    DynamoDbTombstoneStore,
-    TombstoneTable,
-)
 from delegation.gateway.drop.errors import (
     MalformedTombstone,
     TombstoneOutcomeUnknown,
 )
-from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneStore
+from delegation.gateway.drop.store import (
+    CALLERS_INDEX,
+    DUE_INDEX,
+    NEWEST_INDEX,
+    DynamoDbTombstoneStore,
+    MemoryTombstoneStore,
+    TombstoneStore,
+    TombstoneTable,
+)
 from delegation.testing.tombstones import NOW, TombstoneStoreContract, TombstoneStorePromises, pending
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import dynamodb_client, no_wait

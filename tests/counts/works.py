@@ -14,8 +14,7 @@ from delegation.gateway.app import Gateway
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.patience import Patience
-from delegation.gateway.keys.service import CatalogMutations
+from delegation.gateway.keys.service import CatalogMutations, Patience
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.files import TableFile

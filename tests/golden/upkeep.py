@@ -15,7 +15,7 @@ from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import Permission, Withdrawn
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Caller
-from delegation.upkeep.execution.submitting import UpkeepTasks
+from delegation.upkeep.execution.needs import UpkeepTasks
 from delegation.wire.requests import TableState
 from delegation.wire.tables import PlanApproval
 from tests.golden.expiries import expire, sweep_and_drive, with_expiries

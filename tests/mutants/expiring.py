@@ -21,7 +21,7 @@ SHARED_REQUESTS: Final = "tests/contract/upkeep/test_requests.py"
 ORDERS: Final = "tests/unit/operations/expiry/test_orders.py"
 OUTCOMES: Final = "tests/unit/operations/expiry/attacks/test_commit_outcomes.py"
 NEEDS: Final = "functions/delegation/upkeep/execution/needs.py"
-SUBMITTING: Final = "functions/delegation/upkeep/execution/submitting.py"
+SUBMITTING: Final = "functions/delegation/upkeep/execution/needs.py"
 PASSES: Final = "tests/unit/upkeep/execution/test_passes.py"
 SWEEPS: Final = "tests/unit/operations/orphans/test_orders.py"
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from delegation.references.dynamodb import DynamoDbReferenceStore
     from delegation.tasks.pauses import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-    from delegation.upkeep.health.dynamodb import DynamoDbHealthStore
+    from delegation.upkeep.health.store import DynamoDbHealthStore
     from delegation.wiring.tasks import StoredTasks
 
 
@@ -314,7 +314,7 @@ class Connection:
 
     def health_store(self, table: str | None) -> "DynamoDbHealthStore":
         """Return the health of tables, which is in the table of the reference index; raises as `reference_store`."""
-        from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, HealthTable  # noqa: PLC0415 - loads boto3
+        from delegation.upkeep.health.store import DynamoDbHealthStore, HealthTable  # noqa: PLC0415 - loads boto3
 
         client, name = self._index_table(table)
         return DynamoDbHealthStore(HealthTable(client), name)

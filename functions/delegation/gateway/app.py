@@ -10,7 +10,7 @@ from delegation.gateway.callers import CallerVerifier, GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs, advertised, readable
 from delegation.gateway.errors import body_too_large, key_not_kept, purge_not_offered
 from delegation.gateway.forwarding import Forwarder, refuse_loop
-from delegation.gateway.keys.identity import key_of
+from delegation.gateway.keys.service import key_of
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import (
     DEFAULT_PATHS,
@@ -21,9 +21,9 @@ from delegation.gateway.routing import (
     KeyedMutation,
     OwnTombstones,
     UnknownMutation,
+    check_target,
     route_of,
 )
-from delegation.gateway.spelling import check_target
 from delegation.identifiers import TableIdentifier
 from polaris_common.errors import DelegationError
 

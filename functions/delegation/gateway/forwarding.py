@@ -2,9 +2,8 @@ from typing import Final
 from uuid import uuid4
 
 from delegation.gateway.errors import request_loops
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
-from delegation.gateway.spelling import check_target
-from delegation.gateway.upstream import Upstream
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers, Upstream
+from delegation.gateway.routing import check_target
 
 FORWARDED_BY: Final = "X-Delegation-Gateway"
 """The header that the gateway adds to what it forwards; a request that arrives with it has come back."""

@@ -1,6 +1,7 @@
-"""Requests and answers of the Iceberg REST API as bytes, which are forwarded unchanged."""
+"""Requests and answers of the Iceberg REST API as bytes, forwarded unchanged, and the seam to the catalog."""
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 Headers = tuple[tuple[str, str], ...]
 """Names and values in the order received; a name may occur more than once, in any case."""
@@ -41,3 +42,11 @@ def _first(headers: Headers, name: str) -> str | None:
         if known.lower() == wanted:
             return value
     return None
+
+
+class Upstream(Protocol):
+    """Sends a request to the catalog at an address that bypasses the gateway's rule."""
+
+    def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
+        """Send once, without hop-by-hop headers (RFC 9110, 7.6.1), and return the answer unchanged. `timeout` is in
+        seconds. Raises CatalogUnavailable if nothing was sent, CatalogOutcomeUnknown if it may have been."""

@@ -9,23 +9,25 @@ from delegation.identifiers import TableIdentifier
 from delegation.items import SetAside
 from delegation.upkeep.errors import HealthChanged
 from delegation.upkeep.health.model import (
+    LONGEST_PAST,
     LONGEST_PROBLEM,
     MOST_CHANGES,
     MOST_KINDS,
     MOST_MANIFESTS,
+    MOST_PAST,
     FreedBytes,
     LastRun,
     ManifestSizes,
     OwnPolicies,
     OwnPolicy,
+    PastRun,
     ReadState,
     SnapshotChange,
     TableHealth,
     packed_past,
 )
-from delegation.upkeep.health.past import LONGEST_PAST, MOST_PAST, PastRun
 from delegation.upkeep.health.store import HealthStore
-from delegation.upkeep.schedule.amounts import Amount
+from delegation.upkeep.schedule import Amount
 
 NOW: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUN: Final = LastRun(

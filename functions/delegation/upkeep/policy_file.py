@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Protocol, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
-from delegation.upkeep.rules.content import PolicyInvalid, PolicyType, problems_in
+from delegation.upkeep.rules.model import PolicyInvalid, PolicyType, problems_in
 from delegation.upkeep.rules.resolve import check_content
 from polaris_common.errors import DelegationError, ErrorScope, printable
 

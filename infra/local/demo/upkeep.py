@@ -10,7 +10,7 @@ from delegation.client.client import DelegationClient
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
 from delegation.removal.expiry.names import TASK_TYPE
-from delegation.upkeep.rules.content import PolicyType
+from delegation.upkeep.rules.model import PolicyType
 from delegation.wire.tasks import TaskRecord
 
 NAME: Final = "keep-newest"

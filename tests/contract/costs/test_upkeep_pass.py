@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from delegation.cli.deployment.costs import BUNDLED, document_of
-from delegation.upkeep.health.dynamodb import _health_item
-from delegation.upkeep.health.history import history_in
 from delegation.upkeep.health.model import ReadState, SnapshotChange
+from delegation.upkeep.health.reading import history_in
+from delegation.upkeep.health.store import _health_item
 from polaris_common.dynamodb import to_item
 from tests.contract.costs.metering import item_size
 from tests.paths import ROOT

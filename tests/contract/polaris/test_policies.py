@@ -15,7 +15,7 @@ from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTa
 from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
-from delegation.upkeep.rules.content import PolicyInvalid, PolicyType, content_of
+from delegation.upkeep.rules.model import PolicyInvalid, PolicyType, content_of
 from tests.contract.polaris.world import ALL_ROLES, TLS, PolarisView, encoded, table
 from tests.kit.errors import coded
 

@@ -33,16 +33,14 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.timestamps import utc_now
+from delegation.upkeep.execution.asked import PolicyPermissions
+from delegation.upkeep.execution.kinds import catalog_upkeep
+from delegation.upkeep.execution.needs import UpkeepTasks
 from delegation.upkeep.execution.passes import UpkeepPass
-from delegation.upkeep.execution.permissions import PolicyPermissions
-from delegation.upkeep.execution.recurring import catalog_upkeep
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.execution.submitting import UpkeepTasks
-from delegation.upkeep.health.recurring import catalog_health
-from delegation.upkeep.health.refresh import HealthRefresher
+from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
 from delegation.upkeep.health.store import MemoryHealthStore
-from delegation.upkeep.rules.content import PolicyType
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.rules.model import PolicyType
 from delegation.wiring.purge import vended_table
 from delegation.wiring.types import TYPES, default_properties
 from tests.contract.polaris.world import TLS, PolarisView, encoded

@@ -16,7 +16,7 @@ import cbor2
 from delegation.cli.tombstones.drop import Dropped
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
 from delegation.gateway.drop import tombstones as drops
-from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore
+from delegation.gateway.drop.store import DynamoDbTombstoneStore
 from delegation.gateway.drop.tombstones import MovedTable
 from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
 from delegation.identifiers import TableIdentifier

@@ -13,10 +13,10 @@ import boto3
 import pytest
 
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
+from delegation.gateway.drop.steps import settle_all
+from delegation.gateway.drop.store import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.submission import purge_of, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
-from delegation.gateway.drop.upkeep import settle_all
 from delegation.identifiers import TableIdentifier
 from delegation.orchestration.failures import Step
 from delegation.polaris.answers import PolarisForbidden, PolarisUnavailable
@@ -31,7 +31,7 @@ from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.testing.tombstones import HIDDEN, TABLE
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.rules.limits import UpkeepSettings
 from delegation.wiring.gateway.drop import drop_steps, required_tombstones
 from delegation.wiring.persistent_tasks import count_unreadable
 from delegation.wiring.spark import job as spark_job

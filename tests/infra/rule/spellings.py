@@ -14,8 +14,7 @@ from delegation.gateway.app import Gateway
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.patience import Patience
-from delegation.gateway.keys.service import CatalogMutations, policy_for
+from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations

@@ -24,8 +24,7 @@ from delegation.removal.purge.limits import Limits
 from delegation.removal.requests import foreign_locations
 from delegation.tasks.life.lanes import _EACH
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.variables import VARIABLES
 from infra.settings import Settings

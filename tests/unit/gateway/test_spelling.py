@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.gateway import spelling
+from delegation.gateway import routing
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.errors import UnsafeName, UnsafePath
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.messages import CatalogAnswer
-from delegation.gateway.routing import DEFAULT_PATHS, CatalogPaths
-from delegation.gateway.spelling import canonical_path, check_target, segment_of
+from delegation.gateway.routing import DEFAULT_PATHS, CatalogPaths, canonical_path, check_target, segment_of
 from delegation.identifiers import TableIdentifier
 from tests.effort import examples
 from tests.unit.gateway.keys.mutations import RENAME, SCHEMA, namespace, table
@@ -98,10 +97,10 @@ def refusal_of(check) -> str | None:
 
 def is_plain_only_if_safe_and_canonical(path: str) -> None:
     """The short way for plain paths lets through what the long way lets through unchanged."""
-    if spelling._PLAIN.fullmatch(path) is not None:
-        spelling._check_path(path)
-        assert spelling._respelled(path) == path
-    assert refusal_of(lambda: check_target(path, "")) == refusal_of(lambda: spelling._check_path(path))
+    if routing._PLAIN.fullmatch(path) is not None:
+        routing._check_path(path)
+        assert routing._respelled(path) == path
+    assert refusal_of(lambda: check_target(path, "")) == refusal_of(lambda: routing._check_path(path))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +120,12 @@ def test_no_plain_path_of_any_pieces_needs_to_be_checked_further(pieces):
 @pytest.mark.parametrize("name", ["orders", "a.b", "...", "ü", "x y", "a=b", "a:b", "~", "a\x1fb", "$"])
 def test_what_clients_send_is_plain(name):
     """Iceberg's clients encode names as `quote` does, with capital digits."""
-    assert spelling._PLAIN.fullmatch(f"v1/lake/namespaces/{quote(name, safe='')}/tables/t")
+    assert routing._PLAIN.fullmatch(f"v1/lake/namespaces/{quote(name, safe='')}/tables/t")
 
 
 def test_a_long_path_that_is_not_plain_is_recognized_in_linear_time():
     """The pattern never goes back: a backtracking one would not end."""
-    assert spelling._PLAIN.fullmatch("v1/" + "a" * 100_000 + "%C3%BC" * 10_000 + "%2F") is None
+    assert routing._PLAIN.fullmatch("v1/" + "a" * 100_000 + "%C3%BC" * 10_000 + "%2F") is None
 
 
 @pytest.mark.parametrize("name", BAD[:8])

@@ -11,9 +11,8 @@ import httpx
 import pytest
 
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
+from delegation.gateway.http import DeadlineTransport, HttpUpstream
 from delegation.gateway.messages import CatalogRequest
-from delegation.gateway.upstreams.http import HttpUpstream
-from delegation.gateway.upstreams.total_time import DeadlineTransport
 
 BODY = gzip.compress(b'{"a": 1}', mtime=0)
 ANSWER = (

@@ -25,7 +25,7 @@ from delegation.polaris.model import GenericTable
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, StoredPolicy
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
-from delegation.upkeep.execution.settings import UpkeepSettings
+from delegation.upkeep.rules.limits import UpkeepSettings
 from tests.kit.tasks.builders import NOW, Clock
 from tests.unit.cli.callbacks.test_callbacks import dead
 from tests.unit.cli.tombstones.test_drop_namespace import MemoryCatalog

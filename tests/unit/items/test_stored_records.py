@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from delegation.gateway.drop import dynamodb as tombstones
+from delegation.gateway.drop import store as tombstones
 from delegation.gateway.drop.tombstones import pending
 from delegation.idempotency import dynamodb as keys
 from delegation.idempotency.canonical import Scope
@@ -19,7 +19,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.notifications import Notification, NotificationState, Receiver
 from delegation.tasks.stores import codec, notifications
 from delegation.tasks.stores.admission import queued_entry, running_entry
-from delegation.upkeep.health import dynamodb as healths
+from delegation.upkeep.health import store as healths
 from delegation.upkeep.health.model import TableHealth
 from polaris_common.dynamodb import from_item, to_item
 from polaris_common.errors import DelegationError

@@ -37,14 +37,13 @@ from delegation.tasks.stores import notifications as stored
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.upkeep.execution.kinds import KeptTables, run_kinds
-from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.sweeps import TASK_TYPE as SWEEP_TYPE
 from delegation.upkeep.execution.sweeps import OrphanSweeps
-from delegation.upkeep.health import dynamodb
-from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, _health_item
+from delegation.upkeep.health import store as health_store
 from delegation.upkeep.health.model import TableHealth
-from delegation.upkeep.schedule.amounts import Amount
-from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, Waits
+from delegation.upkeep.health.store import DynamoDbHealthStore, _health_item
+from delegation.upkeep.rules.limits import UpkeepSettings
+from delegation.upkeep.schedule import Amount, Choice, UpkeepNeed, Waits
 from delegation.wiring.notifications.worker import _run
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto, moto_task_store, record_store
@@ -535,7 +534,7 @@ def healths_that_cannot_be_read(failing: Failing) -> Served:
     stored = [_health_item(TableHealth(TableIdentifier("lake", ("ns",), name), "u", "m", NOW)) for name in found["g"]]
     damaged = [{**stored[0], "as_of": "never"}, {"format": 9}, {**stored[0], "past": 7}, {**stored[0], "runs": [{}]}]
     calls: Any = SimpleNamespace(repeatable=lambda *_args, **_options: {"Items": [*map(to_item, [*damaged, *stored])]})
-    with patch.object(dynamodb, "past_of_rows", lambda _rows: (_ for _ in ()).throw(failing())):
+    with patch.object(health_store, "past_of_rows", lambda _rows: (_ for _ in ()).throw(failing())):
         return found["g"], {one.identifier.name for one in DynamoDbHealthStore(calls, "table").healths("lake")}
 
 

@@ -6,7 +6,7 @@ from delegation.errors import GuardRefused
 from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
 from delegation.removal.paths import POLICY_TYPES
 from delegation.tasks.life.model import Status
-from delegation.upkeep.rules.content import PolicyType
+from delegation.upkeep.rules.model import PolicyType
 from tests.kit.errors import coded
 from tests.kit.lakes.commits import LakeCommits
 from tests.kit.lakes.lake import busy_table

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.rules.content import PolicyType
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.rules.model import PolicyType
 from infra.local.demo import upkeep
 from infra.local.options import StackOptions
 

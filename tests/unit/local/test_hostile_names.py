@@ -15,9 +15,9 @@ from delegation.gateway.app import Gateway
 from delegation.gateway.callers import TokenCallers
 from delegation.gateway.errors import UnsafeName
 from delegation.gateway.events import answer_event
+from delegation.gateway.http import HttpUpstream
 from delegation.gateway.messages import CatalogRequest
-from delegation.gateway.spelling import segment_of
-from delegation.gateway.upstreams.http import HttpUpstream
+from delegation.gateway.routing import segment_of
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.polaris.answers import PolarisError, PolarisUnexpectedAnswer
 from delegation.polaris.client import PolarisClient

@@ -15,7 +15,7 @@ from delegation.iceberg.metadata import decode_metadata, parse_former_metadata, 
 from delegation.polaris import large_metadata
 from delegation.polaris.large_metadata import read_document, read_large
 from delegation.removal.expiry.history import history
-from delegation.upkeep.health.history import history_in
+from delegation.upkeep.health.reading import history_in
 from delegation.wire.requests import files_of
 
 # Text as documents of strangers have it: all that json.loads accepts beyond JSON, and what it refuses.

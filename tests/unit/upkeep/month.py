@@ -22,8 +22,7 @@ from delegation.upkeep.execution.asked import AskedExpiryRule
 from delegation.upkeep.execution.needs import need_of
 from delegation.upkeep.health.model import FreedBytes, TableHealth
 from delegation.upkeep.rules.expiry import ExpiryRule
-from delegation.upkeep.schedule.amounts import MICROS, Budget
-from delegation.upkeep.schedule.choice import RUNS_AT_ONCE, PolicyTerms, UpkeepNeed, UpkeepRun, choose
+from delegation.upkeep.schedule import MICROS, RUNS_AT_ONCE, Budget, PolicyTerms, UpkeepNeed, UpkeepRun, choose
 
 BEGIN: Final = datetime(2026, 11, 1, tzinfo=UTC)
 PASS: Final = timedelta(minutes=15)

@@ -5,8 +5,8 @@ from typing import Any
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.policies import ApplicablePolicy, StoredPolicy
-from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.model import PolicyType
 
 TABLE = TableIdentifier("lake", ("sales", "eu"), "orders")
 ALL = UpkeepLimits(types=frozenset(PolicyType), least_age_ms=0, least_snapshots=1, least_orphan_age_ms=0)

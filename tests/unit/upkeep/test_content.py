@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.upkeep.rules.content import LONGEST_CONTENT, PolicyInvalid, PolicyType, content_of
+from delegation.upkeep.rules.model import LONGEST_CONTENT, PolicyInvalid, PolicyType, content_of
 
 EXPIRY, ORPHANS = PolicyType.SNAPSHOT_EXPIRY, PolicyType.ORPHAN_FILE_REMOVAL
 

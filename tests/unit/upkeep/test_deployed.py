@@ -10,8 +10,7 @@ import pytest
 from delegation.polaris.answers import PoliciesNotSupported
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.references.recurring import RecurringCatalog
-from delegation.upkeep.execution.kinds import UpkeepCounts
-from delegation.upkeep.execution.recurring import catalog_upkeep
+from delegation.upkeep.execution.kinds import UpkeepCounts, catalog_upkeep
 from delegation.upkeep.policy_file import DeployedPolicies, PolicyFileInvalid, StoredPolicyFile
 from tests.unit.upkeep.execution.catalogs import WEEK, MemoryPolicies
 from tests.unit.upkeep.test_policy_file import entry

@@ -6,11 +6,10 @@ import pytest
 
 from delegation.removal.expiry.requests import OPTIONS
 from delegation.removal.expiry.retention import decide
-from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.expiry import ExpiryRule, RefRetention, expiry_of
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import DAY_MS, FOREVER_MS, MOST, UpkeepLimits
+from delegation.upkeep.rules.model import PolicyType
 from delegation.upkeep.rules.resolve import resolve
-from delegation.upkeep.rules.values import DAY_MS, FOREVER_MS, MOST
 from tests.unit.upkeep.policies import TABLE, expiry, orphans
 
 EXPIRY = PolicyType.SNAPSHOT_EXPIRY

@@ -4,9 +4,8 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.upkeep.rules.content import PolicyType
-from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.values import DAY_MS
+from delegation.upkeep.rules.limits import DAY_MS, UpkeepLimits
+from delegation.upkeep.rules.model import PolicyType
 
 EXPIRY = PolicyType.SNAPSHOT_EXPIRY
 TABLE = TableIdentifier("lake", ("sales", "eu"), "orders")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from delegation.upkeep.schedule.amounts import Budget
+from delegation.upkeep.schedule import Budget
 from tests.unit.upkeep.bad_month import PassedMonth, compare
 from tests.unit.upkeep.month import Month, simulate, table_of
 

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from delegation.polaris.policies import PolicyTarget
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile, PolicyFileInvalid
-from delegation.upkeep.rules.content import PolicyType
-from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.model import FindingCode, RuleStatus
+from delegation.upkeep.rules.limits import DAY_MS, UpkeepLimits
+from delegation.upkeep.rules.model import FindingCode, PolicyType, RuleStatus
 from delegation.upkeep.rules.resolve import resolve
-from delegation.upkeep.rules.values import DAY_MS
 from infra.local.catalog.policies.store import PolicyStore
 from infra.local.catalog.state import MemoryState
 from tests.unit.upkeep.policies import ALL, TABLE

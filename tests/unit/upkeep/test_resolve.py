@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from delegation.upkeep.health.history import rule_properties
-from delegation.upkeep.rules.content import PolicyInvalid, PolicyType
-from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.model import FindingCode, OriginKind, RuleStatus, UpkeepRule
+from delegation.upkeep.health.reading import rule_properties
+from delegation.upkeep.rules.limits import DAY_MS, FOREVER_MS, UpkeepLimits
+from delegation.upkeep.rules.model import FindingCode, OriginKind, PolicyInvalid, PolicyType, RuleStatus, UpkeepRule
 from delegation.upkeep.rules.resolve import check_content, resolve
-from delegation.upkeep.rules.values import DAY_MS, FOREVER_MS
 from tests.unit.upkeep.policies import ALL, TABLE, expiry, orphans, policy
 
 EXPIRY, ORPHANS = PolicyType.SNAPSHOT_EXPIRY, PolicyType.ORPHAN_FILE_REMOVAL

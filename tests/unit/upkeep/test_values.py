@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.upkeep.rules.values import (
+from delegation.upkeep.rules.limits import (
     DAY_MS,
     FOREVER_MS,
     MOST,

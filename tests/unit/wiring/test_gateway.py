@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import ValidationError
 
 from delegation.gateway.catalogs import KnownCatalogs
+from delegation.gateway.http import HttpUpstream
 from delegation.gateway.messages import CatalogAnswer
-from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.handlers import gateway as handler
 from delegation.wiring.gateway import keys
 from delegation.wiring.gateway.app import gateway
@@ -140,7 +140,7 @@ def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
     monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
     if pem is not None:
         monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", pem)
-    from delegation.gateway.drop.caller import keyed as keyed_drops
+    from delegation.gateway.drop import keyed as keyed_drops
     from delegation.wiring.gateway import drop as wired
 
     monkeypatch.setattr(wired, "table_drops", lambda _forwarder, _realm: Drops())

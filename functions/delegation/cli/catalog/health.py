@@ -20,8 +20,7 @@ from delegation.items import SetAside
 from delegation.references.lost import LostRefs
 from delegation.removal.choice import Prices
 from delegation.timestamps import isoformat, utc_now
-from delegation.upkeep.health.model import LastRun, TableHealth
-from delegation.upkeep.health.past import PastRun
+from delegation.upkeep.health.model import LastRun, PastRun, TableHealth
 from delegation.upkeep.health.store import HealthStore
 from polaris_common.errors import counted, printable
 

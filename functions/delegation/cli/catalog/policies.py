@@ -21,8 +21,7 @@ from delegation.items import each_item, reason_of
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisForbidden
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget, StoredPolicy
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile
-from delegation.upkeep.rules.content import PolicyInvalid, PolicyType, content_of
-from delegation.upkeep.rules.model import RuleStatus, RuleValue, UpkeepRule
+from delegation.upkeep.rules.model import PolicyInvalid, PolicyType, RuleStatus, RuleValue, UpkeepRule, content_of
 from delegation.upkeep.rules.resolve import check_content, resolve
 from polaris_common.errors import ErrorScope, counted, printable
 

@@ -17,14 +17,12 @@ from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, rule_of
 from delegation.upkeep.execution.kinds import runs_of
 from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.health.history import document_of
 from delegation.upkeep.health.model import TableHealth
+from delegation.upkeep.health.reading import document_of
 from delegation.upkeep.health.store import HealthStore
 from delegation.upkeep.policy_file import DeployedPolicies, StoredPolicyFile
-from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.schedule.amounts import MICROS
-from delegation.upkeep.schedule.choice import Simulation, UpkeepNeed, simulate
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.schedule import MICROS, Simulation, UpkeepNeed, simulate
 from polaris_common.errors import ErrorScope, counted, printable
 
 _MIB: Final = 1024 * 1024

@@ -13,8 +13,8 @@ from delegation.cli.deployment.config import PROPERTIES, as_text, context_of
 from delegation.cli.errors import CommandError
 from delegation.removal.requests import foreign_locations
 from delegation.storage.locations import ForeignLocations
-from delegation.upkeep.rules.content import PolicyType
 from delegation.upkeep.rules.limits import TYPES, UpkeepLimits
+from delegation.upkeep.rules.model import PolicyType
 from polaris_common.errors import DelegationError
 
 CdkOption = Annotated[

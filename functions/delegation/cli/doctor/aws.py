@@ -15,7 +15,7 @@ from botocore.exceptions import (
 )
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
-from delegation.gateway.drop import dynamodb as tombstones
+from delegation.gateway.drop import store as tombstones
 from delegation.tasks.stores.dynamodb_reads import DUE_INDEX
 from polaris_common.errors import counted
 

@@ -10,8 +10,15 @@ from typing import Final
 
 from delegation.gateway.callers import REALM_HEADER, GatewayCaller
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.caller.catalog import CallerCatalog, Forward, refusal_of, table_of
-from delegation.gateway.drop.caller.checks import DropKey, check_purgeable, prove_privilege
+from delegation.gateway.drop.caller import (
+    CallerCatalog,
+    DropKey,
+    Forward,
+    check_purgeable,
+    prove_privilege,
+    refusal_of,
+    table_of,
+)
 from delegation.gateway.drop.errors import (
     DropUnsupported,
     NameTaken,
@@ -43,7 +50,7 @@ from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
 from delegation.gateway.errors import MutationNotVerified
 from delegation.gateway.forwarding import FORWARDED_BY
-from delegation.gateway.keys.genuine import is_error, is_genuine
+from delegation.gateway.keys.reading import is_error, is_genuine
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import PURGE, Operation, query_of
 from delegation.idempotency.mutations.answer import OWN_HEADERS

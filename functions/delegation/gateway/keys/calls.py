@@ -16,8 +16,7 @@ from delegation.gateway.errors import (
     OutOfTime,
 )
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.genuine import is_genuine
-from delegation.gateway.keys.reading import CallersView, unkeyed
+from delegation.gateway.keys.reading import CallersView, is_genuine, unkeyed
 from delegation.gateway.keys.rules.choice import MALFORMED
 from delegation.gateway.keys.rules.commits import committed
 from delegation.gateway.keys.rules.rule import (

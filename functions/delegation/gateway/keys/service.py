@@ -1,25 +1,143 @@
-"""The catalog's mutations, at most once for each key (Idempotency-Key proposal)."""
+"""Mutations of the catalog performed at most once for their keys (Idempotency-Key proposal)."""
 
+import hashlib
+import json
 import logging
+import math
+import re
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Final
+from typing import Final, Self
+from uuid import NAMESPACE_URL, uuid5
 
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
-from delegation.gateway.errors import compressed_body
-from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.errors import GatewayError, MutationNotVerified, body_too_deep, compressed_body
+from delegation.gateway.forwarding import Forwarder, without
 from delegation.gateway.keys.calls import KeyedCall, TimeLeft
-from delegation.gateway.keys.identity import catalog_key_of, key_of, payload_of, scope_of
-from delegation.gateway.keys.patience import LONGEST_ANSWER_SECONDS, Patience
 from delegation.gateway.keys.rules.choice import rule_for
-from delegation.gateway.keys.unverified import refusal_of_unverified, refusal_without_effect
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation
-from delegation.idempotency.mutations.reservation import KeyPolicy
-from delegation.idempotency.mutations.service import How, Mutation, Mutations
+from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation, canonical_path
+from delegation.idempotency.canonical import RULE, NotCanonicalizable, Scope, payload_hashes
+from delegation.idempotency.mutations.reservation import KeyPolicy, MutationInProgress
+from delegation.idempotency.mutations.service import How, Mutation, Mutations, Performed
+from delegation.identifiers import encoded_query
+
+_KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}")
+"""Idempotency-Key proposal, "API Design"."""
+
+
+def key_of(request: CatalogRequest) -> str:
+    """Return the request's key. Raises GatewayError (INVALID_IDEMPOTENCY_KEY)."""
+    given = [value for name, value in request.headers if name.lower() == KEY_HEADER.lower()]
+    if len(given) != 1 or _KEY.fullmatch(given[0]) is None:
+        raise GatewayError(
+            f"{KEY_HEADER}: must be given once, with 1 to 255 letters, digits, '_', '.' or '-', and begin with a "
+            "letter or digit; a UUID is one. Nothing was done",
+            code="INVALID_IDEMPOTENCY_KEY",
+            status=400,
+            kind="BadRequestException",
+        )
+    return given[0]
+
+
+def scope_of(request: CatalogRequest, key: str, *, principal: str, realm: str) -> Scope:
+    """Return the key's scope: method, canonical path (which names the catalog), realm, and who sent it."""
+    return Scope(principal, realm, request.method, f"/{canonical_path(request.path)}", key)
+
+
+def catalog_key_of(scope: Scope, payload: Callable[[int], str]) -> str:
+    """Return the key under which the catalog itself remembers a request. Polaris compares only the UUID that it records
+    on the table, so the same key of another caller, operation or payload must become another UUID."""
+    return str(uuid5(NAMESPACE_URL, f"{scope.id}/{payload(RULE)}"))
+
+
+def payload_of(request: CatalogRequest) -> Callable[[int], str]:
+    """Return the payload's hashes by rule: of the query and the body, JSON in canonical form. Raises GatewayError
+    (BODY_TOO_DEEP)."""
+    try:
+        with suppress(ValueError, NotCanonicalizable):
+            return payload_hashes({"query": request.query, "json": json.loads(request.body)})
+    except RecursionError:
+        raise body_too_deep() from None
+    return payload_hashes({"query": request.query, "sha256": hashlib.sha256(request.body).hexdigest()})
+
+
+LONGEST_ANSWER_SECONDS: Final = 28.0
+"""API Gateway answers 504 after 29 s (API Gateway Developer Guide, "Quotas for configuring and running a REST API")."""
+_PAUSE_SECONDS: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a duplicate waits for the call that holds its key; then its outcome is unknown (504). It waits until the
+    holder has ended or has lost the key."""
+
+    longest_seconds: float
+    sleep: Callable[[float], None] = time.sleep
+    monotonic: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def within(cls, timeout: float) -> Self:
+        """Return the time left in an answer after the longest mutation."""
+        return cls(max(0.0, LONGEST_ANSWER_SECONDS - 2 - timeout))
+
+    def perform(self, mutations: Mutations, mutation: Mutation, *, until: float = math.inf) -> Performed:
+        """Perform or replay a mutation; a duplicate only reads while another call holds the key. Raises
+        MutationInProgress if that takes too long or, by `monotonic`, beyond `until`, and the errors of
+        Mutations.perform."""
+        until = min(until, self.monotonic() + self.longest_seconds)
+        while True:
+            try:
+                return mutations.perform(mutation)
+            except MutationInProgress:
+                self._wait(mutations, mutation, until)
+
+    def _wait(self, mutations: Mutations, mutation: Mutation, until: float) -> None:
+        """Return when the key may be free. Raises MutationInProgress when the time is over."""
+        while True:
+            if self.monotonic() + _PAUSE_SECONDS > until:
+                raise MutationInProgress
+            self.sleep(_PAUSE_SECONDS)
+            if not mutations.is_held(mutation.scope):
+                return
+
+
+def refusal_of_unverified(
+    request: CatalogRequest, catalog: str, forward: Callable[[CatalogRequest], CatalogAnswer]
+) -> CatalogAnswer:
+    """Return the catalog's refusal of a token that the gateway does not accept; `catalog` may be empty. The mutation
+    itself is not sent: if it succeeded, its client would rely on a key that nothing keeps. Raises GatewayError
+    (CALLER_NOT_VERIFIED) if the catalog accepts the token."""
+    query = encoded_query([("warehouse", catalog)] if catalog else [])
+    headers = without(request.headers, KEY_HEADER, "content-type", "content-encoding")
+    answer = forward(CatalogRequest("GET", "v1/config", query, headers))
+    if answer.status in {401, 403, 419}:
+        return answer
+    raise GatewayError(
+        f"the gateway's key does not verify the request's token, and the catalog answers it with {answer.status}, "
+        "so nothing was done; if the catalog accepts the token, send the request without the Idempotency-Key, and "
+        "have the operator set the catalog's present key (delegation:gateway-token-public-key or "
+        "delegation:gateway-token-jwks-url)",
+        code="CALLER_NOT_VERIFIED",
+        status=500,
+        kind="CommitStateUnknownException",
+    )
+
+
+def refusal_without_effect(refusal: CatalogAnswer, mutations: Mutations, scope: Scope | None) -> CatalogAnswer:
+    """Return the refusal. Raises MutationNotVerified if an earlier call may have had an effect."""
+    if scope is not None and mutations.may_have_run(scope):
+        raise MutationNotVerified(
+            f"the catalog refuses the request now ({refusal.status}), and an earlier call with its key may have "
+            "been applied; repeat it with the same key when the catalog accepts it"
+        )
+    return refusal
+
 
 logger = logging.getLogger(__name__)
 REPLAYED: Final = "Idempotency-Replayed"

@@ -1,13 +1,20 @@
-"""What a catalog's policies require: namespaces' policies are read once a pass, a table's own less often."""
+"""What the policies of a catalog ask for, and what one permits at a moment, read again before each effect."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
+from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
+from delegation.operations.orphans.behavior.limits import FILE_AGE, LOCATION, LOCATIONS, MISMATCH
+from delegation.operations.orphans.behavior.names import POLICY, PREFIX
+from delegation.operations.orphans.behavior.options import location_of
+from delegation.operations.orphans.behavior.parameters import TableOrphans
+from delegation.operations.orphans.context import always_permitted
+from delegation.operations.orphans.eligible import LEAST_AGE
 from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
@@ -17,14 +24,18 @@ from delegation.polaris.answers import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
+from delegation.removal.errors import NeighbourChanged
+from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.expiry.retention import Permission, Retention, Withdrawn, stricter
+from delegation.tasks.submission.options import DRY_RUN, InvalidOption
+from delegation.timestamps import parse_duration
 from delegation.upkeep.health.model import OwnPolicies, OwnPolicy
 from delegation.upkeep.health.refresh import LoadsTables
-from delegation.upkeep.rules.content import PolicyInvalid, PolicyType, content_of
 from delegation.upkeep.rules.expiry import ExpiryRule, expiry_of
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.model import UpkeepRule
+from delegation.upkeep.rules.model import STOPPING, PolicyInvalid, PolicyType, RuleStatus, UpkeepRule, content_of
 from delegation.upkeep.rules.resolve import resolve
-from delegation.upkeep.rules.settings import SETTINGS
+from delegation.upkeep.rules.settings import ORPHAN_AGE, SETTINGS
 
 EXPIRY: Final = PolicyType.SNAPSHOT_EXPIRY
 _LONGEST_CONTENT: Final = 500
@@ -168,3 +179,146 @@ def effective(content: str) -> str:
     config = {key: value for key, value in found.values().items() if key in known}
     text = json.dumps({"enable": found.enable, "config": config})
     return text if len(text) <= _LONGEST_CONTENT else ""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPermissions:
+    """Asks the catalog; `limits` are the operator's. Raises the catalog's errors; then nothing is removed."""
+
+    policies: PolicySource
+    limits: UpkeepLimits
+
+    def __call__(
+        self, expiry: TableExpiry, asked: Retention, asked_at: datetime
+    ) -> Callable[[LoadedTable], Permission]:
+        """Return a function of a loaded table: how much of what was requested at `asked_at` its policy permits."""
+        asked_ms = int(asked_at.astimezone(UTC).timestamp() * 1000)
+
+        def permitted(table: LoadedTable) -> Permission:
+            applicable = self.policies.applicable(PolicyTarget.of(expiry.identifier), EXPIRY.value)
+            rule = rule_of(expiry.identifier, applicable, table.properties, self.limits)
+            if rule.asked is None:
+                reason = rule.shown.reason or "it is off"
+                return Withdrawn(f"the policy {expiry.policy} asks for nothing any more ({reason})")
+            if rule.asked.policy != expiry.policy:
+                return Withdrawn(f"the policy {rule.asked.policy} applies now instead of {expiry.policy}")
+            if rule.asked.rule.dry_run and not expiry.is_dry_run:
+                return Withdrawn("the operator allows plans alone by now")
+            return stricter(asked, rule.asked.rule.retention(asked_ms))
+
+        return permitted
+
+
+REMOVAL: Final = PolicyType.ORPHAN_FILE_REMOVAL
+_LOCATIONS: Final = "locations"
+_MODE: Final = "prefix_mismatch_mode"
+_LONGEST: Final = timedelta(days=10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRemoval:
+    """A removal that a policy requires: the policy's dotted name, and the request's properties. `locations` are
+    searched in turn instead of the table's location, unless there are none."""
+
+    policy: str
+    age: timedelta
+    mode: str
+    dry_run: bool
+    locations: tuple[str, ...] = ()
+
+    def properties(self, turn: int = 0, waiting: str = "") -> Mapping[str, str]:
+        """Return the properties of a request; the age is in whole seconds, rounded up. `turn` chooses the location,
+        unless the plan of location `waiting` waits and it is still one of them."""
+        seconds = -(-self.age // timedelta(seconds=1))
+        given = {FILE_AGE: f"{seconds}s", MISMATCH: self.mode, POLICY: self.policy}
+        if self.locations:
+            in_turn = self.locations[turn % len(self.locations)]
+            given[LOCATION] = waiting if waiting in self.locations else in_turn
+        return {**given, DRY_RUN: "true"} if self.dry_run else given
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalRule:
+    """The rule of a table for display, what is executed because of it, and why nothing is; a pure value."""
+
+    shown: UpkeepRule
+    asked: AskedRemoval | None = None
+    reason: str = ""
+
+
+def removal_of(
+    table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
+) -> RemovalRule:
+    """Return the rule of the removal of a table's orphan files: a pure function. With a location that the operator does
+    not allow nothing is removed: the owner of a policy may not choose where files are deleted."""
+    found = resolve(table, applicable, properties, limits)[REMOVAL]
+    if not found.is_executed:
+        return RemovalRule(found, reason=found.reason or "it is off")
+    try:
+        locations = tuple(dict.fromkeys(map(location_of, found.values[_LOCATIONS].value or ())))
+    except InvalidOption as error:
+        return RemovalRule(found, reason=f"it names a location that is none: {error}")
+    if not all(one.startswith(limits.orphan_locations) for one in locations):
+        return RemovalRule(found, reason=f"it names locations that {PREFIX}{LOCATIONS} does not allow")
+    (one,) = (each for each in applicable if each.policy.type == REMOVAL.value)
+    age = max(_age_in(found), LEAST_AGE)
+    dry_run = found.status is RuleStatus.DRY_RUN
+    name = policy_name(table.catalog, one.namespace, one.policy.name)
+    return RemovalRule(found, AskedRemoval(name, age, found.values[_MODE].value, dry_run, locations))
+
+
+def _age_in(rule: UpkeepRule) -> timedelta:
+    return timedelta(milliseconds=min(rule.values[ORPHAN_AGE].value, _LONGEST // timedelta(milliseconds=1)))
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPermissions:
+    """Asks the catalog; `limits` are the operator's. Raises the catalog's errors; then nothing is removed."""
+
+    policies: PolicySource
+    limits: UpkeepLimits
+
+    def __call__(self, orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
+        """Return a function of a loaded table: why a removal must stop, always None for a caller's own."""
+        policy = orphans.properties.get(POLICY)
+        if policy is None:
+            return always_permitted
+
+        def permitted(table: LoadedTable) -> str | None:
+            applicable = self.policies.applicable(PolicyTarget.of(orphans.identifier), REMOVAL.value)
+            rule = removal_of(orphans.identifier, applicable, table.properties, self.limits)
+            if rule.asked is None:
+                return f"the policy {policy} asks for nothing any more ({rule.reason})"
+            if rule.asked.policy != policy:
+                return f"the policy {rule.asked.policy} applies now instead of {policy}"
+            if rule.asked.dry_run and not orphans.is_dry_run:
+                return "the operator allows plans alone by now"
+            if rule.asked.age > parse_duration(orphans.properties[FILE_AGE]):
+                return f"the policy {policy} asks for older files by now"
+            if rule.asked.mode == "error" and orphans.properties.get(MISMATCH) != "error":
+                return f"the policy {policy} asks for another {_MODE} by now"
+            here = orphans.properties.get(LOCATION)
+            if here not in (rule.asked.locations or (None,)):
+                return f"the policy {policy} asks for another location by now"
+            return None
+
+        return permitted
+
+    def age_of(self, table: LoadedTable) -> timedelta:
+        """Return the least age of orphan files by a table's policy, executed or not; zero without one. Raises
+        GuardRefused (AGE_INVALID) for an unreadable policy, NeighbourChanged for a table that is gone."""
+        try:
+            applicable = self.policies.applicable(PolicyTarget.of(table.identifier), REMOVAL.value)
+        except PoliciesNotSupported:
+            return timedelta(0)
+        except (NoSuchTable, NoSuchNamespace) as error:
+            raise NeighbourChanged(str(table.identifier), "the table") from error
+        rule = resolve(table.identifier, applicable, table.properties, self.limits)[REMOVAL]
+        unread = next((one for one in rule.findings if one.code in STOPPING), None)
+        if unread is not None:
+            raise GuardRefused(
+                f"how old orphan files are by the policy of {table.identifier} is not known: {unread.subject}: "
+                f"{unread.text}; correct it, or detach the policy",
+                code="AGE_INVALID",
+            )
+        return _age_in(rule) if rule.values else timedelta(0)

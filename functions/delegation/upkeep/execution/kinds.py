@@ -1,6 +1,8 @@
-"""One pass over a catalog for all kinds of upkeep, which compete for the same places. All state is in the healths, so
-the next pass repeats one that is killed: a run is reserved in its table's health before its task is submitted, and a
-table's task has one id. A table that fails is set aside and takes no place."""
+"""One pass over a catalog for all kinds of upkeep: what tables need of each competes for the same places.
+
+All state is in the healths, so the next pass repeats one that is killed: a run is reserved in its table's health before
+its task is submitted, and a table's task has one id. A table that fails is set aside and takes no place.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,14 +11,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar
 
+from pydantic import BaseModel, ConfigDict
+
 from delegation.identifiers import TableIdentifier
 from delegation.items import Asides, SetAside, each_item, is_answer
+from delegation.polaris.answers import PoliciesNotSupported
+from delegation.references.names import CATALOG_UPKEEP
+from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.upkeep.errors import HealthChanged, UpkeepError
-from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import HealthStore
-from delegation.upkeep.schedule.choice import Choice, UpkeepNeed, UpkeepRun, choose
+from delegation.upkeep.policy_file import PolicyFileInvalid
+from delegation.upkeep.rules.limits import UpkeepSettings
+from delegation.upkeep.schedule import Choice, UpkeepNeed, UpkeepRun, choose
 from polaris_common.errors import DelegationError, ErrorScope
 
 T = TypeVar("T")
@@ -323,3 +332,71 @@ def is_answered(call: Callable[[], object]) -> bool:
     except DelegationError as error:
         return is_answer(error)
     return True
+
+
+_MOST_NAMED = 20
+POLICY_FILE = "the policy file"
+"""What the metric of invalid policies names where the file as a whole cannot be read."""
+
+
+class PolicyPass(Protocol):
+    """A pass over a catalog, such as UpkeepPass."""
+
+    def run(self, catalog: str) -> UpkeepCounts:
+        """Make one pass. Raises the errors of the stores and the retryable ones of the catalog."""
+        ...
+
+
+class UpkeepPassReport(BaseModel):
+    """What one pass did, or why it ended early or could not read all policies; names at most 20 invalid ones."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tables: int | None = None
+    ruled: int | None = None
+    computed: int | None = None
+    started: int | None = None
+    waiting: dict[str, int] = {}
+    invalid: tuple[str, ...] = ()
+    unread: int = 0
+    problem: str | None = None
+
+
+def catalog_upkeep(
+    made: Callable[[Run], PolicyPass],
+    *,
+    every: timedelta,
+    counted: Callable[[UpkeepCounts], object] = lambda _counts: None,
+) -> Behavior[RecurringCatalog, UpkeepPassReport]:
+    """Return the behavior; `made` returns the pass of a run, `counted` is called with its counts."""
+
+    def work(parameters: RecurringCatalog, run: Run) -> UpkeepPassReport:
+        try:
+            counts = made(run).run(parameters.catalog)
+        except DelegationError as error:
+            if not error.retryable and not isinstance(error, (PoliciesNotSupported, PolicyFileInvalid)):
+                raise
+            if isinstance(error, PolicyFileInvalid):
+                counted(UpkeepCounts(invalid=frozenset({POLICY_FILE}), why_unread=str(error)))
+            # The next run continues; a failure would end the recurrence.
+            return UpkeepPassReport(problem=f"{error.code}: {error}")
+        counted(counts)
+        return UpkeepPassReport(
+            tables=counts.tables,
+            ruled=counts.ruled,
+            computed=counts.computed,
+            started=counts.started,
+            waiting=dict(counts.waiting),
+            invalid=tuple(sorted(counts.invalid)[:_MOST_NAMED]),
+            unread=counts.unread,
+            problem=counts.why_unread,
+        )
+
+    return Behavior(
+        CATALOG_UPKEEP,
+        RecurringCatalog,
+        work,
+        result=UpkeepPassReport,
+        identify=lambda parameters: parameters.catalog,
+        every=every,
+    )

@@ -36,22 +36,23 @@ from delegation.upkeep.execution.kinds import (
     run_kinds,
 )
 from delegation.upkeep.execution.needs import (
+    UpkeepTasks,
     can_be_decided,
     is_outdated,
     longest_waiting,
     need_of,
+    refused,
+    reserved,
     with_need,
     without_rule,
 )
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.execution.submitting import UpkeepTasks, refused, reserved
-from delegation.upkeep.health.history import document_of
 from delegation.upkeep.health.model import OwnPolicies, TableHealth
+from delegation.upkeep.health.reading import document_of
 from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.health.store import HealthStore
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import FindingCode
-from delegation.upkeep.schedule.choice import Choice, UpkeepNeed
+from delegation.upkeep.schedule import Choice, UpkeepNeed
 from delegation.wire.requests import TableState
 from polaris_common.errors import ErrorScope
 

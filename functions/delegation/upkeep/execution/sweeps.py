@@ -24,7 +24,7 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat
-from delegation.upkeep.execution.asked import ListedTables, PolicySource
+from delegation.upkeep.execution.asked import REMOVAL, AskedRemoval, ListedTables, PolicySource, RemovalRule, removal_of
 from delegation.upkeep.execution.kinds import (
     ASIDE_FOR,
     KeptTables,
@@ -37,15 +37,12 @@ from delegation.upkeep.execution.kinds import (
     run_kinds,
 )
 from delegation.upkeep.execution.needs import pause_after
-from delegation.upkeep.execution.permissions import REMOVAL, AskedRemoval, RemovalRule, removal_of
-from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.health.store import HealthStore
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import FindingCode
-from delegation.upkeep.schedule.amounts import NOTHING, Amount
-from delegation.upkeep.schedule.choice import Choice, UpkeepNeed
+from delegation.upkeep.schedule import NOTHING, Amount, Choice, UpkeepNeed
 from delegation.wire.requests import TableState
 from polaris_common.errors import ErrorScope
 

@@ -1,6 +1,16 @@
-"""Reading a table's health: its metadata, manifest lists of new snapshots, and new manifests. Every manifest of the
-current snapshot counts; of other snapshots, those that they added. Each is read once, its totals are stored, and memory
-holds a few numbers for each, never the entries."""
+"""Reading a table's health: its metadata, the manifest lists of new snapshots, and the manifests that are new.
+
+Bounds of the bytes that an expiry frees, by what each snapshot added and removed; no paths are compared. A file is
+freed if an expired snapshot has it and no retained one does. If an expired snapshot has a retained descendant, each of
+its files was removed on the way there, by a snapshot whose parent is expired, or is still in the retained one. Files of
+the other expired snapshots (`dead`: an abandoned branch, a rolled back or staged commit) were added by a dead one, or
+were in a parent that is not dead. So at most what those remove and the dead ones add is freed. At least what a common
+ancestor of all retained snapshots removed is freed if its parent is expired, unless the file was added again.
+Manifests, which are small, are not counted.
+
+Every manifest of the current snapshot counts; of other snapshots, those that they added. Each is read once, its totals
+are stored, and memory holds a few numbers for each, never the entries.
+"""
 
 import hashlib
 import json
@@ -15,21 +25,119 @@ from delegation.iceberg.errors import CorruptMetadata, IcebergError
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import CANONICAL
 from delegation.iceberg.reach import Content, Fetcher, content_of
-from delegation.polaris.model import LoadedTable
+from delegation.misspellings import misspelled
+from delegation.polaris.model import LoadedTable, properties_of
+from delegation.removal.paths import POLICY
 from delegation.storage.base import ObjectStoreError
 from delegation.upkeep.errors import TooManyManifests
-from delegation.upkeep.health.freed import freed_bytes
-from delegation.upkeep.health.history import history_in, rule_properties
 from delegation.upkeep.health.model import (
     MOST_CHANGES,
     REVIEW_EVERY,
     Expirable,
+    FreedBytes,
     ManifestSizes,
     ReadState,
     SnapshotChange,
     TableHealth,
     review_at,
 )
+from delegation.upkeep.rules.model import PolicyType
+from delegation.upkeep.rules.settings import SETTINGS
+
+
+def freed_bytes(
+    parents: Mapping[int, int | None],
+    expired: Collection[int],
+    changes: Mapping[int, SnapshotChange],
+) -> FreedBytes:
+    """Return the bounds if `expired` snapshots go; `parents` names each snapshot's parent. A needed snapshot without
+    `changes` makes the upper bound unknown. Raises CorruptMetadata for snapshots that are their own ancestors."""
+    gone = frozenset(expired) & parents.keys()
+    if not gone:
+        return FreedBytes()
+    below = _retained_below(parents, gone)
+    retained = len(parents) - len(gone)
+    lower, upper, is_known = 0, 0, True
+    for snapshot, parent in parents.items():
+        is_dead = below[snapshot] == 0
+        if not is_dead and parent not in gone:
+            continue
+        change = changes.get(snapshot)
+        # The files of a dead one's former parent are not known once that is gone.
+        if change is None or (is_dead and parent is not None and parent not in parents):
+            is_known = False
+        if change is None:
+            continue
+        upper += change.added if is_dead else change.removed
+        lower += change.removed_least if not is_dead and below[snapshot] == retained else 0
+    return FreedBytes(lower, max(upper, lower) if is_known else None)
+
+
+def _retained_below(parents: Mapping[int, int | None], gone: Collection[int]) -> dict[int, int]:
+    """Return how many retained snapshots are at or below each. Raises CorruptMetadata for a cycle."""
+    children = dict.fromkeys(parents, 0)
+    for parent in parents.values():
+        if parent in children:
+            children[parent] += 1
+    below = {one: int(one not in gone) for one in parents}
+    leaves = [one for one, count in children.items() if not count]
+    seen = 0
+    while leaves:
+        one = leaves.pop()
+        seen += 1
+        parent = parents[one]
+        if parent in children:
+            below[parent] += below[one]
+            children[parent] -= 1
+            if not children[parent]:
+                leaves.append(parent)
+    if seen != len(parents):
+        raise CorruptMetadata("the table's metadata", "parent-snapshot-id", "snapshots are their own ancestors")
+    return below
+
+
+_OWN: Final = f"{POLICY}{PolicyType.SNAPSHOT_EXPIRY.short}."
+_ICEBERG: Final = frozenset(one.iceberg for one in SETTINGS[PolicyType.SNAPSHOT_EXPIRY] if one.iceberg is not None)
+_KNOWN: Final = frozenset({f"{_OWN}{one.key}" for one in SETTINGS[PolicyType.SNAPSHOT_EXPIRY]} | {f"{_OWN}enable"})
+_LONGEST_VALUE: Final = 100
+"""A longer text is no number that a rule accepts, and what is left of it is none either."""
+_OTHER: Final = f"{_OWN}unknown"
+
+
+def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the properties that can change a table's rule of expiry, at most eight short ones. One of the unknown
+    properties that turn the rule off represents all."""
+    properties = properties_of(document)
+    found = {
+        name: value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"
+        for name, value in properties.items()
+        if name in _ICEBERG or name in _KNOWN
+    }
+    if any(name not in _KNOWN and (name.startswith(_OWN) or misspelled(name, _KNOWN)) for name in properties):
+        found[_OTHER] = ""
+    return found
+
+
+def history_in(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of table metadata that decide which snapshots and refs expire, in compact form."""
+    snapshots = [
+        [one["snapshot-id"], one.get("parent-snapshot-id"), one.get("timestamp-ms")]
+        for one in document.get("snapshots") or ()
+    ]
+    properties = {name: value for name, value in rule_properties(document).items() if name in _ICEBERG}
+    found = {"snapshots": snapshots, "current": document.get("current-snapshot-id"), "properties": properties}
+    return found if "refs" not in document else {**found, "refs": document["refs"]}
+
+
+def document_of(history: Mapping[str, Any]) -> dict[str, Any]:
+    """Return as much of the metadata as the decision needs; it removes no schema and no spec."""
+    snapshots = [
+        {"snapshot-id": one, **({} if parent is None else {"parent-snapshot-id": parent}), "timestamp-ms": moment}
+        for one, parent, moment in history["snapshots"]
+    ]
+    found = {"snapshots": snapshots, "current-snapshot-id": history["current"], "properties": history["properties"]}
+    return found if "refs" not in history else {**found, "refs": history["refs"]}
+
 
 DIGEST_BYTES: Final = 8
 MOST_LISTS: Final = 1_000

@@ -1,6 +1,12 @@
-"""Updates the health of a catalog's tables from the reference index. The index knows which tables have changed, so only
+"""Bringing the health of a catalog's tables up to date with the reference index, and the task that does it.
+
+Updates the health of a catalog's tables from the reference index. The index knows which tables have changed, so only
 those whose metadata location differs from their health's, or whose review is due, are loaded and read. That difference
-is the work left to do, so the next run continues one that was killed, and no change is lost."""
+is the work left to do, so the next run continues one that was killed, and no change is lost.
+
+The recurring task that reads the health of one catalog's tables. Separate from the reference index's task, because
+purges wait for that one; submitted when a pass of the index is complete, and as often.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,15 +15,20 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
+from pydantic import BaseModel, ConfigDict
+
 from delegation.iceberg.reach import Fetcher
 from delegation.identifiers import TableIdentifier
 from delegation.items import Asides, SetAside, each_item, is_answer
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.references.model import TableEntry
+from delegation.references.names import CATALOG_HEALTH
+from delegation.references.recurring import RecurringCatalog
 from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import CredentialsUnavailable
+from delegation.tasks.work.behaviors import Behavior, Run
 from delegation.upkeep.errors import HealthChanged, UpkeepError
 from delegation.upkeep.health.model import REVIEW_EVERY, TableHealth
 from delegation.upkeep.health.reading import LASTING, ExpiryByRule, HealthLimits, read_health
@@ -235,3 +246,40 @@ def _continue() -> None:
 def _location_of(entry: TableEntry) -> str:
     """Return the metadata file that the index saw last, "" if it could never load the table."""
     return entry.problem_location or entry.metadata_location
+
+
+class HealthReport(BaseModel):
+    """What one run did: tables in the index, read, left for the next run and removed, or why it ended early."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tables: int | None = None
+    read: int | None = None
+    left: int | None = None
+    removed: int | None = None
+    problem: str | None = None
+
+
+def catalog_health(
+    refresher: Callable[[Run], HealthRefresher], *, every: timedelta
+) -> Behavior[RecurringCatalog, HealthReport]:
+    """Return the behavior; `refresher` is called when it runs."""
+
+    def work(parameters: RecurringCatalog, run: Run) -> HealthReport:
+        try:
+            counts = refresher(run).refresh(parameters.catalog)
+        except DelegationError as error:
+            if not error.retryable:
+                raise
+            # The next run continues; a failure would end the recurrence.
+            return HealthReport(problem=f"{error.code}: {error}")
+        return HealthReport(tables=counts.tables, read=counts.read, left=counts.left, removed=counts.removed)
+
+    return Behavior(
+        CATALOG_HEALTH,
+        RecurringCatalog,
+        work,
+        result=HealthReport,
+        identify=lambda parameters: parameters.catalog,
+        every=every,
+    )

@@ -5,11 +5,9 @@ from typing import Any, Final
 from delegation.removal.expiry.requests import MAX_REF_AGE, MAX_SNAPSHOT_AGE, RETAIN_LAST
 from delegation.removal.expiry.retention import Retention
 from delegation.tasks.submission.options import DRY_RUN
-from delegation.upkeep.rules.content import PolicyType
-from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.model import OriginKind, RuleValue, UpkeepRule
+from delegation.upkeep.rules.limits import FOREVER_MS, MOST, UpkeepLimits
+from delegation.upkeep.rules.model import OriginKind, PolicyType, RuleValue, UpkeepRule
 from delegation.upkeep.rules.settings import KEEP, REF_AGE, SNAPSHOT_AGE
-from delegation.upkeep.rules.values import FOREVER_MS, MOST
 
 MAIN: Final = "main"
 _BRANCH: Final = "branch"

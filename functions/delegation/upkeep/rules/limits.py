@@ -1,7 +1,15 @@
+"""The operator's settings `delegation.upkeep.*`: what bounds every rule, and when and how much policies may run.
+
+Bounded numbers, ages and words of policies and properties. Functions raise ValueError with the end of a sentence
+that does not quote the value.
+"""
+
+import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal
 from typing import Final, Self
 
 from delegation.identifiers import TableIdentifier, split_name
@@ -12,8 +20,98 @@ from delegation.removal.expiry.requests import LEAST_SNAPSHOTS as EXPIRY_SNAPSHO
 from delegation.removal.expiry.requests import Floor
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import parse_duration
-from delegation.upkeep.rules.content import PolicyType
-from delegation.upkeep.rules.values import DAY_MS, MOST
+from delegation.upkeep.errors import ScheduleInvalid
+from delegation.upkeep.rules.model import PolicyType
+from delegation.upkeep.schedule import MICROS, MOST_AT_ONCE, RUNS_AT_ONCE, Budget, PolicyTerms, Window, zone_of
+
+DAY_MS: Final = 86_400_000
+FOREVER_MS: Final = 2**63 - 1
+"""Java's Long.MAX_VALUE, Iceberg's default of the age that a ref may reach: it is never removed."""
+MOST: Final = 2**31 - 1
+"""Java's Integer.MAX_VALUE."""
+_NUMBER: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?")
+_LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+def number_in(value: object) -> int | Decimal:
+    """Return a JSON number, or one in a string such as `7` or `0.5`, from 0 to Java's largest long."""
+    match value:
+        case bool():
+            found: int | Decimal | None = None
+        case int():
+            found = value
+        case float():
+            found = Decimal(repr(value)) if math.isfinite(value) else None
+        case str() if _NUMBER.fullmatch(value):
+            found = Decimal(value)
+        case _:
+            found = None
+    if found is None:
+        raise ValueError("is not a number")
+    if not 0 <= found <= FOREVER_MS:
+        raise ValueError(f"is not a number from 0 to {FOREVER_MS}")
+    return found
+
+
+def age_in_days(value: object) -> int:
+    """Return the milliseconds of a number of days, rounded up."""
+    milliseconds = math.ceil(number_in(value) * DAY_MS)
+    if milliseconds > FOREVER_MS:
+        raise ValueError(f"is more than {FOREVER_MS // DAY_MS} days")
+    return milliseconds
+
+
+def age_in_ms(text: str) -> int:
+    return _long(text, 0, FOREVER_MS)
+
+
+def count_in_property(text: str) -> int:
+    """Return an Iceberg property of at least 1."""
+    return _long(text, 1, MOST)
+
+
+def size_in_property(text: str) -> int:
+    """Return an Iceberg property in bytes."""
+    return _long(text, 1, FOREVER_MS)
+
+
+def whole(least: int, most: int = MOST) -> Callable[[object], int]:
+    """Return a parser of whole numbers between two bounds."""
+
+    def read(value: object) -> int:
+        found = number_in(value)
+        if found != int(found) or not least <= found <= most:
+            raise ValueError(f"is not a whole number from {least} to {most}")
+        return int(found)
+
+    return read
+
+
+def word(*words: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise ValueError(f"is not one of {', '.join(words)}")
+        return value
+
+    return read
+
+
+def _long(text: str, least: int, most: int) -> int:
+    if not _LONG.fullmatch(text) or not least <= int(text) <= most:
+        raise ValueError(f"is not a whole number from {least} to {most}")
+    return int(text)
+
+
+def age_text(milliseconds: int) -> str:
+    """Return an age in its greatest unit without a fraction, for display."""
+    if milliseconds == FOREVER_MS:
+        return "forever"
+    for unit, length in (("day", DAY_MS), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)):
+        if milliseconds % length == 0:
+            number = milliseconds // length
+            return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
+    return f"{milliseconds:,} ms"
+
 
 PREFIX: Final = "delegation.upkeep."
 LEAST_AGE: Final = f"{PREFIX}least-age"
@@ -35,7 +133,7 @@ OF_POLICY: Final = f"{PREFIX}policy."
 """The beginning of the settings of one policy: its dotted name and the name of a setting of OF_TERMS follow."""
 OF_TERMS: Final = (WINDOW, WINDOW_LENGTH, ZONE, DAILY_FILES, DAILY_BYTES, DAILY_COST)
 _OF_SCHEDULES: Final = frozenset({INTERVAL, *OF_TERMS, AT_ONCE})
-"""What `upkeep.execution.settings` reads, beside those of single policies."""
+"""What `upkeep.rules.limits` reads, beside those of single policies."""
 _NONE: Final = "none"
 _NAME: Final = re.compile(r"(?:`[^`]*`|[^`,])+")
 
@@ -151,3 +249,99 @@ def _flag(name: str, text: str) -> bool:
     if text not in {"true", "false"}:
         raise InvalidProperty(name, f"{text!r} is neither true nor false")
     return text == "true"
+
+
+_SHORTEST: Final = timedelta(seconds=5)
+"""The sweeper begins a pass, in a deployment once a minute: a shorter interval than that is for trials."""
+_ALWAYS: Final = "always"
+_MOST_OWN: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """When and how much policies run; a pass begins at each `interval`. Each policy has `terms`, its own budget of a
+    day in one window, unless `own` has others for its dotted name."""
+
+    terms: PolicyTerms = field(default_factory=PolicyTerms)
+    interval: timedelta = timedelta(minutes=15)
+    at_once: int = RUNS_AT_ONCE
+    own: Mapping[str, PolicyTerms] = field(default_factory=dict)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Read the settings, ignore all other properties. Raises InvalidProperty."""
+        interval = _duration(properties, INTERVAL, "15m")
+        if interval < _SHORTEST:
+            raise InvalidProperty(INTERVAL, "is shorter than 5 seconds")
+        at_once = _number(properties, AT_ONCE, str(RUNS_AT_ONCE))
+        if at_once > MOST_AT_ONCE:
+            raise InvalidProperty(AT_ONCE, f"is more than {MOST_AT_ONCE}")
+        return cls(_terms(properties), interval, at_once, _own_terms(properties))
+
+    def terms_of(self, policies: Collection[str]) -> dict[str, PolicyTerms]:
+        return {name: self.own.get(name, self.terms) for name in policies}
+
+
+def _own_terms(properties: Mapping[str, str]) -> dict[str, PolicyTerms]:
+    """Return the terms of policies with their own settings, completed by the terms of all policies."""
+    given: dict[str, dict[str, str]] = {}
+    for name in sorted(properties):
+        if name.startswith(OF_POLICY):
+            policy, _, setting = name.removeprefix(OF_POLICY).rpartition(".")
+            if not policy or PREFIX + setting not in OF_TERMS:
+                known = ", ".join(one.removeprefix(PREFIX) for one in OF_TERMS)
+                raise InvalidProperty(name, f"is not {OF_POLICY}POLICY.SETTING, where SETTING is one of {known}")
+            given.setdefault(policy, {})[PREFIX + setting] = properties[name]
+    if len(given) > _MOST_OWN:
+        raise InvalidProperty(OF_POLICY, f"{len(given)} policies have settings of their own, more than {_MOST_OWN}")
+    found = {}
+    for policy, own in given.items():
+        try:
+            found[policy] = _terms({**properties, **own})
+        except InvalidProperty as error:
+            raise InvalidProperty(f"{OF_POLICY}{policy}", str(error)) from None
+    return found
+
+
+def _terms(properties: Mapping[str, str]) -> PolicyTerms:
+    zone = properties.get(ZONE, "UTC").strip()
+    text = properties.get(WINDOW, _ALWAYS).strip()
+    lasts = _duration(properties, WINDOW_LENGTH, "6h")
+    try:
+        zone_of(zone)
+    except ScheduleInvalid as error:
+        raise InvalidProperty(ZONE, str(error)) from None
+    try:
+        window = None if text == _ALWAYS else Window(text, lasts, zone)
+    except ScheduleInvalid as error:
+        raise InvalidProperty(WINDOW, str(error)) from None
+    budget = Budget(_budget(properties, DAILY_FILES), _budget(properties, DAILY_BYTES), _cost(properties))
+    return PolicyTerms(window, budget, zone)
+
+
+def _cost(properties: Mapping[str, str]) -> int | None:
+    """Return the money budget in millionths."""
+    text = properties.get(DAILY_COST, _NONE)
+    if text == _NONE:
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) or not (micros := int(Decimal(text) * MICROS)):
+        raise InvalidProperty(DAILY_COST, f"{text!r} is not an amount of money above 0, such as 2.50")
+    return micros
+
+
+def _duration(properties: Mapping[str, str], name: str, default: str) -> timedelta:
+    try:
+        return parse_duration(properties.get(name, default))
+    except ValueError as error:
+        raise InvalidProperty(name, str(error)) from error
+
+
+def _budget(properties: Mapping[str, str], name: str) -> int | None:
+    return None if properties.get(name, _NONE) == _NONE else _number(properties, name, _NONE)
+
+
+def _number(properties: Mapping[str, str], name: str, default: str) -> int:
+    text = properties.get(name, default)
+    if not re.fullmatch(r"[1-9][0-9]{0,17}", text):
+        raise InvalidProperty(name, f"{text!r} is not a whole number, 1 or more")
+    return int(text)

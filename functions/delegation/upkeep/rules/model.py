@@ -1,11 +1,122 @@
-"""A rule: what is done to one table by one policy, and the origin of each value."""
+"""A policy, whose content nobody may trust, and the rule that it makes for one table, with the origin of each value.
 
-from collections.abc import Mapping
+The content of a policy: a JSON document in a string, which is not trusted. Source: the JSON schemas of Polaris'
+predefined policy types, 2025-02-03. "Interoperability is not guaranteed" for `config`: an unknown key is reported and
+has no effect.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, Final, Literal
 
-from delegation.upkeep.rules.content import PolicyType
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+
+from polaris_common.errors import DelegationError, printable
+
+_SYSTEM = "system."
+
+
+class PolicyType(Enum):
+    """Polaris' predefined types of maintenance (PredefinedPolicyTypes), all inheritable."""
+
+    SNAPSHOT_EXPIRY = "system.snapshot-expiry"
+    ORPHAN_FILE_REMOVAL = "system.orphan-file-removal"
+    METADATA_COMPACTION = "system.metadata-compaction"
+    DATA_COMPACTION = "system.data-compaction"
+
+    @property
+    def short(self) -> str:
+        """The name in properties, `snapshot-expiry`."""
+        return self.value.removeprefix(_SYSTEM)
+
+    @classmethod
+    def named(cls, text: str) -> "PolicyType | None":
+        """Return the type of a name with or without `system.`, else None."""
+        return next((one for one in cls if text in {one.value, one.short}), None)
+
+
+LONGEST_CONTENT: Final = 65_536
+"""Characters."""
+_MOST_ENTRIES: Final = 100
+_LONGEST_NAME: Final = 200
+_LONGEST_TEXT: Final = 1_000
+_SHOWN: Final = 3
+
+_Name = Annotated[StrictStr, Field(max_length=_LONGEST_NAME)]
+_Text = Annotated[StrictStr, Field(max_length=_LONGEST_TEXT)]
+
+
+class PolicyInvalid(DelegationError):
+    """The content of a policy cannot be read; the policy has no effect."""
+
+    code = "POLICY_INVALID"
+
+
+class PolicyContent(BaseModel):
+    """The common part of the four types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    version: Literal["2025-02-03", ""] | None = None
+    enable: StrictBool
+    config: (
+        Annotated[dict[_Name, StrictBool | StrictInt | StrictFloat | _Text], Field(max_length=_MOST_ENTRIES)] | None
+    ) = None
+
+    def values(self) -> Mapping[str, object]:
+        """Return what the owner set, by key, without the common part."""
+        return dict(self.config or {})
+
+
+class OrphanFilesContent(PolicyContent):
+    """The content of `system.orphan-file-removal`, with two members beside `config`."""
+
+    max_orphan_file_age_in_days: StrictInt | StrictFloat | None = None
+    locations: Annotated[tuple[_Text, ...], Field(max_length=_MOST_ENTRIES)] | None = None
+
+    def values(self) -> Mapping[str, object]:
+        """Return what the owner set; a key of `config` named like a member is not the member."""
+        own = {"max_orphan_file_age_in_days": self.max_orphan_file_age_in_days, "locations": self.locations}
+        config = {f"config.{key}" if key in own else key: value for key, value in super().values().items()}
+        return {**config, **{name: value for name, value in own.items() if value is not None}}
+
+
+def content_of(type_: PolicyType, text: str) -> PolicyContent:
+    if len(text) > LONGEST_CONTENT:
+        raise PolicyInvalid(f"the content has {len(text):,} characters, more than {LONGEST_CONTENT:,}")
+    model = OrphanFilesContent if type_ is PolicyType.ORPHAN_FILE_REMOVAL else PolicyContent
+    try:
+        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise PolicyInvalid(f"the content is not JSON: {printable(str(error))}") from None
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise PolicyInvalid(f"the content does not have the form of its type: {problems_in(error)}") from None
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; raises for a repeated name, whose value is ambiguous."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is repeated in one object")
+    return found
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def problems_in(error: ValidationError) -> str:
+    """Return at most three errors in a document, without its values."""
+    found = [
+        f"{printable('.'.join(map(str, each['loc'])) or 'the document')}: {each['msg'][:1].lower()}{each['msg'][1:]}"
+        for each in error.errors(include_input=False, include_url=False)
+    ]
+    more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    return "; ".join(found[:_SHOWN]) + more
 
 
 class OriginKind(Enum):

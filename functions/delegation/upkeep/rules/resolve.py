@@ -9,16 +9,19 @@ from delegation.identifiers import TableIdentifier
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.paths import POLICY, TYPED, unknown_properties
-from delegation.upkeep.rules.content import PolicyContent, PolicyInvalid, PolicyType, content_of
 from delegation.upkeep.rules.limits import DRY_RUN_ONLY, UpkeepLimits
 from delegation.upkeep.rules.model import (
     FindingCode,
     OriginKind,
+    PolicyContent,
+    PolicyInvalid,
+    PolicyType,
     RuleFinding,
     RuleStatus,
     RuleValue,
     UpkeepRule,
     ValueOrigin,
+    content_of,
 )
 from delegation.upkeep.rules.settings import SETTINGS, RuleSetting
 from polaris_common.errors import counted, printable

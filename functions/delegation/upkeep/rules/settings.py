@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delegation.upkeep.rules.content import PolicyType
-from delegation.upkeep.rules.limits import LEAST_ORPHAN_AGE, UpkeepLimits
-from delegation.upkeep.rules.values import (
+from delegation.upkeep.rules.limits import (
     DAY_MS,
     FOREVER_MS,
+    LEAST_ORPHAN_AGE,
+    UpkeepLimits,
     age_in_days,
     age_in_ms,
     age_text,
@@ -19,6 +19,7 @@ from delegation.upkeep.rules.values import (
     whole,
     word,
 )
+from delegation.upkeep.rules.model import PolicyType
 
 KEEP: Final = "min_snapshot_to_keep"
 SNAPSHOT_AGE: Final = "max_snapshot_age_days"

@@ -5,7 +5,7 @@ from delegation.removal.expiry.context import ExpirySettings
 from delegation.removal.expiry.requests import Floor
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.permissions import PolicyPermissions
+from delegation.upkeep.execution.asked import PolicyPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.purge import purge_settings, shared_access, vended_table
 from delegation.wiring.settings import PurgeEnvironment

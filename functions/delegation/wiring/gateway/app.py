@@ -10,9 +10,9 @@ from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.patience import Patience
+from delegation.gateway.http import HttpUpstream
+from delegation.gateway.keys.service import Patience
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
 from delegation.wiring.gateway.keys import callers, catalog_paths, keyed_mutations, mutations_held_for, verifier
@@ -73,7 +73,7 @@ def _owners(forwarder: Forwarder, environment: GatewayEnvironment) -> Tombstones
 
 
 def _drops(forwarder: Forwarder, realm: str, *, honours_keys: bool) -> PurgingDrops:
-    from delegation.gateway.drop.caller.keyed import KeyedDrops  # noqa: PLC0415
+    from delegation.gateway.drop.keyed import KeyedDrops  # noqa: PLC0415
     from delegation.wiring.gateway.drop import table_drops  # noqa: PLC0415
 
     drops = table_drops(forwarder, realm)

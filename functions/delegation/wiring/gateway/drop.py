@@ -4,12 +4,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from delegation.gateway.drop.behavior import DropBehavior
-from delegation.gateway.drop.dynamodb import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.drop.service import Tombstones
-from delegation.gateway.drop.steps import DropSteps
+from delegation.gateway.drop.steps import DropSteps, UpkeepBegun, tombstone_upkeep
+from delegation.gateway.drop.store import DynamoDbTombstoneStore, TombstoneTable
 from delegation.gateway.drop.tombstones import Tombstone
-from delegation.gateway.drop.upkeep import UpkeepBegun, tombstone_upkeep
 from delegation.gateway.forwarding import Forwarder
 from delegation.metrics import TOMBSTONES_FAILED, TOMBSTONES_STUCK, MetricLines
 from delegation.polaris.client import PolarisClient
@@ -32,7 +31,7 @@ from delegation.wiring.tasks import dispatch_queue, task_service
 from polaris_common.dynamodb import client_config
 
 if TYPE_CHECKING:
-    from delegation.gateway.drop.caller.owners import OwnersTombstones
+    from delegation.gateway.drop.owners import OwnersTombstones
     from delegation.gateway.routing import CatalogPaths
 
 
@@ -72,7 +71,7 @@ def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
 
 def owners_tombstones(forwarder: Forwarder, realm: str, paths: "CatalogPaths") -> "OwnersTombstones":
     """Return what answers callers about the tables that they dropped; raises pydantic's ValidationError."""
-    from delegation.gateway.drop.caller.owners import OwnersTombstones  # noqa: PLC0415 - the gateway alone has them
+    from delegation.gateway.drop.owners import OwnersTombstones  # noqa: PLC0415 - the gateway alone has them
 
     found = required_tombstones(task_service(dispatch_queue()), synchronous_polaris())
     return OwnersTombstones(lambda: found, forwarder.forward, realm, paths)

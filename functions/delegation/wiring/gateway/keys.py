@@ -10,8 +10,7 @@ from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, T
 from delegation.gateway.callers import TokenCallers
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.patience import Patience
-from delegation.gateway.keys.service import CatalogMutations, policy_for
+from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.routing import CatalogPaths
 from delegation.idempotency.mutations.dynamodb import BreakingStore, DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.mutations.service import Mutations

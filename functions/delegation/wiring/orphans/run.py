@@ -8,7 +8,7 @@ from delegation.removal.model import TableSource
 from delegation.storage.listing.model import TagStore
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.permissions import RemovalPermissions
+from delegation.upkeep.execution.asked import RemovalPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.clients import aws
 from delegation.wiring.purge import purge_settings, shared_access, vended_table

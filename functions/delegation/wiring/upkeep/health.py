@@ -12,9 +12,8 @@ from delegation.removal.purge.limits import ReferenceSettings
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.timestamps import utc_now
-from delegation.upkeep.health.dynamodb import DynamoDbHealthStore, HealthTable
-from delegation.upkeep.health.recurring import HealthReport, catalog_health
-from delegation.upkeep.health.refresh import HealthRefresher
+from delegation.upkeep.health.refresh import HealthRefresher, HealthReport, catalog_health
+from delegation.upkeep.health.store import DynamoDbHealthStore, HealthTable
 from delegation.wiring.clients import aws
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access, vended_store

@@ -14,13 +14,11 @@ from delegation.removal.model import Pace
 from delegation.removal.purge.limits import ReferenceSettings
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.kinds import UpkeepCounts, run_kinds
+from delegation.upkeep.execution.kinds import UpkeepCounts, UpkeepPassReport, catalog_upkeep, run_kinds
+from delegation.upkeep.execution.needs import UpkeepTasks
 from delegation.upkeep.execution.passes import UpkeepPass
-from delegation.upkeep.execution.recurring import UpkeepPassReport, catalog_upkeep
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.execution.submitting import UpkeepTasks
 from delegation.upkeep.execution.sweeps import OrphanSweeps
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.purge import shared_access
 from delegation.wiring.settings import PurgeEnvironment

@@ -10,8 +10,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.identifiers import TableIdentifier
 from delegation.references.store import MemoryReferenceStore
-from delegation.upkeep.health.model import FreedBytes, LastRun, TableHealth
-from delegation.upkeep.health.past import PastRun
+from delegation.upkeep.health.model import FreedBytes, LastRun, PastRun, TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore
 from tests.unit.cli.references.test_lost import lost_refs
 

@@ -16,8 +16,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.ui import OperatorReads, PageAnswer, StatusServer, answer, operator_reads, redirecting
 from delegation.identifiers import TableIdentifier
 from delegation.references.store import MemoryReferenceStore
-from delegation.upkeep.health.model import FreedBytes, TableHealth
-from delegation.upkeep.health.past import PastRun
+from delegation.upkeep.health.model import FreedBytes, PastRun, TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record
 

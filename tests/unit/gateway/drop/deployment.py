@@ -21,13 +21,12 @@ from delegation.gateway.drop.errors import DropError
 from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.settings import DropSettings
-from delegation.gateway.drop.steps import DropSteps
+from delegation.gateway.drop.steps import DropSteps, UpkeepBegun, UpkeepReport, settle_all, tombstone_upkeep
 from delegation.gateway.drop.store import MemoryTombstoneStore
 from delegation.gateway.drop.tombstones import Tombstone
-from delegation.gateway.drop.upkeep import UpkeepBegun, UpkeepReport, settle_all, tombstone_upkeep
 from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.http import HttpUpstream
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.upstreams.http import HttpUpstream
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable

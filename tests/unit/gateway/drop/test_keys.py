@@ -10,11 +10,10 @@ import pytest
 from delegation.gateway.app import Gateway
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.catalogs import KnownCatalogs
-from delegation.gateway.drop.caller.keyed import KeyedDrops
+from delegation.gateway.drop.keyed import KeyedDrops
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.gateway.errors import CatalogOutcomeUnknown, MutationNotVerified
-from delegation.gateway.keys.patience import Patience
-from delegation.gateway.keys.service import CatalogMutations, policy_for
+from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.messages import CatalogRequest
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.reservation import MemoryReservationStore

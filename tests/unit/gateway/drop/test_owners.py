@@ -8,7 +8,7 @@ import pytest
 
 from delegation.gateway.answers import answer_of
 from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.drop.caller.owners import OwnersTombstones
+from delegation.gateway.drop.owners import OwnersTombstones
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import OwnTombstones, route_of

@@ -23,11 +23,9 @@ from delegation.gateway.app import Gateway
 from delegation.gateway.callers import TokenCallers
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.patience import Patience
-from delegation.gateway.keys.service import CatalogMutations, policy_for
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.gateway.upstream import Upstream
-from delegation.gateway.upstreams.http import HttpUpstream
+from delegation.gateway.http import HttpUpstream
+from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream
 from delegation.idempotency.mutations.reservation import MemoryReservationStore, Reservation, ReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Killed

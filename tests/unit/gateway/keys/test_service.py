@@ -10,7 +10,7 @@ import pytest
 from delegation.edge.errors import KeysUnavailable
 from delegation.gateway.answers import error_answer
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
-from delegation.gateway.keys.patience import Patience
+from delegation.gateway.keys.service import Patience
 from delegation.gateway.messages import CatalogAnswer
 from delegation.idempotency.mutations.reservation import RecordsUnavailable
 from delegation.storage.memory import Killed

@@ -18,15 +18,13 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.upkeep.execution.kinds import UpkeepCounts
+from delegation.upkeep.execution.needs import UpkeepTasks
 from delegation.upkeep.execution.passes import UpkeepPass
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.execution.submitting import UpkeepTasks
-from delegation.upkeep.health.history import history_in
 from delegation.upkeep.health.model import ManifestSizes, ReadState, SnapshotChange, TableHealth
-from delegation.upkeep.health.reading import health_of
+from delegation.upkeep.health.reading import health_of, history_in
 from delegation.upkeep.health.store import MemoryHealthStore
-from delegation.upkeep.rules.content import PolicyType
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.rules.model import PolicyType
 from delegation.wiring.types import TYPES, default_properties
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service

@@ -21,11 +21,10 @@ from delegation.removal.expiry.requests import TableExpiry
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.upkeep.execution.kinds import MOST_FAILED_STARTS
-from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore
-from delegation.upkeep.rules.content import PolicyType
-from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.rules.model import PolicyType
 from delegation.wiring.upkeep.policies import _AllPolicies
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, named
 from tests.unit.upkeep.execution.test_sweeps import Coast

@@ -23,12 +23,8 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.upkeep.execution.kinds import UpkeepCounts
 from delegation.upkeep.execution.passes import UNREAD
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.values import DAY_MS
-from delegation.upkeep.schedule.amounts import Budget
-from delegation.upkeep.schedule.choice import PolicyTerms, Waits
-from delegation.upkeep.schedule.windows import Window
+from delegation.upkeep.rules.limits import DAY_MS, UpkeepLimits, UpkeepSettings
+from delegation.upkeep.schedule import Budget, PolicyTerms, Waits, Window
 from tests.unit.upkeep.execution.catalogs import (
     ALLOWED,
     NOW,

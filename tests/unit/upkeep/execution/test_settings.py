@@ -7,11 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.upkeep.execution.settings import UpkeepSettings
-from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.schedule.amounts import Budget
-from delegation.upkeep.schedule.choice import PolicyTerms
-from delegation.upkeep.schedule.windows import Window
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.schedule import Budget, PolicyTerms, Window
 
 PREFIX = "delegation.upkeep."
 

@@ -20,14 +20,12 @@ from delegation.removal.errors import NeighbourChanged
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
+from delegation.upkeep.execution.asked import REMOVAL, RemovalPermissions
 from delegation.upkeep.execution.kinds import KeptTables, run_kinds
-from delegation.upkeep.execution.permissions import REMOVAL, RemovalPermissions
-from delegation.upkeep.execution.settings import UpkeepSettings
 from delegation.upkeep.execution.sweeps import UNREAD, OrphanSweeps
 from delegation.upkeep.health.model import LastRun
-from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.schedule.choice import PolicyTerms
-from delegation.upkeep.schedule.windows import Window
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.schedule import PolicyTerms, Window
 from delegation.wire.requests import TableState
 from delegation.wire.tables import PlanApproval
 from tests.kit.errors import coded

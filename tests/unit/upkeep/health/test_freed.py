@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegation.iceberg.errors import CorruptMetadata
-from delegation.upkeep.health.freed import freed_bytes
 from delegation.upkeep.health.model import FreedBytes, SnapshotChange
+from delegation.upkeep.health.reading import freed_bytes
 
 
 @dataclass

@@ -11,8 +11,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.testing.harness import TaskHarness
 from delegation.tasks.work.behaviors import Run
 from delegation.upkeep.errors import HealthUnavailable
-from delegation.upkeep.health.recurring import catalog_health
-from delegation.upkeep.health.refresh import HealthRefresher
+from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
 from tests.unit.upkeep.health.test_refresh import RefreshedCatalog, world_of
 
 TABLES = 30

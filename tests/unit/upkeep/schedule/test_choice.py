@@ -10,16 +10,19 @@ from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
 from delegation.upkeep.errors import ScheduleInvalid
-from delegation.upkeep.schedule.amounts import NOTHING, Amount, Budget
-from delegation.upkeep.schedule.choice import (
+from delegation.upkeep.schedule import (
+    NOTHING,
     OVERDUE,
+    Amount,
+    Budget,
     PolicyTerms,
     UpkeepNeed,
     UpkeepRun,
     Waits,
+    Window,
     choose,
+    day_of,
 )
-from delegation.upkeep.schedule.windows import Window, day_of
 
 NOON = datetime(2026, 1, 10, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

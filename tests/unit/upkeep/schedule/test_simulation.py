@@ -3,9 +3,17 @@
 from datetime import UTC, datetime, timedelta
 
 from delegation.identifiers import TableIdentifier
-from delegation.upkeep.schedule.amounts import Amount, Budget
-from delegation.upkeep.schedule.choice import PolicyTerms, Simulation, UpkeepNeed, UpkeepRun, Waits, simulate
-from delegation.upkeep.schedule.windows import Window
+from delegation.upkeep.schedule import (
+    Amount,
+    Budget,
+    PolicyTerms,
+    Simulation,
+    UpkeepNeed,
+    UpkeepRun,
+    Waits,
+    Window,
+    simulate,
+)
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)

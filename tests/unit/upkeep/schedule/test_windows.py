@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegation.upkeep.errors import ScheduleInvalid
-from delegation.upkeep.schedule.windows import LONGEST, Window, day_of
+from delegation.upkeep.schedule import LONGEST, Window, day_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = timedelta(hours=1)

@@ -22,8 +22,7 @@ from delegation.gateway.keys.rules.rule import (
     uuid_noted,
     without_effect,
 )
-from delegation.gateway.routing import Target
-from delegation.gateway.spelling import segment_of
+from delegation.gateway.routing import Target, segment_of
 
 UUID: Final = "table-uuid"
 _NOT_STORED: Final = frozenset({

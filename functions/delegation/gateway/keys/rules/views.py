@@ -19,7 +19,7 @@ from delegation.gateway.keys.rules.rule import (
     plain,
     same_uuid,
 )
-from delegation.gateway.spelling import segment_of
+from delegation.gateway.routing import segment_of
 
 UUID: Final = "view-uuid"
 _ADD: Final = "add-view-version"

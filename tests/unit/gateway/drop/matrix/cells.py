@@ -17,10 +17,9 @@ from typing import Final
 import httpx
 
 from delegation.gateway.answers import answer_of
-from delegation.gateway.drop.caller.keyed import KeyedDrops
 from delegation.gateway.drop.errors import TombstoneOutcomeUnknown, TombstonesUnavailable
-from delegation.gateway.keys.patience import Patience
-from delegation.gateway.keys.service import policy_for
+from delegation.gateway.drop.keyed import KeyedDrops
+from delegation.gateway.keys.service import Patience, policy_for
 from delegation.idempotency.mutations.reservation import (
     MemoryReservationStore,
     RecordOutcomeUnknown,

@@ -1,5 +1,7 @@
-"""Callers list and restore the tables that they dropped, without an operator. The record must be the caller's, and a
-staged create shows that it may create the table; the service renames."""
+"""What callers do with tables that they dropped themselves: list them, and restore one.
+
+staged create shows that it may create the table; the service renames.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +11,7 @@ from pydantic import ValidationError
 
 from delegation.gateway.answers import json_answer
 from delegation.gateway.callers import REALM_HEADER, GatewayCaller
-from delegation.gateway.drop.caller.catalog import Forward, refusal_to_create
+from delegation.gateway.drop.caller import Forward, refusal_to_create
 from delegation.gateway.drop.errors import RestoreRefused, bad_tombstone_request, tombstone_not_found
 from delegation.gateway.drop.mapping import as_drop_errors
 from delegation.gateway.drop.service import Tombstones

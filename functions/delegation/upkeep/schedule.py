@@ -1,4 +1,7 @@
-"""What runs next: a pure function of tables' needs, policies' windows and budgets, past runs, and the time.
+"""What runs next: needs, windows, budgets, and the choice; pure functions with the clock passed in.
+
+A window opens at a cron expression's times in a time zone and stays open for a length of real time: one from 01:00 for
+three hours ends at 05:00 local time when clocks go forward, and at 03:00 when they go back.
 
 Need comes before the calendar: without a need no run, whatever the window. The greatest need is first, but runs that
 have waited for OVERDUE precede all others, longest first, so that none waits for ever. A run that exceeds the rest of
@@ -6,15 +9,125 @@ the day's budget waits for the next day, and smaller ones may use the rest; so t
 exceeds the whole budget, which a person is asked to raise.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Final
 
+from delegation.cron import cron_times, zone_named
 from delegation.identifiers import TableIdentifier
-from delegation.upkeep.schedule.amounts import NOTHING, UNLIMITED, Amount, Budget
-from delegation.upkeep.schedule.windows import Window, day_of, zone_of
+from delegation.upkeep.errors import ScheduleInvalid
+from polaris_common.errors import printable
+
+MICROS: Final = 1_000_000
+"""Of one unit of currency. Whole numbers add up exactly, whatever the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Files deleted or rewritten, their bytes, and the cost in millionths of a currency; none negative."""
+
+    files: int = 0
+    bytes: int = 0
+    micros: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse negative numbers, which would return what other runs used."""
+        if min(self.files, self.bytes, self.micros) < 0:
+            raise ValueError(f"an amount of work is negative: {self}")
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.files + other.files, self.bytes + other.bytes, self.micros + other.micros)
+
+    def at_least(self, other: "Amount") -> "Amount":
+        """Return the maximum of each number."""
+        return Amount(max(self.files, other.files), max(self.bytes, other.bytes), max(self.micros, other.micros))
+
+
+NOTHING: Final = Amount()
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one policy may use in a day, unlimited if None. Raises ScheduleInvalid for a number below 1."""
+
+    files: int | None = None
+    bytes: int | None = None
+    micros: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a budget of nothing: the policy would be on and never run."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is not None and value < 1:
+                raise ScheduleInvalid(f"the daily budget of {one.name} is {value}; it must be at least 1, or left out")
+
+    def allows(self, amount: Amount) -> bool:
+        return all(
+            most is None or used <= most
+            for most, used in ((self.files, amount.files), (self.bytes, amount.bytes), (self.micros, amount.micros))
+        )
+
+
+UNLIMITED: Final = Budget()
+
+
+LONGEST: Final = timedelta(days=7)
+SHORTEST: Final = timedelta(minutes=1)
+_LONGEST_CRON: Final = 100
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone of a name. Raises ScheduleInvalid."""
+    try:
+        return zone_named(name)
+    except ValueError as error:
+        raise ScheduleInvalid(str(error)) from None
+
+
+def day_of(moment: datetime, zone: str) -> date:
+    """Return the calendar day of a moment in a zone: the day of a budget. Raises ScheduleInvalid."""
+    return moment.astimezone(zone_of(zone)).date()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Open for `lasts` after each time of `cron`, five fields in the zone; raises ScheduleInvalid. Overlapping windows
+    are open from the first opening to the last end."""
+
+    cron: str
+    lasts: timedelta
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        shown = printable(self.cron[:_LONGEST_CRON])
+        if len(self.cron) > _LONGEST_CRON:
+            raise ScheduleInvalid(f"the window {shown!r} has more than {_LONGEST_CRON} characters")
+        if not SHORTEST <= self.lasts <= LONGEST:
+            raise ScheduleInvalid(f"the window {shown!r} is open for {self.lasts}, not for a minute to seven days")
+        next(self.openings(datetime(2000, 1, 1, tzinfo=UTC)))
+
+    def is_open(self, now: datetime) -> bool:
+        return self.opened_at(now) is not None
+
+    def opened_at(self, now: datetime) -> datetime | None:
+        """Return the first opening whose length is not over, in UTC; None while the window is closed."""
+        opening = next(one for one in self.openings(now - self.lasts))
+        return opening if opening <= now else None
+
+    def opens_after(self, now: datetime) -> datetime:
+        """Return the next opening after now, in UTC."""
+        return next(self.openings(now))
+
+    def openings(self, after: datetime) -> Iterator[datetime]:
+        """Yield the openings after a moment, in UTC, each once and in order. Raises ScheduleInvalid."""
+        zone = zone_of(self.zone)
+        try:
+            yield from cron_times(self.cron, zone, after)
+        except ValueError as error:
+            raise ScheduleInvalid(f"the window {printable(self.cron)!r}: {error}") from None
+
 
 OVERDUE: Final = timedelta(days=7)
 """After so much waiting for a place or for a budget a run comes before those that need more."""

@@ -1,4 +1,4 @@
-"""Drops with purge under an Idempotency-Key: at most once for a key, even if the table is created again."""
+"""Drops with purge under an Idempotency-Key: performed at most once for the key, also if the table is made anew."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,12 +8,17 @@ from typing import Protocol
 from delegation.gateway.answers import answer_of
 from delegation.gateway.app import PurgingDrops
 from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.drop.caller.checks import DropKey
+from delegation.gateway.drop.caller import DropKey
 from delegation.gateway.errors import GatewayError
-from delegation.gateway.keys.identity import key_of, payload_of, scope_of
-from delegation.gateway.keys.patience import Patience
-from delegation.gateway.keys.service import REPLAYED
-from delegation.gateway.keys.unverified import refusal_of_unverified, refusal_without_effect
+from delegation.gateway.keys.service import (
+    REPLAYED,
+    Patience,
+    key_of,
+    payload_of,
+    refusal_of_unverified,
+    refusal_without_effect,
+    scope_of,
+)
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.idempotency.canonical import Scope

@@ -1,1 +1,0 @@
-"""What runs next: needs, windows, budgets, and the choice; pure functions."""
