@@ -21,7 +21,7 @@ class GatewayDeploymentSettings(BaseModel):
     - `gateway_domain_name`, `gateway_certificate_arn`: the catalog's name as clients use it, and its certificate.
     - `gateway_listener_arn`: the load balancer's listener that gets the rule; with it `gateway_vpc_id` and
       `gateway_endpoint_addresses`, the private addresses of the VPC endpoint. Without it the rule is yours to add.
-      `gateway_listener_priority` is the first of three.
+      `gateway_listener_priority` is the first of five.
     - `gateway_timeout_seconds`: how long the catalog may take for a mutation, and so the longest hold on a key.
     - `gateway_namespace_separator`: what joins the levels of a namespace in the catalog's paths, percent-encoded.
     - `gateway_purge_requests`: drops with purge are taken over (`drop`), refused, or passed on to the catalog.
@@ -39,7 +39,7 @@ class GatewayDeploymentSettings(BaseModel):
     gateway_domain_name: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9.-]+\.[a-z]{2,}$")
     gateway_certificate_arn: str | None = Field(None, pattern=r"^arn:")
     gateway_listener_arn: str | None = Field(None, pattern=r"^arn:")
-    gateway_listener_priority: int = Field(10, ge=1, le=49_998)
+    gateway_listener_priority: int = Field(10, ge=1, le=49_996)
     gateway_vpc_id: str | None = Field(None, pattern=r"^vpc-[0-9a-f]+$")
     gateway_endpoint_addresses: CommaSeparated = ()
     gateway_subnet_ids: CommaSeparated = ()
