@@ -20,11 +20,9 @@ class CallbackRefused(DelegationClientError):
 
 
 class EndOfTask(BaseModel):
-    """The body of a callback, and the detail of an event; a receiver keeps the unknown members of a newer service.
-
-    `notification_id` is the Idempotency-Key too. Ends of one task may arrive in any order: the greatest `version` is
-    the newest.
-    """
+    """The body of a callback, and the detail of an event, with the unknown members of a newer service.
+    `notification_id` is also the Idempotency-Key. Ends of one task may arrive in any order: the greatest `version` is
+    the newest."""
 
     model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
@@ -66,11 +64,9 @@ class CallbackVerifier:
         self._clock = clock
 
     def verify(self, headers: Mapping[str, str], body: bytes) -> EndOfTask:
-        """Return what a callback states; raise CallbackRefused unless the service signed it within `fresh_for` of now.
-
-        The service repeats a callback until it is answered with 2xx, with the same Idempotency-Key and a new time: a
-        receiver answers 200 to a `notification_id` that it has already processed, and does nothing else.
-        """
+        """Return a callback's content; raise CallbackRefused unless the service signed it within `fresh_for` of now.
+        The service repeats a callback until it is answered with 2xx, with the same Idempotency-Key and a new time:
+        answer 200 to a `notification_id` that you have already processed, and do nothing else."""
         named = {name.lower(): value for name, value in headers.items()}
         key, header = named.get(KEY_HEADER.lower()), named.get(SIGNATURE_HEADER.lower())
         if not key or not header:

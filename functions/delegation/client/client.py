@@ -48,13 +48,12 @@ def new_key() -> str:
 class DelegationClient(Methods):
     """Calls the Delegation Service at `base_url`, which ends with `/delegation-service/api`; thread-safe.
 
-    `execute` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, without one they send a
-    new UUID, and they repeat the request with its key after `request_in_progress`, 429, 5xx and lost answers until the
+    `execute` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, they otherwise send a
+    new UUID, and repeat the request with its key after `request_in_progress`, 429, 5xx and lost answers until the
     advertised lifetime ends (IdempotencyWindowExpired). Neither a terminal failure nor an answer with `retryable` false
-    is repeated. A malformed key is a ValueError, and nothing is sent.
-    `on_repeat` gets each repeat with the last answer; by default it is logged.
-    Every method raises ServiceUnreachable, TlsRefused, TokenUnavailable, AnswerLost, UnexpectedAnswer, and an
-    ErrorAnswer for an error that the service answers with.
+    is repeated. A malformed key is a ValueError, and nothing is sent. `on_repeat` gets each repeat with the last
+    answer; by default it is logged. Every method raises ServiceUnreachable, TlsRefused, TokenUnavailable, AnswerLost,
+    UnexpectedAnswer, and an ErrorAnswer for an error of the service.
     """
 
     def __init__(
@@ -80,11 +79,9 @@ class DelegationClient(Methods):
 
     @classmethod
     def connect(cls, settings: ClientSettings, *, on_repeat: ReportRepeat = log_repeat) -> Self:
-        """Return a client with the certificate and the OAuth2 client of the settings; raises ClientMisconfigured.
-
-        Certificates that are rotated, which means that their files change, are used from the next handshake on. Close
-        the client, or use it in a `with` statement, when it is no longer needed.
-        """
+        """Return a client with the certificate and OAuth2 client of the settings; raises ClientMisconfigured.
+        Certificates whose files change are used from the next handshake on. Close the client, or use it in a `with`
+        statement."""
         issuer = blocking_client(settings.issuer_tls(), TIMEOUT)
         service = blocking_client(settings.service_tls(), TIMEOUT)
         token = tokens_of(settings, issuer)
@@ -178,12 +175,10 @@ def tokens_of(settings: ClientSettings, issuer: httpx.Client) -> OAuth2TokenSour
 
 
 class AsyncDelegationClient(Methods):
-    """Calls the Delegation Service as DelegationClient does; its methods are coroutines and asynchronous iterators.
-
-    Tokens come from a blocking, thread-safe source, so they are obtained in a thread. `on_repeat` and `on_progress` may
-    be functions or coroutine functions. A cancelled coroutine may have sent its request: repeat it with its key, or
-    look for the task.
-    """
+    """Calls the Delegation Service as DelegationClient does; its methods are coroutines and asynchronous iterators. A
+    blocking, thread-safe source provides tokens, in a thread. `on_repeat` and `on_progress` may be functions or
+    coroutine functions. A cancelled coroutine may have sent its request: repeat it with its key, or look for the
+    task."""
 
     def __init__(
         self,
@@ -208,10 +203,8 @@ class AsyncDelegationClient(Methods):
 
     @classmethod
     def connect(cls, settings: ClientSettings, *, on_repeat: ReportRepeat = log_repeat) -> Self:
-        """Return a client with the certificate and the OAuth2 client of the settings; raises ClientMisconfigured.
-
-        Close it, or use it in an `async with` statement, when it is no longer needed.
-        """
+        """Return a client with the certificate and OAuth2 client of the settings; raises ClientMisconfigured. Close it,
+        or use it in an `async with` statement."""
         issuer = blocking_client(settings.issuer_tls(), TIMEOUT)
         service = asyncio_client(settings.service_tls(), TIMEOUT)
         token = tokens_of(settings, issuer)

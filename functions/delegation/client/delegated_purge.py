@@ -1,7 +1,5 @@
-"""The caller's side of a delegated purge as a reliable task (Delegation Service proposal, Asynchronous Task Framework).
-
-What it needs beyond the client is imported when one is made.
-"""
+"""The caller's side of a delegated purge as a reliable task (Delegation Service proposal, Asynchronous Task
+Framework)."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,12 +25,10 @@ if TYPE_CHECKING:
 class DelegatedPurge:
     """A task of the caller's own task framework that has the service purge a table, and then drops the table.
 
-    `submit` is called where the drop is requested; `behavior` is what a worker of the caller runs. `catalog` needs the
-    privileges to load and to drop tables. The task survives the loss of its worker at any call: what it asks of the
-    service has one idempotency key, and what it asks of the catalog may be asked twice.
-
-    The store in DynamoDB and the command `delegation worker` need the extra `service`; what lacks when one is made
-    raises ExtraMissing.
+    Call `submit` where the drop is requested; a worker runs `behavior`. `catalog` needs the privileges to load and drop
+    tables. The task survives the loss of its worker at any call: its requests to the service have one idempotency key,
+    those to the catalog may be repeated. The store in DynamoDB and the command `delegation worker` need the extra
+    `service`; without it making one raises ExtraMissing.
     """
 
     client: DelegationClient
@@ -55,11 +51,9 @@ class DelegatedPurge:
     def submit(
         self, tasks: "Tasks", identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None
     ) -> "Submitted[PurgeOutcome]":
-        """Store a task that purges the table as it is now and drops it; a repeat attaches to the same task.
-
-        Raises NotAuthorised, ClientMisconfigured for a dry run, PolarisError if the table cannot be loaded, and the
-        errors of the task store.
-        """
+        """Store a task that purges the table as it is now and drops it; a repeat attaches to the same task. Raises
+        NotAuthorised, ClientMisconfigured for a dry run, PolarisError if the table cannot be loaded, and the errors of
+        the task store."""
         from delegation.client.purge_task import order_of  # noqa: PLC0415 - the extra is there
 
         refuse_dry_run(properties)
@@ -68,11 +62,9 @@ class DelegatedPurge:
         return tasks.submit(self.behavior(), order_of(self.realm, table, properties or {}))
 
     def cancel(self, tasks: "Tasks", task_id: str) -> "Task":
-        """Cancel a task and the service's task that it waits for; return the former. What is deleted stays deleted.
-
-        May be repeated. Raises the errors of the task store and, once the caller's task is cancelled, those of the
-        service; one whose task has ended already is no error.
-        """
+        """Cancel a task and the service's task that it waits for; return the former. May be repeated. What is deleted
+        stays deleted. Raises the errors of the task store and, once the caller's task is cancelled, those of the
+        service; an ended task is no error."""
         from delegation.client.purge_task import service_task_of  # noqa: PLC0415 - the extra is there
 
         task = tasks.handle(self.behavior(), task_id).cancel()

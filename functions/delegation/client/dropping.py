@@ -1,9 +1,6 @@
-"""The last step of a purge: the table is dropped from the catalog if its name is still the purged table's.
-
-A drop is by name, so the table is loaded once more before it. A commit or a recreation between that load and the drop
-loses its entry, because the Iceberg REST API has no conditional drop; its files stay, and registering its
-metadata.json restores it.
-"""
+"""The last step of a purge: drops the table if its name is still the purged table's. A drop is by name, so the table is
+loaded again before it. A commit or recreation between the load and the drop loses its entry, because the Iceberg REST
+API has no conditional drop; its files stay, and registering its metadata.json restores it."""
 
 import re
 from collections.abc import Callable
@@ -56,11 +53,9 @@ class PurgedTable:
 
 
 def drop_if_unchanged(catalog: TableCatalog, purged: PurgedTable, deleted_location: Callable[[], str | None]) -> None:
-    """Drop the table without purge if its name is still the purged one's; one that is gone is dropped already.
-
+    """Drop the table without purge if its name is still the purged one's; a missing one counts as dropped.
     `deleted_location` returns the metadata file that the purge deleted last. Raises TableChangedSincePurge, and
-    PurgedNotDropped if the table cannot be loaded or dropped.
-    """
+    PurgedNotDropped if the table cannot be loaded or dropped."""
     try:
         _check_unchanged(catalog, purged, deleted_location)
         catalog.drop_table(purged.identifier, purge=False)
@@ -72,10 +67,8 @@ def drop_if_unchanged(catalog: TableCatalog, purged: PurgedTable, deleted_locati
 
 
 def _check_unchanged(catalog: TableCatalog, purged: PurgedTable, deleted_location: Callable[[], str | None]) -> None:
-    """Check that the name is still the purged table's; raises NoSuchTable, TableChangedSincePurge and others.
-
-    A purge that kept the metadata file, because a live table shares it, leaves the table as it was loaded.
-    """
+    """Check that the name is still the purged table's; raises NoSuchTable, TableChangedSincePurge and others. A purge
+    that kept the metadata file, because a live table shares it, leaves the table as it was loaded."""
     try:
         found = catalog.load_table(purged.identifier, vend=False)
     except TableMetadataMissing as missing:
@@ -87,10 +80,8 @@ def _check_unchanged(catalog: TableCatalog, purged: PurgedTable, deleted_locatio
 
 
 def _check_missing(message: str, purged: PurgedTable, deleted_location: Callable[[], str | None]) -> None:
-    """Check that the metadata file that Polaris misses is one that the purge deleted, if its message names one.
-
-    It is newer than the one that was sent if the table was committed to during the purge; the task names it.
-    """
+    """Check that a metadata file in Polaris' message is one that the purge deleted. It is newer than the one sent if
+    the table was committed to during the purge; the task names it."""
     named = _METADATA_FILE.search(message)
     if named is None or purged.metadata_location in message:
         return

@@ -1,5 +1,3 @@
-"""Errors of calls to the Delegation Service, split by what the caller can do next."""
-
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -60,11 +58,9 @@ class UnexpectedAnswer(DelegationClientError):
 
 
 class IdempotencyWindowExpired(DelegationClientError):
-    """No retry with `key` had an outcome within the advertised `lifetime`; `last` is the last one's error.
-
-    Check the task before sending the request again: that could start the operation a second time (Idempotency-Key
-    proposal, Client-Side Changes (Polaris & Iceberg Integrations)).
-    """
+    """No retry with `key` had an outcome within the advertised `lifetime`; `last` is the last error. Check the task
+    before you send the request again: that could start the operation a second time (Idempotency-Key proposal,
+    Client-Side Changes (Polaris & Iceberg Integrations))."""
 
     code = "IDEMPOTENCY_WINDOW_EXPIRED"
 
@@ -148,10 +144,8 @@ class PurgedNotDropped(DelegationClientError):
 
 
 class NothingPurged(DelegationClientError):
-    """The service answered with success but deleted no file, so the table was not dropped: that would lose its files.
-
-    The answer to a dry run is one, and that to a purge that kept every file because another table shares it.
-    """
+    """The service succeeded but deleted no file, so the table was not dropped: that would lose its files. So ends a dry
+    run, and a purge that kept every file because another table shares it."""
 
     code = "NOTHING_PURGED"
 
@@ -165,10 +159,8 @@ class NothingPurged(DelegationClientError):
 
 
 class TableChangedSincePurge(DelegationClientError):
-    """After the purge the name is another table's, or the table has a newer commit; nothing was dropped.
-
-    `purged` and `found` are table-uuid and metadata location; the uuid of a table that cannot be loaded is None.
-    """
+    """After the purge the name is another table's, or the table has a newer commit; nothing was dropped. `purged` and
+    `found` are table-uuid and metadata location; the uuid of a table that cannot be loaded is None."""
 
     code = "TABLE_CHANGED_SINCE_PURGE"
 
@@ -188,11 +180,9 @@ class TableChangedSincePurge(DelegationClientError):
 
 @dataclass(frozen=True, slots=True)
 class HttpError:
-    """An error answer (Delegation Service proposal, Appendix, ErrorResponse) with its status and Retry-After.
-
-    `status` is FAILED_TERMINAL or None, `retryable` what the body states. `error_code` is `HTTP_nnn` if the body has
-    none, as from API Gateway.
-    """
+    """An error answer (Delegation Service proposal, Appendix, ErrorResponse) with its status and Retry-After. `status`
+    is FAILED_TERMINAL or None, `retryable` the body's. `error_code` is `HTTP_nnn` if the body has none, as from API
+    Gateway."""
 
     http_status: int
     error_code: str
@@ -263,10 +253,8 @@ class IdempotencyKeyConflict(RequestRefused):
 
 
 class RequestStillRunning(ErrorAnswer):
-    """409 `request_in_progress`: the operation is running; repeat the request later with the same key.
-
-    With `retryable` false in the body the answer is a Conflict instead.
-    """
+    """409 `request_in_progress`: the operation is running; repeat the request later with the same key. With `retryable`
+    false in the body it is a Conflict instead."""
 
     code = "REQUEST_IN_PROGRESS"
     retryable = True

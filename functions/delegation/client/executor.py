@@ -1,7 +1,5 @@
-"""Task executors (Delegation Service proposal, Polaris Changes) and their factory.
-
-The table is purged first and then dropped (Delegation Service proposal, Order Of Deletion: Metadata & Object Storage).
-"""
+"""Task executors (Delegation Service proposal, Polaris Changes) and their factory. The table is purged first and then
+dropped (Delegation Service proposal, Order Of Deletion: Metadata & Object Storage)."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -58,13 +56,10 @@ class TaskExecutor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DelegatedTaskExecutor:
-    """Has the Delegation Service purge a table, then drops it from the catalog.
-
-    `catalog` uses the caller's credentials, so the caller needs the privileges to load and to drop the table. They are
-    used too late to protect its files, so `authorise` is asked before anything else. Nothing changes in the catalog
-    before the purge has succeeded, so a failed call can be repeated. What a drop by name cannot exclude is in
-    `delegation.client.dropping`.
-    """
+    """Has the Delegation Service purge a table, then drops it from the catalog. `catalog` uses the caller's
+    credentials, so the caller needs the privileges to load and drop the table. They are used too late to protect its
+    files, so `authorise` is called first. Nothing changes in the catalog before the purge has succeeded, so a failed
+    call can be repeated. `delegation.client.dropping` states the limits of a drop by name."""
 
     client: DelegationClient
     catalog: TableCatalog
@@ -129,13 +124,11 @@ class WholeCatalog(Protocol):
 class LocalTaskExecutor:
     """Purges a table in this process with the service's inline engine, then drops it from the catalog.
 
-    `catalog` is of a principal that may have credentials vended for the table, which read and delete its files, and
-    may list and load the tables that could share them: with `scan` `namespace` only those of its namespace. `plans` is
-    the directory or `s3://…` place for plans and receipts; a call after a failure or a crash resumes there, so it has
-    to outlive the process. Use one process at a time for a table. `store_of` opens a table's files otherwise than with
-    vended credentials.
-
-    Making one raises ExtraMissing without the extra `service`.
+    `catalog` is of a principal that gets credentials vended for the table, which read and delete its files, and may
+    list and load the tables that could share them: with `scan` `namespace` only those of its namespace. `plans` is the
+    directory or `s3://…` place for plans and receipts; a call after a failure or crash resumes there, so it must
+    outlive the process. Use one process at a time for a table. `store_of` opens a table's files other than with vended
+    credentials. Making one raises ExtraMissing without the extra `service`.
     """
 
     catalog: WholeCatalog
@@ -155,10 +148,8 @@ class LocalTaskExecutor:
         self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
     ) -> TaskSuccessResponse:
         """Purge the table with its guards, and drop it without purge if it is still the same; `key` has no effect.
-
-        Raises NotAuthorised, ClientMisconfigured for a dry run, InvalidOption, what `inline.purge_table` raises,
-        NothingPurged, TableChangedSincePurge and PurgedNotDropped.
-        """
+        Raises NotAuthorised, ClientMisconfigured for a dry run, InvalidOption, the errors of `inline.purge_table`,
+        NothingPurged, TableChangedSincePurge and PurgedNotDropped."""
         del key  # the plan's place is what makes a repeat resume
         refuse_dry_run(properties)
         require_authorised(self.authorise, identifier)
@@ -181,11 +172,9 @@ _VARIABLES: Final = {name: name.upper().replace(".", "_").replace("-", "_") for 
 
 
 def executor_properties(file: Path | None = None, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Read the properties of a Polaris host: those of its `application.properties`, then of the environment.
-
-    A variable takes precedence, as in Quarkus (All configuration options: ordinals). Raises ClientMisconfigured for a
-    file that cannot be read, and for a name that begins like ours and is not known.
-    """
+    """Read the properties of a Polaris host: those of its `application.properties`, then of the environment. A variable
+    takes precedence, as in Quarkus (All configuration options: ordinals). Raises ClientMisconfigured for an unreadable
+    file, and for an unknown name with this service's prefix."""
     found: dict[str, str] = {}
     if file is not None:
         try:
@@ -203,20 +192,15 @@ def executor_properties(file: Path | None = None, environment: Mapping[str, str]
 
 
 def connect_to(base_url: str) -> DelegationClient:
-    """Return a client of the API at this address; the caller's settings have its certificate and OAuth2 client.
-
-    Raises ClientMisconfigured.
-    """
+    """Return a client of the API at this address, with the settings' certificate and OAuth2 client. Raises
+    ClientMisconfigured."""
     return DelegationClient.connect(ClientSettings.at(base_url))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutorFactory:
-    """Provides the executor that Polaris' `application.properties` name.
-
-    `connect` returns a client for a base URL, `local` are further arguments of a LocalTaskExecutor; `catalog` and
-    `authorise` are those of every executor.
-    """
+    """Provides the executor that Polaris' `application.properties` name. `connect` returns a client for a base URL,
+    `local` are further arguments of a LocalTaskExecutor; `catalog` and `authorise` are those of every executor."""
 
     properties: Mapping[str, str] = field(repr=False)
     _: KW_ONLY

@@ -1,8 +1,6 @@
-"""The work of a DelegatedPurge: submit the purge, wait for its outcome without holding a worker, drop the table.
-
-Its cursor holds the service's task, so that a later attempt continues there: `submission` numbers the requests of one
-task, `delegation_task_id` is the answer to the last of them.
-"""
+"""The work of a DelegatedPurge: submit the purge, wait for its outcome without a worker, drop the table. Its cursor
+holds the service's task, so that a later attempt continues there: `submission` numbers the requests of one task,
+`delegation_task_id` is the answer to the last."""
 
 import json
 from collections.abc import Callable, Mapping

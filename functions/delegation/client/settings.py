@@ -21,11 +21,9 @@ Seen = tuple[tuple[int, int, int] | None, ...]
 
 
 class ClientTls:
-    """A context of TLS with a client certificate; thread-safe.
-
-    `refresh` has the next handshake use what the files hold by then; connections that are open stay. A file that is
-    half written, or a certificate whose key is not there yet, leaves the former one in use until the next refresh.
-    """
+    """A TLS context with a client certificate; thread-safe. `refresh` has the next handshake use the files' new
+    content; open connections stay. A half-written file, or a certificate without its key, leaves the former one in use
+    until the next refresh."""
 
     def __init__(
         self,
@@ -35,10 +33,8 @@ class ClientTls:
         *,
         and_public: bool = False,
     ) -> None:
-        """Read the files; `ca_cert` (None: the public authorities) and, with `and_public`, the public ones are trusted.
-
-        Raises ClientMisconfigured if a file cannot be used.
-        """
+        """Read the files; trusts `ca_cert` (None: the public authorities) and, with `and_public`, also the public ones.
+        Raises ClientMisconfigured if a file cannot be used."""
         self._ca_cert, self._client_cert, self._client_key = ca_cert, client_cert, client_key
         self._files = tuple(path for path in (ca_cert, client_cert, client_key) if path is not None)
         self._lock = threading.Lock()
@@ -106,11 +102,9 @@ _CORRECT = "Correct each, in the environment or in a profile (page of the comman
 
 
 class ClientSettings(EnvironmentSettings):
-    """Settings of a client; the fields are also those of a local stack's stack.json.
-
-    `edge_url` ends with `/delegation-service/api`. Files are in PEM; `ca_cert` is the authority of the service's
-    certificate, None for a public one.
-    """
+    """Settings of a client; the fields are also those of a local stack's stack.json. `edge_url` ends with
+    `/delegation-service/api`. Files are in PEM; `ca_cert` is the authority of the service's certificate, None for a
+    public one."""
 
     edge_url: str = Field(alias="DELEGATION_EDGE_URL", pattern=r"^https?://[^/]+")
     ca_cert: Path | None = Field(None, alias="DELEGATION_CA_CERT")
@@ -124,11 +118,9 @@ class ClientSettings(EnvironmentSettings):
 
     @classmethod
     def read(cls) -> Self:
-        """Read the settings where the command `delegation` finds them: the environment over a profile.
-
-        If neither has `edge_url`, those of the local stack whose stack.json DELEGATION_STACK or the profile names, else
-        of `.local/stack.json`. Raises ClientMisconfigured, which names each that is missing or wrong, and no value.
-        """
+        """Read the settings as the command `delegation` does: the environment over a profile. Without `edge_url` they
+        come from the local stack whose stack.json DELEGATION_STACK or the profile names, else `.local/stack.json`.
+        Raises ClientMisconfigured, which names each missing or wrong one, and no value."""
         with _in_the_clients_words():
             found = CallerSettings.load()
             if found.get("edge_url") is not None:

@@ -1,8 +1,6 @@
-"""The answers to accepted requests and to errors; a replay returns exactly these bytes.
-
-An error is answered with the status of its code (`codes.json`), or of the code of its nearest ancestor that has one.
-Any other error is answered with 500 and a message that reveals nothing about it.
-"""
+"""Answers to accepted requests and to errors; a replay returns exactly these bytes. An error has the status of its code
+(`codes.json`), or of its nearest ancestor's. Any other error is answered with 500 and a message that reveals
+nothing."""
 
 import math
 from collections.abc import Mapping

@@ -1,8 +1,5 @@
-"""What each error code means, its status, and what to do about it: the table `codes.json`.
-
-A code is in an answer's `error_code` and in a task's record. The API's answers, the advice of the command and
-docs/errors.md are made from it.
-"""
+"""Each error code's meaning, its status, and what to do: the table `codes.json`. The API's `error_code`, the command's
+advice and docs/errors.md are made from it."""
 
 import functools
 import json
@@ -17,12 +14,9 @@ _OF_THE_COMMAND: Final = "The command"
 
 @dataclass(frozen=True, slots=True)
 class CodeMeaning:
-    """A code's meaning, and what its reader does: the caller, or an operator of the service or of Polaris.
-
-    `status` is that of an answer with the code, None for a code that no answer reveals; `retryable` is whether the same
-    call may succeed without anybody acting, None where each answer states it. `command` is what a person at a terminal
-    does, where that is something else than `action`.
-    """
+    """A code's meaning, and what its reader does: the caller, or an operator of the service or of Polaris. `status` is
+    that of an answer, None for a code that no answer reveals; `retryable` is whether the same call may succeed later by
+    itself, None where each answer states it. `command` is for a person at a terminal, if other than `action`."""
 
     meaning: str
     action: str

@@ -1,8 +1,5 @@
-"""Parsing of request bodies as I-JSON (RFC 7493).
-
-Bodies are hashed to recognize repeats, so JSON that parsers read differently is refused: duplicate members, NaN,
-Infinity, lone surrogates. Integers stay exact: snapshot ids exceed 2^53.
-"""
+"""Parsing of request bodies as I-JSON (RFC 7493). Bodies are hashed to recognize repeats, so ambiguous JSON is refused:
+duplicate members, NaN, Infinity, lone surrogates. Integers stay exact: snapshot ids exceed 2^53."""
 
 import base64
 import binascii

@@ -37,7 +37,6 @@ def payload_too_large(limit_bytes: int) -> EdgeError:
 
 
 def unsupported_media_type() -> EdgeError:
-    """Return the error: the request's Content-Type is absent or not JSON in UTF-8."""
     return EdgeError("Content-Type: must be application/json, in UTF-8", code="UNSUPPORTED_MEDIA_TYPE")
 
 
@@ -56,11 +55,9 @@ class MethodNotAllowed(EdgeError):
 
 
 class Unauthorized(EdgeError):
-    """The bearer token is absent or invalid; `reason` is logged and not sent to the caller.
-
-    API Gateway answers 401 only if a Lambda authorizer's error has exactly this text, and 500 for any other (Amazon API
-    Gateway Developer Guide, "Output from an API Gateway Lambda authorizer").
-    """
+    """The bearer token is absent or invalid; `reason` is logged and not sent to the caller. API Gateway answers 401
+    only if a Lambda authorizer's error has exactly this text, otherwise 500 (Amazon API Gateway Developer Guide,
+    "Output from an API Gateway Lambda authorizer")."""
 
     code = "UNAUTHORIZED"
 

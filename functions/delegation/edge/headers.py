@@ -1,5 +1,3 @@
-"""Request headers of API Gateway events, by case-insensitive name."""
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

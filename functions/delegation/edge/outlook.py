@@ -41,10 +41,8 @@ def outlook_of(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
 
 
 def estimate_of(task: Task, forecast: Mapping[str, Any], now: datetime, types: TaskTypes) -> dict[str, Any]:
-    """Return the forecast of a task's plan with what is left of it now (wire.responses.Estimate).
-
-    What is left takes as long as at the measured rate of a running task, else at the rate that the forecast assumes.
-    """
+    """Return the forecast of a task's plan with what remains now (wire.responses.Estimate). The rest proceeds at the
+    measured rate of a running task, else at the forecast's."""
     measured = types.of(task).measured(task)
     deleted = 0 if measured is None else measured.done
     done = measured is not None and task.status is Status.SUCCESS

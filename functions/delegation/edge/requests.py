@@ -25,12 +25,10 @@ class ReadPayload:
 
 
 def read_payload(document: Mapping[str, Any], forms: Mapping[str, RequestForm], *, identity_only: bool) -> ReadPayload:
-    """Validate a parsed body by the form of its operation; raises BadRequest with the JSON path of the first violation.
-
-    The options of the body that is returned have the names of the form's table; raises DelegationError for others.
-    `identity_only` accepts one that only names what it is about, as the asynchronous endpoint does. A body without a
-    valid operation is read as one of the first form, so that its other errors are found as well.
-    """
+    """Validate a parsed body by the form of its operation; raises BadRequest with the JSON path of the first error. The
+    returned options have the names of the form's table; raises DelegationError for others. `identity_only` accepts a
+    body that only names its object, as the asynchronous endpoint does. A body without a valid operation is read by the
+    first form, to find its other errors."""
     form = forms.get(_operation_of(document)) or next(iter(forms.values()))
     try:
         body = form.body.model_validate(document, context={OPERATIONS: tuple(forms)})

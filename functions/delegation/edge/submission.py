@@ -34,10 +34,8 @@ _LONGEST_PAUSE_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A validated request of the token's client (`caller`) and `subject`.
-
-    `path` is the resource's path, `document` the parsed body, `payload` what its `form` read.
-    """
+    """A validated request of the token's client (`caller`) and `subject`. `path` is the resource's path, `document` the
+    parsed body, `payload` the form's result."""
 
     caller: str
     method: str
@@ -64,11 +62,10 @@ class SubmissionAnswer:
 class Submissions:
     """Accepts tasks synchronously and asynchronously, of every type that has a form of requests.
 
-    `behavior` returns what runs the tasks of a type within a request, and is called on demand, as most asynchronous
-    requests need none. `sources` are what the forms need. `budget` is how long a synchronous request is held open.
-
-    Methods raise RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, IdempotencyError, what a form
-    raises, and the errors of the stores; nothing is stored for a request that is not accepted.
+    `behavior` returns what runs a type's tasks within a request, on demand, as most asynchronous requests need none.
+    `sources` are for the forms. `budget` is how long a synchronous request is held open. Methods raise
+    RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, IdempotencyError, the form's errors, and
+    those of the stores; nothing is stored for a request that is not accepted.
     """
 
     tasks: TaskService
@@ -93,11 +90,9 @@ class Submissions:
     def execute(
         self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
     ) -> SubmissionAnswer:
-        """Accept a task, run or await it, and answer with its outcome; RequestInProgress if the budget ends first.
-
-        The budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name. A form
-        may refuse what nobody can wait for.
-        """
+        """Accept a task, run or await it, and answer with its outcome; RequestInProgress if the budget ends first. The
+        budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name. A form may
+        refuse requests that cannot be waited for."""
         submission.form.refuse_waiting(submission.payload)
         until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
         accepted = self._accept(submission, self._work(submission, synchronous=True))

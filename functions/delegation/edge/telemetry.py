@@ -1,7 +1,5 @@
-"""One log line and one metric per request. Nothing of a request's body is logged, and no header but X-Request-ID.
-
-The only metric dimension besides the service is the operation's name, so the number of metrics is bounded.
-"""
+"""One log line and one metric per request, without any body or any header but X-Request-ID. The only metric dimension
+besides the service is the operation's name, so the number of metrics is bounded."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -13,10 +13,8 @@ from delegation.tasks.work.parts.submission import TaskSubmission
 
 @dataclass(frozen=True)
 class SubmittedWork:
-    """What a validated body asks for. The form is asked once, because it may load the table from the catalog.
-
-    `payload` is what the `form` read of the `document`; methods raise what the form raises.
-    """
+    """The task that a validated body requests; the form runs once, because it may load the table. `payload` is the
+    form's result for the `document`; methods raise the form's errors."""
 
     form: RequestForm
     payload: Any

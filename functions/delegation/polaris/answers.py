@@ -1,9 +1,7 @@
-"""Interpretation of Polaris' HTTP answers, and the errors that they mean.
-
-Errors are recognized by the `type` of Iceberg's ErrorModel, not by their message; by the status only without a type, as
-in a proxy's 502 or Polaris' empty 401. Two causes are in Polaris' messages alone: the operation that a principal may
-not do (PolarisAuthorizerImpl), and a catalog without an STS, an IllegalArgumentException (IcebergCatalogHandler).
-"""
+"""Interprets Polaris' HTTP answers and errors. Errors are recognized by the `type` of Iceberg's ErrorModel, not by
+their message; by the status only without a type, as in a proxy's 502 or Polaris' empty 401. Two causes are only in
+messages: the operation that a principal may not do (PolarisAuthorizerImpl), and a catalog without an STS, an
+IllegalArgumentException (IcebergCatalogHandler)."""
 
 import json
 import re
@@ -20,9 +18,7 @@ if TYPE_CHECKING:
 
 class PolarisError(DelegationError):
     """A request to Polaris failed; `status`, `error_type` and `retry_after` (seconds) are the answer's or None.
-
-    `answered` is the answer's own message, whole and without our words: a server in front of Polaris may have sent it.
-    """
+    `answered` is the answer's own whole message; a server in front of Polaris may have sent it."""
 
     code = "POLARIS_ERROR"
 
@@ -127,10 +123,8 @@ class PolarisUnexpectedAnswer(PolarisError):
 
 
 class PolarisUnavailable(PolarisError):
-    """Polaris was unreachable, timed out, throttled or failed, after the client's retries; nothing was written.
-
-    Its scope is the catalog where no connection was made or requests are throttled. Any other may be one table's own.
-    """
+    """Polaris was unreachable, timed out, throttled or failed, after the client's retries; nothing was written. Its
+    scope is the catalog if no connection was made or requests are throttled; otherwise it may be one table's."""
 
     code = "POLARIS_UNAVAILABLE"
     retryable = True
@@ -230,10 +224,8 @@ _BY_STATUS: dict[int, type[PolarisError]] = {**dict.fromkeys(TOKEN_REFUSED, Pola
 
 
 def error_of(response: "httpx.Response", *, write: bool = False, secrets: Iterable[str] = ()) -> PolarisError:
-    """Return the error for a non-2xx answer; occurrences of `secrets` in the server's message are masked.
-
-    A write answered with a server error other than 503 may have been applied (Iceberg REST: CommitStateUnknown).
-    """
+    """Return the error of a non-2xx answer, with `secrets` masked in the server's message. A write answered with a
+    server error other than 503 may have been applied (Iceberg REST: CommitStateUnknown)."""
     status = response.status_code
     error_type, message = _error_model(response)
     hint, answered = _hint(error_type, message), _printable(message, secrets, _ANSWER_LIMIT)
@@ -305,10 +297,8 @@ def retry_after(response: "httpx.Response") -> float | None:
 
 
 def json_object(response: "httpx.Response") -> dict[str, Any]:
-    """Return the JSON object of a 2xx answer with exact integers, of large metadata what is needed.
-
-    Raises PolarisUnexpectedAnswer.
-    """
+    """Return the JSON object of a 2xx answer with exact integers, of large metadata what is needed; raises
+    PolarisUnexpectedAnswer."""
     body = _parsed(response)
     if body is None and _SURROGATE.search(response.content):
         raise PolarisUnexpectedAnswer("Polaris answered with text or a name that is not Unicode", status=200)

@@ -74,20 +74,16 @@ class PolarisClient:
         self._lock = Lock()
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable:
-        """Return the table's current metadata, with vended storage credentials unless `vend` is False.
-
-        Raises NoSuchTable, NoSuchNamespace, NoSuchCatalog, TableMetadataMissing. Source: Iceberg REST specification,
-        loadTable and LoadTableResult.
-        """
+        """Return the table's current metadata, with vended storage credentials unless `vend` is False. Raises
+        NoSuchTable, NoSuchNamespace, NoSuchCatalog, TableMetadataMissing. Source: Iceberg REST specification, loadTable
+        and LoadTableResult."""
         path = self.requests.catalog(identifier.catalog).table_path(identifier)
         headers = _VENDED if vend else {}
         return loaded_table(identifier, self.requests.get(path, {"snapshots": snapshots}, headers))
 
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
-        """Load the table with vended credentials and all snapshots; return None if `etag` is still its ETag.
-
-        Raises what `load_table` does. Source: Iceberg REST specification, loadTable, parameter If-None-Match.
-        """
+        """Load the table with vended credentials and all snapshots; None if `etag` is still its ETag. Raises as
+        `load_table`. Source: Iceberg REST specification, loadTable, parameter If-None-Match."""
         path = self.requests.catalog(identifier.catalog).table_path(identifier)
         headers = {**_VENDED, **({} if etag is None else {"If-None-Match": etag})}
         response = self.requests.send("GET", path, {"snapshots": "all"}, headers)
@@ -98,12 +94,10 @@ class PolarisClient:
         return loaded_table(identifier, json_object(response), response.headers.get("ETag"))
 
     def check_catalog(self, catalog: str) -> None:
-        """Raise PolarisError (CATALOG_UNSUPPORTED) for a catalog known to be EXTERNAL or of another storage than S3.
-
-        What the principal may not read (CATALOG_READ_PROPERTIES), or a server without the management API, states
-        nothing. Source: Apache Polaris, polaris-management-service.yml, getCatalog. It is asked for
-        again after five minutes; without an answer after 30 s, and until then what was known counts.
-        """
+        """Raise PolarisError (CATALOG_UNSUPPORTED) for a catalog known to be EXTERNAL or not on S3. Passes if the
+        principal may not read it (CATALOG_READ_PROPERTIES), or without the management API. Source: Apache Polaris,
+        polaris-management-service.yml, getCatalog. Asked again after five minutes; without an answer after 30 s, and
+        until then the last answer counts."""
         until, why = self._checked.get(catalog, (float("-inf"), None))
         if until <= self._monotonic():
             pause = _KNOWN_SECONDS
@@ -127,11 +121,9 @@ class PolarisClient:
         self.requests.sign_in()
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        """Yield the tables of one namespace, excluding namespaces below it; pages are fetched on demand.
-
-        Raises NoSuchNamespace, NoSuchCatalog, and after all others PolarisUnexpectedAnswer for a name that no request
-        can carry. Source: Iceberg REST specification, listTables and PageToken.
-        """
+        """Yield the tables of one namespace, not of those below; pages are fetched on demand. Raises NoSuchNamespace,
+        NoSuchCatalog, and after all others PolarisUnexpectedAnswer for a name that no request can carry. Source:
+        Iceberg REST specification, listTables and PageToken."""
         path = self.requests.catalog(catalog).tables_path(namespace)
         yield from _listed(TABLE, catalog, namespace, self.requests.pages(path, {}, "identifiers"))
 
@@ -141,10 +133,8 @@ class PolarisClient:
         next(self.requests.pages(path, {}, "identifiers", size=1), None)
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        """Yield the namespaces one level below `parent`, by default the catalog's; pages are fetched on demand.
-
-        Raises what `list_tables` does. Source: Iceberg REST specification, listNamespaces.
-        """
+        """Yield the namespaces one level below `parent`, by default the catalog's; pages are fetched on demand. Raises
+        as `list_tables`. Source: Iceberg REST specification, listNamespaces."""
         known = self.requests.catalog(catalog)
         params = {"parent": known.joined(parent)} if parent else {}
 
@@ -156,10 +146,8 @@ class PolarisClient:
         yield from each_named(self.requests.pages(known.namespaces_path, params, "namespaces"), named)
 
     def list_others(self, kind: str, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        """Yield the views or generic tables of one namespace; none of a server that does not have that kind.
-
-        `kind` is one of other_entities. Raises what `list_tables` does.
-        """
+        """Yield the views or generic tables of one namespace (`kind` is one of other_entities), none if the server
+        lacks that kind. Raises as `list_tables`."""
         # An unknown catalog is found here; after it a path that the server does not have is 404 NotFoundException too.
         path = entities_path(kind, self.requests.catalog(catalog).namespace_path(namespace))
         try:
@@ -191,12 +179,9 @@ class PolarisClient:
     def generic_tables(
         self, catalog: str, namespace: tuple[str, ...], before: Callable[[], None] = lambda: None
     ) -> Iterator[GenericTable]:
-        """Yield the generic tables of a namespace; none of a catalog that has no such API, which is asked once.
-
-        One that may not be read has no location. `before` is called before each request. Raises NoSuchNamespace, and
-        after all others the errors of names and of tables without an answer. Source: Apache Polaris,
-        generic-tables-api.yaml.
-        """
+        """Yield the generic tables of a namespace, none if the catalog has no such API, which is asked once. One that
+        may not be read has no location. `before` is called before each request. Raises NoSuchNamespace, and after all
+        others the errors of names and of tables without an answer. Source: Apache Polaris, generic-tables-api.yaml."""
         with self._lock:
             if catalog in self._without_generic_tables:
                 return
@@ -245,11 +230,8 @@ class PolarisClient:
         return True
 
     def namespace_location(self, catalog: str, namespace: tuple[str, ...]) -> str | None:
-        """Return the property `location` of a namespace, None if it has none.
-
-        Polaris gives every namespace one. Raises NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification,
-        loadNamespaceMetadata.
-        """
+        """Return a namespace's property `location`, None without one; Polaris gives every namespace one. Raises
+        NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, loadNamespaceMetadata."""
         found = self.requests.get(self.requests.catalog(catalog).namespace_path(namespace), {}).get("properties")
         location = found.get("location") if isinstance(found, dict) else None
         return location if isinstance(location, str) and location else None
@@ -262,28 +244,21 @@ class PolarisClient:
             raise error_in(response)
 
     def drop_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
-        """Drop an empty namespace.
-
-        Raises NamespaceNotEmpty, NoSuchNamespace (also if an earlier, unanswered request dropped it), NoSuchCatalog,
-        and PolarisOutcomeUnknown if it may have been dropped.
-        """
+        """Drop an empty namespace. Raises NamespaceNotEmpty, NoSuchNamespace (also if an earlier, unanswered request
+        dropped it), NoSuchCatalog, and PolarisOutcomeUnknown if it may have been dropped."""
         response = self.requests.send("DELETE", self.requests.catalog(catalog).namespace_path(namespace), {}, {})
         if not response.is_success:
             raise error_in(response)
 
     def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None:
-        """Drop the table; its files remain unless `purge`, which Polaris refuses by default (403).
-
-        Raises NoSuchTable (also if an earlier, unanswered request dropped it), NoSuchNamespace, NoSuchCatalog, and
-        PolarisOutcomeUnknown if the table may have been dropped.
-        """
+        """Drop the table; its files remain unless `purge`, which Polaris refuses by default (403). Raises NoSuchTable
+        (also if an earlier, unanswered request dropped it), NoSuchNamespace, NoSuchCatalog, and PolarisOutcomeUnknown
+        if it may have been dropped."""
         self._drop(identifier, purge, {})
 
     def purge_table(self, identifier: TableIdentifier, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Drop the table with its files through a gateway in front of Polaris; `headers` are for the gateway.
-
-        Returns the headers of its answer, whose names are found in any case. Raises what `drop_table` does.
-        """
+        """Drop the table with its files through a gateway in front of Polaris, which gets `headers`. Returns the
+        headers of its answer, case-insensitive. Raises as `drop_table`."""
         return self._drop(identifier, True, headers)
 
     def _drop(self, identifier: TableIdentifier, purge: bool, headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -302,10 +277,8 @@ class PolarisClient:
         )
 
     def restore_own_tombstone(self, tombstone_id: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Have the gateway give such a table a name back, as `document` states; a repeat finishes what was begun.
-
-        Raises NoSuchTable for a tombstone that is not the principal's, and TableAlreadyExists.
-        """
+        """Rename such a table as `document` states, through the gateway; a repeat finishes it. Raises NoSuchTable for
+        another principal's tombstone, and TableAlreadyExists."""
         response = self.requests.send("POST", f"v1/tombstones/{encoded(tombstone_id)}/restore", {}, {}, document)
         if response.is_success:
             return json_object(response)
@@ -313,12 +286,10 @@ class PolarisClient:
         raise NoSuchTable(str(error), status=404) if response.status_code == 404 else error
 
     def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None:
-        """Rename the table; its uuid, location and files stay. Both identifiers are of the same catalog.
-
-        Raises NoSuchTable (also if an earlier, unanswered request renamed it), NoSuchNamespace for the destination's,
-        NoSuchCatalog, TableAlreadyExists, and PolarisOutcomeUnknown if the table may have been renamed. Source: Iceberg
-        REST specification, renameTable.
-        """
+        """Rename the table within its catalog; its uuid, location and files stay. Raises NoSuchTable (also if an
+        earlier, unanswered request renamed it), NoSuchNamespace for the destination's, NoSuchCatalog,
+        TableAlreadyExists, and PolarisOutcomeUnknown if it may have been renamed. Source: Iceberg REST specification,
+        renameTable."""
         path = f"{self.requests.catalog(identifier.catalog).prefixed}tables/rename"
         ends = {"source": identifier, "destination": destination}
         document = {end: {"namespace": list(one.namespace), "name": one.name} for end, one in ends.items()}
@@ -332,11 +303,9 @@ class PolarisClient:
         requirements: Sequence[Mapping[str, Any]],
         updates: Sequence[Mapping[str, Any]],
     ) -> LoadedTable:
-        """Commit updates to the table if the requirements hold; return the table as of the commit, without credentials.
-
-        Raises CommitConflict, NoSuchTable, NoSuchNamespace, NoSuchCatalog, and PolarisOutcomeUnknown if the commit may
-        have been applied. Source: Iceberg REST specification, updateTable.
-        """
+        """Commit updates if the requirements hold; return the table as of the commit, without credentials. Raises
+        CommitConflict, NoSuchTable, NoSuchNamespace, NoSuchCatalog, and PolarisOutcomeUnknown if the commit may have
+        been applied. Source: Iceberg REST specification, updateTable."""
         path = self.requests.catalog(identifier.catalog).table_path(identifier)
         name = {"namespace": list(identifier.namespace), "name": identifier.name}
         document = {"identifier": name, "requirements": list(requirements), "updates": list(updates)}

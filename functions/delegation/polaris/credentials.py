@@ -19,11 +19,9 @@ RETRY_AFTER_FAILED_REFRESH = timedelta(seconds=30)
 
 def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[Any]) -> tuple[S3Credential, ...]:
     """Return a LoadTableResult's S3 credentials: those of `storage-credentials`, then that of `config` (prefix "").
-
-    Polaris 1.7 repeats the first in `config`: such a credential is returned once, because its prefix bounds it.
-    Raises CredentialVendingFailed for an expiry that is not a number. Source: Iceberg REST specification,
-    StorageCredential and LoadTableResult.
-    """
+    Polaris 1.7 repeats the first in `config`; it is returned once, because its prefix bounds it. Raises
+    CredentialVendingFailed for an expiry that is not a number. Source: Iceberg REST specification, StorageCredential
+    and LoadTableResult."""
     sets: list[tuple[str, Mapping[str, Any]]] = [
         (str(entry.get("prefix") or ""), entry["config"])
         for entry in storage_credentials
@@ -37,10 +35,8 @@ def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[A
 
 
 def select_credential(table: LoadedTable, uri: str) -> S3Credential:
-    """Return the credential with the longest prefix of `uri`, or for a `uri` on a write path that of the location.
-
-    Raises CredentialVendingFailed if none covers it.
-    """
+    """Return the credential with the longest prefix of `uri`, on a write path the location's. Raises
+    CredentialVendingFailed if none covers it."""
     matching = [credential for credential in table.credentials if is_below(uri, credential.prefix)]
     write_paths = (table.properties.get(name) for name in _WRITE_PATHS)
     if not matching and any(path and is_below(uri, path) for path in write_paths):
@@ -52,10 +48,8 @@ def select_credential(table: LoadedTable, uri: str) -> S3Credential:
 
 
 def is_below(uri: str, prefix: str) -> bool:
-    """Return whether `uri` is `prefix` or below it, by whole path components; s3a and s3n equal s3.
-
-    "" covers everything and a prefix without a path (`s3`, `s3://`) its scheme, as in Iceberg's S3FileIO.
-    """
+    """Return whether `uri` is `prefix` or below it, by whole path components; s3a and s3n equal s3. "" covers
+    everything and a prefix without a path (`s3`, `s3://`) its scheme, as in Iceberg's S3FileIO."""
     uri, prefix = _as_s3(uri), _as_s3(prefix)
     scheme_only = "://" not in prefix or prefix.endswith("://")
     return uri.startswith(prefix) if scheme_only else (uri + "/").startswith(prefix.rstrip("/") + "/")
@@ -68,13 +62,10 @@ class _CachedTable:
 
 
 class VendedCredentials:
-    """The credentials of one table, loaded again before they expire; thread-safe.
-
-    One thread at a time calls `load`; meanwhile the others use the current credential if it is valid, and wait
-    otherwise. After PolarisUnavailable a valid credential stays in use and the load is retried later; any other error
-    of `load` is raised. A renewal that finds another table under the name raises CredentialVendingFailed: its files
-    may be at the same location.
-    """
+    """The credentials of one table, loaded again before they expire; thread-safe. One thread at a time calls `load`;
+    the others use the current credential if valid, and wait otherwise. After PolarisUnavailable a valid credential
+    stays in use and the load is retried later; other errors of `load` are raised. A renewal that finds another table
+    under the name raises CredentialVendingFailed: its files may be at the same location."""
 
     def __init__(
         self,
@@ -167,11 +158,8 @@ class VendedCredentials:
 
 
 def refresh_at(table: LoadedTable, now: datetime, margin: timedelta) -> datetime | None:
-    """Return when to load again: `margin` before the first expiry, None without one.
-
-    Polaris caches vended credentials, so a new load may return one close to its expiry: it is used for half of its
-    remaining time before the next load.
-    """
+    """Return when to load again: `margin` before the first expiry, None without one. Polaris caches vended credentials,
+    so a new load may return one close to its expiry: it is used for half of its remaining time."""
     expiries = [credential.expires_at for credential in table.credentials if credential.expires_at is not None]
     if not expiries:
         return None

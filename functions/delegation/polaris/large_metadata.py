@@ -1,8 +1,6 @@
-"""Reading large table metadata without what no decision needs of it, a window of its text at a time.
-
-A metadata.json of 200 MB becomes 1.5 GB of objects. Each element is parsed by `json`'s own scanner, so that it is read
-as `json.loads` reads it: ijson's parser in C refuses NaN and replaces lone surrogates.
-"""
+"""Reads large table metadata without the parts that no decision needs, a window of its text at a time. A metadata.json
+of 200 MB becomes 1.5 GB of objects. `json`'s own scanner parses each element, so that it is read as `json.loads` reads
+it: ijson's C parser refuses NaN and replaces lone surrogates."""
 
 import json
 from codecs import getincrementaldecoder

@@ -1,7 +1,5 @@
-"""Client of Polaris' management API: principals, roles, their assignments, and grants.
-
-Source: Apache Polaris, polaris-management-service.yml.
-"""
+"""Client of Polaris' management API: principals, roles, their assignments, and grants. Source: Apache Polaris,
+polaris-management-service.yml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,11 +44,9 @@ class PolarisGrant:
 
 
 class PolarisManagement:
-    """Reads and changes principals, roles and grants as the token's principal, which must be an administrator.
-
-    `base_url` ends with `/api/management/v1`. Every method raises PolarisUnavailable, PolarisUnauthorized,
-    PolarisForbidden and PolarisUnexpectedAnswer; one for a name that does not exist raises NoSuchCatalog.
-    """
+    """Reads and changes principals, roles and grants as the token's principal, an administrator. `base_url` ends with
+    `/api/management/v1`. Methods raise PolarisUnavailable, PolarisUnauthorized, PolarisForbidden and
+    PolarisUnexpectedAnswer, and NoSuchCatalog for a name that does not exist."""
 
     def __init__(
         self, base_url: str, token: TokenSource, *, realm: str | None = None, transport: Transport | None = None
@@ -91,10 +87,8 @@ class PolarisManagement:
         return _credentials(self._change("POST", f"principals/{encoded(principal)}/reset", {}))
 
     def rotate_secret(self, principal: str) -> ClientCredentials:
-        """Give the token's own principal a new secret; the former one stays valid until the next rotation.
-
-        Raises PolarisOutcomeUnknown if it may have got one and no answer came.
-        """
+        """Give the token's own principal a new secret; the former one stays valid until the next rotation. Raises
+        PolarisOutcomeUnknown if it may have got one and no answer came."""
         return _credentials(self._change("POST", f"principals/{encoded(principal)}/rotate", {}))
 
     def has_principal_role(self, role: str) -> bool:

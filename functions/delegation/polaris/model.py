@@ -29,10 +29,8 @@ def with_uuid(metadata: Mapping[str, Any], catalog: str, location: str) -> Mappi
 
 
 def properties_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties of table metadata as texts; some writers store null, numbers and booleans.
-
-    Null is no value; others are as JSON writes them.
-    """
+    """Return the properties of table metadata as texts, as JSON writes them, without nulls: some writers store other
+    types."""
     given = metadata.get("properties")
     found = given if isinstance(given, Mapping) else {}
     return {
@@ -52,11 +50,9 @@ class GenericTable:
 
 @dataclass(frozen=True)
 class LoadedTable:
-    """A LoadTableResult of the Iceberg REST specification; its repr shows no secret.
-
-    `metadata` is the parsed table metadata with exact integers; `credentials` are those of `storage-credentials`, then
-    that of `config` (prefix ""), empty if none were vended. `config` may contain secrets.
-    """
+    """A LoadTableResult of the Iceberg REST specification; its repr shows no secret. `metadata` has exact integers;
+    `credentials` are those of `storage-credentials`, then that of `config` (prefix ""), empty if none were vended.
+    `config` may contain secrets."""
 
     identifier: TableIdentifier
     metadata_location: str

@@ -1,7 +1,5 @@
-"""Client of Polaris' policies: what is stored, where it is attached, and what applies to a catalog, namespace or table.
-
-Source: Apache Polaris, policy-apis.yaml and PolicyCatalogHandler. Polaris stores policies and executes none.
-"""
+"""Client of Polaris' policies: their contents, where they are attached, and what applies to a catalog, namespace or
+table. Source: Apache Polaris, policy-apis.yaml and PolicyCatalogHandler. Polaris stores policies and executes none."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -83,10 +81,8 @@ class StoredPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ApplicablePolicy:
-    """A policy that applies to what was asked for; `inherited` from a namespace or catalog above it.
-
-    One of a policy file is `of_file`, and in no namespace.
-    """
+    """A policy that applies to a target; `inherited` from a namespace or catalog above it. One of a policy file is
+    `of_file`, and in no namespace."""
 
     policy: StoredPolicy
     namespace: tuple[str, ...]
@@ -95,11 +91,9 @@ class ApplicablePolicy:
 
 
 class PolicyClient:
-    """Reads, changes and attaches policies as the token's principal; thread-safe.
-
-    Every method raises NoSuchCatalog, PoliciesNotSupported and the errors of CatalogRequests besides those it names; a
-    change also PolarisOutcomeUnknown if it may have been made.
-    """
+    """Reads, changes and attaches policies as the token's principal; thread-safe. Methods raise NoSuchCatalog,
+    PoliciesNotSupported and the errors of CatalogRequests besides those they name; a change also PolarisOutcomeUnknown
+    if it may have been made."""
 
     def __init__(self, requests: CatalogRequests) -> None:
         self._requests = requests
@@ -107,10 +101,8 @@ class PolicyClient:
     def list_policies(
         self, catalog: str, namespace: tuple[str, ...], type_: str | None = None
     ) -> Iterator[PolicyIdentifier]:
-        """Yield the policies of one namespace, by default of any type.
-
-        Raises NoSuchNamespace, and after all others PolarisUnexpectedAnswer for one without a name.
-        """
+        """Yield the policies of one namespace, by default of any type. Raises NoSuchNamespace, and after all others
+        PolarisUnexpectedAnswer for one without a name."""
         path = f"polaris/{self._requests.catalog(catalog).namespace_path(namespace)}/policies"
         params = {} if type_ is None else {"policyType": type_}
 
@@ -123,10 +115,7 @@ class PolicyClient:
         yield from each_named(self._pages(path, params, "identifiers"), named)
 
     def create(self, identifier: PolicyIdentifier, type_: str, content: str, description: str = "") -> StoredPolicy:
-        """Create a policy of one of Polaris' types.
-
-        Raises NoSuchNamespace, PolarisError (POLICY_ALREADY_EXISTS, POLICY_REFUSED).
-        """
+        """Create a policy. Raises NoSuchNamespace, PolarisError (POLICY_ALREADY_EXISTS, POLICY_REFUSED)."""
         path = f"polaris/{self._requests.catalog(identifier.catalog).namespace_path(identifier.namespace)}/policies"
         document = {"name": identifier.name, "type": type_, "description": description, "content": content}
         try:
@@ -143,10 +132,8 @@ class PolicyClient:
     def update(
         self, identifier: PolicyIdentifier, content: str, *, version: int, description: str = ""
     ) -> StoredPolicy:
-        """Replace the content of a policy that still has `version`, and return its next version.
-
-        Raises PolarisError (NO_SUCH_POLICY, POLICY_CHANGED, POLICY_REFUSED).
-        """
+        """Replace the content of a policy that still has `version`; return its next version. Raises PolarisError
+        (NO_SUCH_POLICY, POLICY_CHANGED, POLICY_REFUSED)."""
         document = {"description": description, "content": content, "current-policy-version": version}
         try:
             return _policy_in(self._send("PUT", self._path(identifier), document))
@@ -157,27 +144,21 @@ class PolicyClient:
             raise PolarisError(str(error), status=409, error_type=error.error_type, code="POLICY_CHANGED") from error
 
     def delete(self, identifier: PolicyIdentifier, *, detach_all: bool = False) -> None:
-        """Delete a policy, which is attached nowhere unless `detach_all`.
-
-        Raises PolarisError (NO_SUCH_POLICY, POLICY_IN_USE).
-        """
+        """Delete a policy, which must be attached nowhere unless `detach_all`. Raises PolarisError (NO_SUCH_POLICY,
+        POLICY_IN_USE)."""
         self._send("DELETE", self._path(identifier), params={"detach-all": str(detach_all).lower()})
 
     def attach(
         self, identifier: PolicyIdentifier, target: PolicyTarget, parameters: Mapping[str, str] | None = None
     ) -> None:
-        """Attach a policy; to repeat it changes nothing but the parameters.
-
-        Raises NoSuchNamespace, NoSuchTable, PolarisError (NO_SUCH_POLICY, POLICY_TYPE_ATTACHED, POLICY_NOT_ATTACHABLE).
-        """
+        """Attach a policy; a repeat changes only the parameters. Raises NoSuchNamespace, NoSuchTable, PolarisError
+        (NO_SUCH_POLICY, POLICY_TYPE_ATTACHED, POLICY_NOT_ATTACHABLE)."""
         document = {"target": target.document(), "parameters": dict(parameters or {})}
         self._send("PUT", f"{self._path(identifier)}/mappings", document)
 
     def detach(self, identifier: PolicyIdentifier, target: PolicyTarget) -> None:
-        """Detach a policy; what a success states is read back, if the principal may read what applies to the target.
-
-        Raises NoSuchNamespace, NoSuchTable, PolarisError (NO_SUCH_POLICY, POLICY_NOT_ATTACHED, POLICY_STILL_ATTACHED).
-        """
+        """Detach a policy; a success is read back, if the principal may read what applies to the target. Raises
+        NoSuchNamespace, NoSuchTable, PolarisError (NO_SUCH_POLICY, POLICY_NOT_ATTACHED, POLICY_STILL_ATTACHED)."""
         self._detach(identifier, target)
         if self._is_attached(identifier, target):
             # Releases up to 1.7 on a database may answer success and change nothing.
@@ -211,11 +192,8 @@ class PolicyClient:
             raise
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:
-        """Return what applies to a target: what is attached to it, and what it inherits.
-
-        Polaris returns the nearest policy of each inheritable type and leaves out those above it. Raises NoSuchTable,
-        NoSuchNamespace, and PolarisUnexpectedAnswer for more than MOST_APPLICABLE.
-        """
+        """Return the attached and inherited policies of a target, as Polaris the nearest of each inheritable type.
+        Raises NoSuchTable, NoSuchNamespace, and PolarisUnexpectedAnswer for more than MOST_APPLICABLE."""
         catalog = self._requests.catalog(target.catalog)
         params = {} if type_ is None else {"policyType": type_}
         if target.namespace:
@@ -263,11 +241,9 @@ class PolicyClient:
 
 
 def _has_no_api(error: PolarisError) -> bool:
-    """Return whether an error is what servers without policies answer.
-
-    The catalog is known by then, so that a NotFoundException is about the path. Polaris has its own types for what is
-    wrong with a request, except for a type of policies that it does not know: BadRequestException.
-    """
+    """Return whether an error is that of a server without policies. The catalog is known by then, so a
+    NotFoundException is about the path. Polaris has its own types for errors of a request, except BadRequestException
+    for a type of policies that it does not know."""
     if error.status == HTTPStatus.NOT_IMPLEMENTED:
         return True
     if error.status == HTTPStatus.BAD_REQUEST and (error.answered or "").startswith("Unknown policy type"):

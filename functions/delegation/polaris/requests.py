@@ -29,10 +29,8 @@ _OF_TABLES: Final = frozenset({"credentials", "metrics", "plan", "sign", "tasks"
 @dataclass(frozen=True, slots=True)
 class PolarisPaths:
     """A catalog's configuration from `/v1/config`: the prefix of its paths, encoded, the separator of namespace levels.
-
-    `unknown` are the endpoints of single tables that it advertises and this release does not know. Paths of namespaces
-    raise PolarisUnexpectedAnswer for levels that no request can name.
-    """
+    `unknown` are advertised endpoints of single tables that this release does not know. Paths of namespaces raise
+    PolarisUnexpectedAnswer for levels that no request can name."""
 
     prefix: str
     separator: str
@@ -77,11 +75,9 @@ def each_named(entries: Iterable[Any], named: Callable[[Any], T]) -> Iterator[T]
 
 
 class CatalogRequests:
-    """Sends requests below a catalog's `uri` as the token's principal; thread-safe.
-
-    GETs are retried after transient failures, and any request once with a fresh token after a 401. Every method raises
-    PolarisUnavailable, PolarisUnauthorized, PolarisForbidden, PolarisMisconfigured and PolarisUnexpectedAnswer.
-    """
+    """Sends requests below a catalog's `uri` as the token's principal; thread-safe. GETs are retried after transient
+    failures, and any request once with a fresh token after a 401. Methods raise PolarisUnavailable,
+    PolarisUnauthorized, PolarisForbidden, PolarisMisconfigured and PolarisUnexpectedAnswer."""
 
     def __init__(self, base_url: str, token: TokenSource, *, realm: str | None, transport: Transport) -> None:
         self._base_url = base_url.rstrip("/")
@@ -189,10 +185,8 @@ def mapping_in(body: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _catalog_of(name: str, body: Mapping[str, Any]) -> PolarisPaths:
-    """Read a CatalogConfig (Iceberg REST specification): overrides win, the separator is percent-encoded.
-
-    Polaris' prefix is the catalog's name; other servers' may have several segments.
-    """
+    """Read a CatalogConfig (Iceberg REST specification): overrides win, the separator is percent-encoded. Polaris'
+    prefix is the catalog's name; other servers' may have several segments."""
     merged = {**mapping_in(body, "defaults"), **mapping_in(body, "overrides")}
     separator = merged.get("namespace-separator")
     prefix = str(merged.get("prefix") or "")

@@ -1,13 +1,10 @@
-"""Rotates the secret of the service's principal by the four steps of AWS Secrets Manager.
+"""Rotates the secret of the service's principal (AWS Secrets Manager user guide, "Lambda rotation functions").
 
-AWS Secrets Manager user guide, "Lambda rotation functions". Polaris itself makes the new secret and returns it once
-(`POST principals/{name}/rotate`, which only the principal may call), so it is made in `createSecret`, and `setSecret`
-has nothing to do. Polaris keeps the former secret valid until the next rotation (apache/polaris, class
-PolarisPrincipalSecrets): a reader of AWSCURRENT is served before, during and after a rotation.
-
-A second rotation ends the former secret at once. So one whose outcome is unknown is not repeated: the secret in
-Secrets Manager still works then, and would not after another rotation whose answer is lost too. The label BEGUN on a
-version states that a rotation was begun from it.
+Polaris itself makes the new secret and returns it once (`POST principals/{name}/rotate`, which only the principal may
+call), so `createSecret` does that, and `setSecret` nothing. Polaris keeps the former secret valid until the next
+rotation (apache/polaris, class PolarisPrincipalSecrets): a reader of AWSCURRENT always works. A second rotation ends
+the former secret at once, so one with an unknown outcome is not repeated: the stored secret still works, and would not
+after another lost answer. The label BEGUN marks a version from which a rotation was begun.
 """
 
 import json
@@ -82,11 +79,9 @@ class RotatingPrincipal(Protocol):
 
 
 class SecretRotation:
-    """Performs the steps; `principal` returns the principal that signs in with given credentials.
-
-    `secrets_manager` is a boto3 client. Raises SecretOutcomeUnknown, PolarisMisconfigured, PolarisUnavailable, and what
-    the principal raises.
-    """
+    """Performs the steps; `principal` returns the principal that signs in with given credentials. `secrets_manager` is
+    a boto3 client. Raises SecretOutcomeUnknown, PolarisMisconfigured, PolarisUnavailable, and the principal's
+    errors."""
 
     def __init__(self, secrets_manager: Any, principal: Callable[[ClientCredentials], RotatingPrincipal]) -> None:
         self._secrets_manager = secrets_manager

@@ -1,5 +1,3 @@
-"""Settings of the Polaris client."""
-
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -67,10 +65,8 @@ def read_credentials(secrets_manager: SecretsManager, secret_arn: str) -> Client
 
 
 def pending_credentials(secrets_manager: SecretsManager, secret_arn: str) -> ClientCredentials | None:
-    """Return the credentials to which the secret is being rotated, None outside of a rotation; raises as above.
-
-    Polaris ends a secret that `root` had reset as soon as it is rotated, before the new one is AWSCURRENT.
-    """
+    """Return the credentials of a rotation in progress, None without one; raises as above. Polaris ends a secret that
+    `root` had reset as soon as it is rotated, before the new one is AWSCURRENT."""
     try:
         text = _read(secrets_manager, SecretId=secret_arn, VersionStage=PENDING)
     except _NoSuchVersion:

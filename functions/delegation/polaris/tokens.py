@@ -66,12 +66,10 @@ class _CachedToken:
 
 
 class OAuth2TokenSource:
-    """Fetches tokens from `token_url`, one request at a time whatever the number of threads.
-
-    `credentials` is called for every new token, so a rotated secret needs no restart; `pending` after a refusal, for
-    the credentials of a rotation that has not ended. Raises PolarisUnauthorized, PolarisMisconfigured (scope, realm),
-    PolarisUnavailable, PolarisUnexpectedAnswer.
-    """
+    """Fetches tokens from `token_url`, one request at a time for all threads. `credentials` is called for every new
+    token, so a rotated secret needs no restart; `pending` after a refusal, for the credentials of a rotation that has
+    not ended. Raises PolarisUnauthorized, PolarisMisconfigured (scope, realm), PolarisUnavailable,
+    PolarisUnexpectedAnswer."""
 
     def __init__(
         self,
@@ -155,10 +153,8 @@ class OAuth2TokenSource:
 
 
 def subject_of(token: str) -> str:
-    """Return the name of a token's principal, which Polaris puts into `sub`; raises PolarisUnexpectedAnswer.
-
-    The signature is not verified: the token was just received from its issuer.
-    """
+    """Return a token's principal, from `sub`; raises PolarisUnexpectedAnswer. The signature is not verified: the issuer
+    just sent the token."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -20,11 +20,9 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 @dataclass(frozen=True, slots=True)
 class RequestRetries:
-    """Up to `attempts` requests, with pauses that double from `first_seconds` up to `longest_seconds`.
-
-    None begins later than `patience_seconds` after the first: each request to a hung server lasts a whole timeout, and
-    the caller's own time is limited.
-    """
+    """Up to `attempts` requests, with pauses that double from `first_seconds` up to `longest_seconds`. None begins
+    later than `patience_seconds` after the first: a request to a hung server lasts a whole timeout, and the caller's
+    time is limited."""
 
     attempts: int = 4
     first_seconds: float = 0.2
@@ -32,10 +30,8 @@ class RequestRetries:
     patience_seconds: float = 15.0
 
     def wait(self, attempt: int, asked_seconds: float | None = None, *, spent_seconds: float = 0.0) -> float | None:
-        """Return the seconds to wait after failed request number `attempt` (from 1), None to stop retrying.
-
-        A `Retry-After` longer than the longest pause stops the retries: the caller is to retry later.
-        """
+        """Return the seconds to wait after failed request number `attempt` (from 1), None to stop. A `Retry-After`
+        longer than the longest pause stops the retries: the caller retries later."""
         if attempt >= self.attempts or (asked_seconds is not None and asked_seconds > self.longest_seconds):
             return None
         wait = max(exponential(attempt, self.first_seconds, self.longest_seconds), asked_seconds or 0.0)
@@ -43,12 +39,9 @@ class RequestRetries:
 
 
 class Transport:
-    """Sends requests, and repeats those that are safe to repeat.
-
-    In a Lambda function each request has the X-Ray header of the invocation, so that the catalog's trace joins ours.
-    Returns any answer, also one with an error status. Without an answer raises PolarisUnavailable if nothing was
-    written, PolarisOutcomeUnknown if a write may have been applied.
-    """
+    """Sends requests, and repeats those that are safe to repeat; returns any answer, also an error. In a Lambda
+    function each request has the invocation's X-Ray header, which joins the traces. Without an answer raises
+    PolarisUnavailable if nothing was written, PolarisOutcomeUnknown if a write may have been applied."""
 
     def __init__(
         self,
@@ -103,9 +96,7 @@ class Transport:
 
 
 def trace_header() -> dict[str, str]:
-    """Return the X-Ray header of this invocation, none outside of Lambda; botocore sends it to AWS' services itself.
-
-    AWS Lambda developer guide, "Defined runtime environment variables": the variable changes with each invocation.
-    """
+    """Return this invocation's X-Ray header, none outside of Lambda; for AWS services botocore sends it. AWS Lambda
+    developer guide, "Defined runtime environment variables": it changes with each invocation."""
     value = os.environ.get("_X_AMZN_TRACE_ID")
     return {"X-Amzn-Trace-Id": value} if value else {}

@@ -1,11 +1,7 @@
-"""The requests of the API (Delegation Service proposal, Persistence, and Appendix), and their idempotency keys.
-
-An unknown member is refused, because it may be a misspelled one that keeps files; those of Iceberg's documents are not.
-
-The API's document is made from these models (infra.api_schemas): their descriptions are for callers.
-
-The values of `config` and `storage-credentials` are secret: they are SecretStr, and never logged or stored.
-"""
+"""The requests of the API (Delegation Service proposal, Persistence, and Appendix), and their idempotency keys. Unknown
+members are refused, because one may be a misspelling that keeps files; those of Iceberg's documents are not. The
+models' descriptions, for callers, become the API's document (infra.api_schemas). Values of `config` and
+`storage-credentials` are SecretStr, and never logged or stored."""
 
 import json
 import re
@@ -346,10 +342,8 @@ def _given(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def files_of(metadata: Any) -> int | None:
-    """Return the files of the current snapshot as its summary states them, 0 without one, None if that is not stated.
-
-    An estimate: other snapshots may reach further files (Iceberg Table Spec, "Snapshots": the summary is optional).
-    """
+    """Return the current snapshot's files by its summary, 0 without a snapshot, None if not stated. An estimate: other
+    snapshots may have more (Iceberg Table Spec, "Snapshots": the summary is optional)."""
     if not isinstance(metadata, Mapping):
         return None
     current, snapshots = metadata.get("current-snapshot-id"), metadata.get("snapshots")

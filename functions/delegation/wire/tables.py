@@ -194,7 +194,7 @@ class PurgePayload(ReceivedBody):
     operation_parameters: PurgeTableOperationParameters
 
     def missing(self, *, identity_only: bool) -> tuple[str, ...]:
-        """See ReceivedBody.missing: the members of a LoadTableResult are given together, or none where that may be."""
+        """Return missing members: those of a LoadTableResult are given together, or, if allowed, none."""
         parameters = self.operation_parameters
         missing = parameters.missing()
         bare = len(missing) == 3 and parameters.storage_credentials is None

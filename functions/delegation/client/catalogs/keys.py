@@ -1,7 +1,5 @@
 """Idempotency keys for a catalog's client that sends none, as pyiceberg 0.12 (Idempotency-Key proposal, "Client-Side").
-
-Needs neither pyiceberg nor requests: it is given a catalog, and is put between its session and the session's adapter.
-"""
+Needs neither pyiceberg nor requests: it sits between the given catalog's session and the session's adapter."""
 
 import json
 import logging
@@ -45,11 +43,9 @@ class HttpAdapter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyedRequests:
-    """An adapter that gives each mutation a key, and repeats it with its key after an unclear outcome.
-
-    It repeats up to `attempts` times, and only while the catalog remembers the key for certain: `window` from the first
-    request on. Any other request is sent as it is.
-    """
+    """An adapter that gives each mutation a key, and repeats it with its key after an unclear outcome. It repeats up to
+    `attempts` times, and only while the catalog surely remembers the key: `window` from the first request on. Other
+    requests are sent unchanged."""
 
     adapter: HttpAdapter
     window: timedelta
@@ -88,11 +84,9 @@ class KeyedRequests:
 
 
 def send_keys(catalog: Any, **options: Any) -> bool:
-    """Have a pyiceberg RestCatalog send keys and repeat with them; return whether its server honours keys.
-
-    Without that nothing is changed, because a repeat could be a second effect (Idempotency-Key proposal, "Client
-    behavior"). `options` are those of KeyedRequests.
-    """
+    """Have a pyiceberg RestCatalog send keys and repeat with them; return whether its server honors keys. Otherwise
+    nothing changes, because a repeat could be a second effect (Idempotency-Key proposal, "Client behavior"). `options`
+    are those of KeyedRequests."""
     session = catalog._session  # noqa: SLF001 - pyiceberg has no public way to it
     base = f"{catalog.uri.rstrip('/')}/"
     warehouse = catalog.properties.get("warehouse")

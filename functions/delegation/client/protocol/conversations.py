@@ -1,7 +1,5 @@
-"""How a request is sent and repeated, and what its answers mean; all decisions are here, once, and no I/O.
-
-A client performs the steps of a conversation, blocking or with asyncio.
-"""
+"""How a request is sent and repeated, and what its answers mean; all decisions, no I/O. A client performs the steps of
+a conversation, blocking or with asyncio."""
 
 import json
 import re
@@ -106,10 +104,8 @@ def error_response(response: httpx.Response) -> HttpError:
 
 
 def token_unavailable(error: PolarisError) -> TokenUnavailable:
-    """Return the error for a token that was refused, IssuerUnavailable for one that a later request may get.
-
-    The token source's messages name Polaris, but this token endpoint may be another issuer's.
-    """
+    """Return the error for a refused token, IssuerUnavailable if a later request may get one. The token source's
+    messages name Polaris, but this token endpoint may be another issuer's."""
     answer = "did not answer" if error.status is None else f"answered {error.status} {error.error_type or ''}"
     kind = IssuerUnavailable if isinstance(error, PolarisUnavailable) else TokenUnavailable
     found = kind(f"no access token: the token endpoint {answer.strip()}")
@@ -158,11 +154,8 @@ class Conversations:
         return type(self)(self.base_url, clock=self._clock, key=self._new_key, pauses=pauses, on_repeat=self._on_repeat)
 
     def config(self) -> Conversation[ServiceConfig]:
-        """Return the service's configuration, which is requested once.
-
-        A service without `/v1/config` supports no keys, and neither does one whose configuration cannot be read
-        (Idempotency-Key proposal, Discovery).
-        """
+        """Return the service's configuration, requested once. A service without a readable `/v1/config` supports no
+        keys (Idempotency-Key proposal, Discovery)."""
         if self._config is None:
             try:
                 self._config = yield from self._read(ServiceRequest("GET", "v1/config"), ServiceConfig)

@@ -29,11 +29,9 @@ class AsyncioPerformer(Protocol):
 
     operations: Operations
 
-    def run(self, conversation: Conversation[T]) -> Coroutine[Any, Any, T]:
-        """See BlockingPerformer.run."""
+    def run(self, conversation: Conversation[T]) -> Coroutine[Any, Any, T]: ...
 
-    def each(self, conversation: Giving[V]) -> AsyncIterator[V]:
-        """See BlockingPerformer.each."""
+    def each(self, conversation: Giving[V]) -> AsyncIterator[V]: ...
 
 
 class Answered(Generic[P, T]):

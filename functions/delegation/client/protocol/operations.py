@@ -1,7 +1,5 @@
-"""The table of the API's operations: what each sends, what it is answered with, and whether it may be sent again.
-
-Both clients are made of it (`client.protocol.methods`).
-"""
+"""The table of the API's operations: their requests, answers, and whether they may be repeated.
+`client.protocol.methods` makes both clients of it."""
 
 import itertools
 import json
@@ -41,11 +39,9 @@ from polaris_common.backoff import exponential
 
 
 class TaskFilters(TypedDict, total=False):
-    """Which tasks a list has; a filter that is None or absent does not count.
-
-    `status` is one or several, `type` a task type, `table` a table's dotted name (catalog.namespace.name). `since` is
-    when a task was received at the earliest. `page_size` is for a page, from 1 to 100.
-    """
+    """Which tasks a list has; a filter that is None or absent does not count. `status` is one or several, `type` a task
+    type, `table` a table's dotted name (catalog.namespace.name). `since` is the earliest time of receipt. `page_size`
+    is from 1 to 100."""
 
     status: str | Iterable[str] | None
     type: str | None
@@ -126,10 +122,8 @@ class Operations(Conversations):
         return _given(page, lambda found: found.versions)
 
     def list(self, **filters: Unpack[TaskFilters]) -> Giving[TaskRecord]:
-        """Yield the tasks of the filters, the newest received first; pages are requested on demand.
-
-        A task that is submitted again meanwhile moves to the front, and is missing if it was not yet yielded.
-        """
+        """Yield the tasks of the filters, newest received first; pages are requested on demand. A task that is
+        submitted again meanwhile moves to the front, and is missing if it was not yet yielded."""
         return _given(lambda token: self.list_page(token=token, **filters), lambda page: page.tasks)
 
     def list_pages(self, **filters: Unpack[TaskFilters]) -> Giving[TaskList]:
@@ -146,17 +140,13 @@ class Operations(Conversations):
         return self._read(ServiceRequest("GET", of_task(task_id, "/receipt")), Receipt)
 
     def estimate(self, task_id: str) -> Conversation[Estimate]:
-        """Return what the execution of a task's plan takes; raises NotFound without a plan (`ESTIMATE_NOT_FOUND`).
-
-        To know it before a purge, submit it with `dry_run`, wait for that task, and pass its id.
-        """
+        """Return what executing a task's plan takes; raises NotFound without a plan (`ESTIMATE_NOT_FOUND`). To know it
+        before a purge, submit it with `dry_run`, wait for that task, and pass its id."""
         return self._read(ServiceRequest("GET", of_task(task_id, "/estimate")), Estimate)
 
     def place(self, task_id: str) -> Conversation[TaskPlace]:
-        """Return for what a task waits: its lane, its place in the lane, and what keeps the lane's next from starting.
-
-        Raises the errors of `get`.
-        """
+        """Return what a task waits for: its lane, its place there, and what keeps the next one from starting; raises as
+        `get`."""
         return self._read(ServiceRequest("GET", of_task(task_id, "/place")), TaskPlace)
 
     def cancel(self, task_id: str) -> Conversation[TaskRecord]:
@@ -164,10 +154,8 @@ class Operations(Conversations):
         return self._read(ServiceRequest("POST", of_task(task_id, "/cancel")), TaskRecord)
 
     def retry(self, task_id: str) -> Conversation[TaskRecord]:
-        """Retry a FAILURE; raises Conflict for any other task (`TASK_NOT_FAILED`).
-
-        If the answer is lost the request is repeated; a refusal of the repeat then means that the first had effect.
-        """
+        """Retry a FAILURE; raises Conflict for any other task (`TASK_NOT_FAILED`). If the answer is lost the request is
+        repeated; a refusal of the repeat means that the first had effect."""
         sent = itertools.count(1)
 
         def once() -> Conversation[TaskRecord]:
@@ -184,18 +172,14 @@ class Operations(Conversations):
     def approve(
         self, task_id: str, plan: str, *, sha256: str | None = None, including: Sequence[str] = ()
     ) -> Conversation[TaskRecord]:
-        """Approve the plan with which a task ended, and return the task; a repeat changes nothing.
-
-        Raises Conflict for any other plan (`APPROVAL_REFUSED`).
-        """
+        """Approve the plan with which a task ended, and return the task; a repeat changes nothing. Raises Conflict for
+        any other plan (`APPROVAL_REFUSED`)."""
         wanted = PlanApproval(plan=plan, sha256=sha256, including=tuple(including))
         return self._read(change(of_task(task_id, "/approve"), wanted.model_dump_json(exclude_none=True)), TaskRecord)
 
     def tombstones(self, *, page_size: int = 100) -> Giving[TombstoneRecord]:
-        """Yield the tables that were dropped through the gateway, the newest first; pages are requested on demand.
-
-        Raises NotFound in a deployment without a gateway (`NO_TOMBSTONES`), as the other three do.
-        """
+        """Yield the tables dropped through the gateway, newest first; pages are requested on demand. Raises NotFound in
+        a deployment without a gateway (`NO_TOMBSTONES`), as the other three do."""
         return _given(lambda token: self.tombstone_page(token=token, page_size=page_size), lambda page: page.tombstones)
 
     def tombstone_page(self, *, token: str | None = None, page_size: int = 100) -> Conversation[TombstoneList]:
@@ -245,11 +229,9 @@ class Operations(Conversations):
         longest_seconds: float = LONGEST_POLL_SECONDS,
         timeout_seconds: float | None = None,
     ) -> Conversation[TaskRecord]:
-        """Wait for the end of a task and return it, SUCCESS or FAILURE; `on_progress` gets it now and at each change.
-
-        It is read after `interval_seconds`, and while nothing changes after growing pauses of `longest_seconds` at
-        most. Raises NotFound, and WaitTimedOut after `timeout_seconds`; the task then continues.
-        """
+        """Wait for a task's end and return it, SUCCESS or FAILURE; `on_progress` gets it now and at each change. It is
+        read after `interval_seconds`, and while nothing changes after growing pauses of `longest_seconds` at most.
+        Raises NotFound, and WaitTimedOut after `timeout_seconds`; the task then continues."""
         following = self._followed(task_id, Polls(interval_seconds, longest_seconds, timeout_seconds))
         reply: Any = None
         while True:
@@ -274,11 +256,9 @@ class Operations(Conversations):
         return self._followed(task_id, Polls(interval_seconds, interval_seconds, timeout_seconds))
 
     def _followed(self, task_id: str, polls: Polls) -> Giving[TaskRecord]:
-        """Give the task now and after each change, until it has ended or the timeout has; return it as read last.
-
-        The reads continue through outages, until the timeout. Without a timeout a service that never answered this
-        client is given up after READ_ATTEMPTS reads, because its address may be wrong.
-        """
+        """Give the task now and after each change, until its end or the timeout; return it as last read. Reads continue
+        through outages. Without a timeout a service that never answered this client is given up after READ_ATTEMPTS
+        reads, because its address may be wrong."""
         began = self._clock()
         task: TaskRecord | None = None
         unchanged = failed = 0

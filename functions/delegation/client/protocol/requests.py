@@ -80,10 +80,8 @@ class Bearer:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request with a token; an httpx.Response or an httpx.RequestError is sent back.
-
-    `longest_seconds` limits the wait for a connection and for the answer, where it is less than the client's own limit.
-    """
+    """Send a request with a token; an httpx.Response or an httpx.RequestError is sent back. `longest_seconds` limits
+    connecting and answering, if less than the client's own limit."""
 
     request: ServiceRequest
     token: str = field(repr=False)
@@ -185,11 +183,9 @@ def read_wait(error: DelegationClientError, attempt: int, pauses: Pauses) -> flo
 def same_key_wait(
     error: DelegationClientError, attempt: int, pauses: Pauses, *, key: str, window: timedelta, elapsed: timedelta
 ) -> float | None:
-    """Return the pause before a request is sent again with its key, None if it is not.
-
-    Raises IdempotencyWindowExpired when the service may have forgotten the key by then: `elapsed` since the first
-    request and the pause reach the advertised `window`.
-    """
+    """Return the pause before a request is sent again with its key, None if it is not. Raises IdempotencyWindowExpired
+    when the service may have forgotten the key by then: `elapsed` since the first request and the pause reach the
+    advertised `window`."""
     wait = pauses.wait(attempt, retry_after_seconds(error))
     if wait is not None and elapsed + timedelta(seconds=wait) >= window:
         raise IdempotencyWindowExpired(key, window, error) from error

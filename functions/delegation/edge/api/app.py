@@ -153,10 +153,8 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: MetricLines) -> A
 
 
 def _route(event: Event) -> tuple[Endpoint, str]:
-    """Return the operation of a request, and the id in its path; raises EdgeError or MethodNotAllowed without one.
-
-    A path may end with slashes.
-    """
+    """Return the operation of a request, and the id in its path, which may end with slashes; raises EdgeError or
+    MethodNotAllowed."""
     path, method = event["path"].rstrip("/"), event["httpMethod"].upper()
     parts = (path.removeprefix(BASE_PATH) if path.startswith(f"{BASE_PATH}/") else path).split("/")
     allowed = []
@@ -223,10 +221,8 @@ def _pausing(deps: Dependencies, telemetry: Telemetry) -> "Pausing":
 
 
 def _response(event: Event, served: Served) -> dict[str, Any]:
-    """Return the answer as API Gateway's REST proxy takes it.
-
-    Its body is text: a REST API without binary media types does not decode Base64.
-    """
+    """Return the answer for API Gateway's REST proxy, with text as its body: it does not decode Base64 without binary
+    media types."""
     headers = {
         "Cache-Control": "no-store",
         "Content-Type": "application/json",

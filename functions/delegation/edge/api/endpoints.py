@@ -14,11 +14,8 @@ from polaris_common.errors import printable
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An operation with its method and path; `permission` is what it needs, None for an open method.
-
-    One after which more may be deleted takes the parameters of `query` alone, and without `has_body` no body; others
-    ignore what they do not know.
-    """
+    """An operation with its method and path; `permission` is None for an open method. One after which more may be
+    deleted takes only the parameters of `query`, and without `has_body` no body; others ignore unknown ones."""
 
     operation: str
     method: str
@@ -102,11 +99,8 @@ class Admitted:
 
 
 def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Admitted:
-    """Return the caller of an operation.
-
-    Raises EdgeError without the authorizer's context, Forbidden, and BadRequest for a request id that cannot be logged
-    and for what the operation does not take.
-    """
+    """Return the caller of an operation. Raises EdgeError without the authorizer's context, Forbidden, and BadRequest
+    for a request id that cannot be logged and for what the operation does not take."""
     caller = caller_of(event)
     if caller is None:
         raise EdgeError("the request carries no authorized caller", code="UNAUTHORIZED")

@@ -51,11 +51,9 @@ _ROWS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class KeyedChange:
-    """A request to change a task; `body` is its text, which the operation itself does not read.
-
-    `change` makes the change and returns the task. `did` is given the status that was first observed and a version that
-    followed, or the present one, and returns whether that version shows the change.
-    """
+    """A request to change a task; `body` is its text, which the operation itself does not read. `change` makes the
+    change and returns the task. `did` gets the first observed status and a later or the current version, and returns
+    whether that shows the change."""
 
     caller: str
     realm: str
@@ -68,11 +66,8 @@ class KeyedChange:
 
 
 def once(mutations: Mutations, reads: TaskReads, request: KeyedChange) -> Performed:
-    """Make the change once for its key, or return the stored answer.
-
-    Raises KeyConflict, MutationInProgress, the errors of the stores, and the refusal of a change that is made now; it
-    is stored for the repeats.
-    """
+    """Make the change once for its key, or return the stored answer. Raises KeyConflict, MutationInProgress, the errors
+    of the stores, and the refusal of a change that is made now; it is stored for the repeats."""
     refusals: list[DelegationError] = []
 
     def run(_attempt: MutationAttempt) -> MutationAnswer:
@@ -244,10 +239,8 @@ class Management:
         return self._changed(event, RESEND, found, caller, change=resend, did=_shows_nothing)
 
     def approve(self, event: Event, task_id: str) -> Served:
-        """Record the caller's approval of the plan with which a task ended, and return the task.
-
-        A repeat changes nothing. Raises BadRequest.
-        """
+        """Record the caller's approval of the plan with which a task ended; a repeat changes nothing. Raises
+        BadRequest."""
         caller = admitted(event, APPROVE)
         key_of(event, self.deps)
         found = task_id_of(task_id)

@@ -96,10 +96,8 @@ def record_of(
     types: TaskTypes = NO_TYPES,
     holder: str | None = None,
 ) -> dict[str, Any]:
-    """Return a task as the API shows it, with its children wherever they are recorded, and its outlook at `now`.
-
-    `holder` is the lease holder for a caller that may see it; `types` know how far a task is.
-    """
+    """Return a task as the API shows it, with its recorded children and its outlook at `now`. `holder` is the lease
+    holder for a caller that may see it; `types` know how far a task is."""
     children = {"children": reads.children(task.task_id)} if task.family.children else {}
     outlook = {} if now is None else _outlook(task, now, types)
     return shown({**task.public(), "lease_owner": holder, **children, **outlook})
@@ -144,17 +142,14 @@ def no_dead_letters(_task_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The API's dependencies; `clock` returns aware UTC datetimes, `idempotency_lifetime` is advertised to clients.
+    """The API's dependencies; `clock` returns UTC, `idempotency_lifetime` is advertised, None ignores keys.
 
-    `types` are the task types of the deployment, which know what requests may ask for, and how far a task is. Without a
-    lifetime the service ignores idempotency keys. `mutations` is called for a request with a key that is no submission.
-
-    `receipt` returns the JSON of a task's receipt, `estimate` the forecast of its plan, both None without one. `checks`
-    are the parts of the service that it depends on; each call returns, or raises a DelegationError. `resend` has a
-    task's dead letters delivered again. `tombstones` returns what works on the tables that were dropped through the
-    gateway, None without a gateway. `waiting` returns for what a task waits, None if it waits for no place. `pauses` is
-    called to show and to change what is paused. `maintenance` returns what bounds policies. `approve` records a
-    caller's approval of a task's plan, and returns the task.
+    `types` are the deployment's task types. `mutations` serves requests with a key that submit nothing. `receipt`
+    returns a task's receipt as JSON, `estimate` its plan's forecast, both None without one. Each of `checks`, the parts
+    that the service depends on, returns or raises a DelegationError. `resend` delivers a task's dead letters again.
+    `tombstones` returns operations on tables dropped through the gateway, None without one. `waiting` returns what a
+    task waits for, None if it needs no place. `pauses` shows and changes pauses. `maintenance` returns the limits of
+    policies. `approve` records a caller's approval of a task's plan, and returns the task.
     """
 
     submissions: Submitter
@@ -190,10 +185,8 @@ GATEWAY_WAITS_SECONDS: Final = 29
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Submitting tasks, reading one, and the configuration; their DelegationErrors are answered by `problems`.
-
-    `forms` read the requests of each operation.
-    """
+    """Submitting and reading tasks, and the configuration; `problems` answers their DelegationErrors. `forms` read the
+    requests of each operation."""
 
     deps: Dependencies
     telemetry: Telemetry
@@ -282,10 +275,8 @@ def key_of(event: Event, deps: Dependencies) -> str | None:
 
 
 def read_idempotency_key(values: list[str]) -> str | None:
-    """Return the idempotency key, None without the header; raises BadRequest if it is repeated or malformed.
-
-    Blanks around it are no part of it (RFC 9110, Section 5.5).
-    """
+    """Return the idempotency key, None without the header. Raises BadRequest if it is repeated or malformed. Blanks
+    around it do not count (RFC 9110, Section 5.5)."""
     if not values:
         return None
     if len(values) > 1:
@@ -297,10 +288,8 @@ def read_idempotency_key(values: list[str]) -> str | None:
 
 
 def _advertised(lifetime: timedelta | None) -> dict[str, Any]:
-    """Return what a client reads about keys: two properties, and for Iceberg's clients the lifetime at the top.
-
-    Those take its presence for support (Iceberg REST Catalog API, CatalogConfig).
-    """
+    """Return what a client reads about keys: two properties, and the lifetime at the top for Iceberg's clients. Those
+    take its presence as support (Iceberg REST Catalog API, CatalogConfig)."""
     if lifetime is None:
         return {"properties": {"idempotency-key-supported": "false"}}
     text = _iso_8601(lifetime)
@@ -309,10 +298,8 @@ def _advertised(lifetime: timedelta | None) -> dict[str, Any]:
 
 
 def _received_at(event: Event, now: datetime) -> datetime:
-    """Return when API Gateway received the request: its timeout starts then, before a cold start.
-
-    Returns `now` if the event has no time, or one after `now` or longer ago than the timeout.
-    """
+    """Return when API Gateway received the request: its timeout starts then, before a cold start. Returns `now` for an
+    event without time, or with one after `now` or longer ago than the timeout."""
     epoch_ms = (event.get("requestContext") or {}).get("requestTimeEpoch")
     if not isinstance(epoch_ms, int):
         return now
@@ -321,10 +308,8 @@ def _received_at(event: Event, now: datetime) -> datetime:
 
 
 def require_json(event: Event) -> None:
-    """Raise EdgeError unless there is one Content-Type, application/json, with no charset but UTF-8.
-
-    Raises EdgeError (UNSUPPORTED_CONTENT_ENCODING) for a body in any other coding than identity.
-    """
+    """Raise EdgeError unless the single Content-Type is application/json, with no charset but UTF-8. Raises EdgeError
+    (UNSUPPORTED_CONTENT_ENCODING) for a body in any coding but identity."""
     kind, *parameters = (headers.single(event, "Content-Type") or "").split(";")
     if kind.strip().lower() != "application/json":
         raise unsupported_media_type()

@@ -47,11 +47,8 @@ _CURSOR: Final = re.compile(r"[0-9a-f-]{1,120}")
 
 @dataclass(frozen=True, slots=True)
 class TombstoneRoutes:
-    """The operations; the DelegationErrors that they raise are answered by `problems`.
-
-    A restore, a purge and a dismissal may be repeated: each finishes what the first request began. With an idempotency
-    key the repeat gets the first one's answer.
-    """
+    """Operations on tombstones; `problems` answers their DelegationErrors. Restore, purge and dismissal may be
+    repeated: a repeat finishes what the first began, and with an idempotency key gets its answer."""
 
     deps: Dependencies
     telemetry: Telemetry

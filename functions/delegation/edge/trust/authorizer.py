@@ -1,8 +1,6 @@
 """The decision of the Lambda REQUEST authorizer: a pinned client certificate, then a token with the required scope.
-
-Policies must not be cached: API Gateway's cache key is the token alone, so a cached policy would admit the token with
-any other certificate of the CA.
-"""
+Policies must not be cached: API Gateway's cache key is the token alone, so a cached policy would admit it with any
+other certificate of the CA."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,10 +28,8 @@ _ANONYMOUS: Final = "anonymous"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An admitted identity: a certificate that one of `pins` accepts, and a token of one of `clients` with `scope`.
-
-    Two pins admit the former and the next certificate while it is renewed. Without `clients` any client is admitted.
-    """
+    """An admitted identity: a certificate that one of `pins` accepts, and a token of one of `clients` with `scope`. Two
+    pins admit the former and next certificate during a renewal. Without `clients` any client is admitted."""
 
     pins: tuple[CertificatePin, ...]
     scope: str
@@ -43,10 +39,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerDecision:
-    """The policy for API Gateway, and the reason of a refusal for the log (None: admitted).
-
-    `expires` is when the admitted certificate ends; None for a refusal, and for a method that needs no certificate.
-    """
+    """The policy for API Gateway, and a refusal's reason for the log (None: admitted). `expires` is when the admitted
+    certificate ends; None for a refusal, and for a method that needs no certificate."""
 
     policy: dict[str, Any]
     refusal: Forbidden | None = None
@@ -55,11 +49,9 @@ class AuthorizerDecision:
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """Decides on authorizer events; `clock` returns aware UTC datetimes.
-
-    The first of `identities` is Polaris; operators may follow (Delegation Service proposal, Authentication and
-    Authorization). A certificate belongs to the first identity that accepts it.
-    """
+    """Decides on authorizer events; `clock` returns aware UTC datetimes. The first of `identities` is Polaris;
+    operators may follow (Delegation Service proposal, Authentication and Authorization). A certificate belongs to the
+    first identity that accepts it."""
 
     identities: tuple[Identity, ...]
     certificates: CertificateReader
@@ -68,10 +60,8 @@ class Authorizer:
     binding: TokenBinding = TokenBinding.OPTIONAL
 
     def decide(self, event: Mapping[str, Any]) -> AuthorizerDecision:
-        """Return Allow or Deny (403); raises Unauthorized, answered with 401.
-
-        KeysUnavailable and RevocationListUnavailable, answered with 500, mean that nothing was decided.
-        """
+        """Return Allow or Deny (403); raises Unauthorized, answered with 401. KeysUnavailable and
+        RevocationListUnavailable (500) mean that nothing was decided."""
         method_arn = event["methodArn"]
         if method_of(method_arn) in OPEN_METHODS and not headers.values(event, "Authorization"):
             return AuthorizerDecision(_policy("Allow", method_arn, _ANONYMOUS, {"permissions": ""}))

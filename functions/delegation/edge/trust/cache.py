@@ -15,10 +15,8 @@ _logger: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """How long a value is used before it is fetched again, and how much longer if its source cannot be reached.
-
-    `pause` is the least time between two requests, so that requests that need another value do not flood the source.
-    """
+    """How long a value is used before it is fetched again, and how much longer if its source is unreachable. `pause` is
+    the least time between two requests, which protects the source."""
 
     fresh: timedelta = timedelta(minutes=10)
     stale: timedelta = timedelta(hours=1)
@@ -32,10 +30,8 @@ class _Cached(Generic[Value]):
 
 
 class CachedSource(Generic[Value]):
-    """One value, fetched by `fetch` from the former one (None at first); thread-safe, with one request at a time.
-
-    `fetch` raises `unavailable`; `what` names the value in messages, as in "the token issuer's keys".
-    """
+    """One value, fetched by `fetch` from the former one (None at first); thread-safe, one request at a time. `fetch`
+    raises `unavailable`; `what` names the value in messages, as in "the token issuer's keys"."""
 
     def __init__(
         self,
@@ -56,10 +52,8 @@ class CachedSource(Generic[Value]):
         self._requested_at: datetime | None = None
 
     def get(self, suffices: Callable[[Value], bool] = lambda _value: True) -> Value:
-        """Return the value; one that is not fresh, or does not suffice, is fetched again before.
-
-        Raises `unavailable` if there is none, or only one that is older than the policy allows.
-        """
+        """Return the value, fetched again first if it is not fresh or does not suffice. Raises `unavailable` without
+        one, or if it is older than the policy allows."""
         with self._lock:
             now = self._clock()
             cached = self._cached

@@ -1,8 +1,6 @@
-"""The pinned client certificate (Delegation Service proposal, Transport-Level Authentication (Mutual TLS)).
-
-API Gateway or an ALB has verified the chain against the private CA; here the certificate must be the one of the Polaris
-instance, valid and not revoked. Names are compared as parsed from the certificate, whatever their escaping.
-"""
+"""The pinned client certificate (Delegation Service proposal, Transport-Level Authentication (Mutual TLS)). API Gateway
+or an ALB has verified the chain against the private CA; here the certificate must be the Polaris instance's, valid and
+not revoked. Names are compared as parsed, whatever their escaping."""
 
 import base64
 import re
@@ -84,10 +82,8 @@ class CertificateReader:
 
 @dataclass(frozen=True, slots=True)
 class CertificatePin:
-    """The one admitted identity; with `serials` only the certificates of these numbers, with None also renewed ones.
-
-    `revocation` is None if no list is configured; API Gateway checks none, an ALB those of its trust store.
-    """
+    """The one admitted identity; `serials` are the only certificate numbers, None also admits renewed ones.
+    `revocation` is None if no list is configured; API Gateway checks none, an ALB those of its trust store."""
 
     subject: x509.Name
     issuer: x509.Name
@@ -102,10 +98,8 @@ class CertificatePin:
             raise CertificateRefused("the client certificate's names cannot be read") from None
 
     def check(self, certificate: x509.Certificate, now: datetime) -> None:
-        """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked.
-
-        Raises RevocationListUnavailable if that cannot be known now.
-        """
+        """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked. Raises
+        RevocationListUnavailable if that is unknown now."""
         if not self.names(certificate):
             raise CertificateRefused("the client certificate is not the pinned one")
         if self.serials is not None and certificate.serial_number not in self.serials:
@@ -136,10 +130,8 @@ def _from_api_gateway(event: Mapping[str, Any]) -> str | None:
 
 def _from_alb(event: Mapping[str, Any], endpoints: Collection[str]) -> str | None:
     """Return the certificate that an ALB verified, from its headers (Application Load Balancers guide, "Mutual TLS").
-
-    The headers are not signed, so they are read only from the VPC endpoint that nothing but the ALB reaches. API
-    Gateway itself writes its id (API Gateway guide, "Variables for data models", `identity.vpceId`).
-    """
+    Headers are not signed, so they are read only from the VPC endpoint that nothing but the ALB reaches; API Gateway
+    itself writes its id (API Gateway guide, "Variables for data models", `identity.vpceId`)."""
     if _identity(event).get("vpceId") not in endpoints:
         raise CertificateRefused("the request did not come through a VPC endpoint of DELEGATION_CLIENT_VPC_ENDPOINTS")
     if headers.values(event, CHAIN_HEADER):

@@ -38,10 +38,8 @@ Get = Callable[[str], AbstractContextManager[KeySetResponse]]
 
 
 def https_get(timeout_seconds: float) -> Get:
-    """Return a function that GETs a URL, follows no redirect, and raises OSError and HTTPException.
-
-    It uses the standard library, which PyJWT imports anyway; another client would lengthen every cold start.
-    """
+    """Return a function that GETs a URL, follows no redirect, and raises OSError and HTTPException. It uses the
+    standard library, which PyJWT imports anyway; another client would lengthen every cold start."""
     opener = OpenerDirector()
     for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
         opener.add_handler(handler)
@@ -71,10 +69,8 @@ class JwksKeys:
         )
 
     def keys(self, kid: str | None) -> Iterable[VerificationKey]:
-        """Return the keys with this id or without any; without `kid`, the only key of the set.
-
-        An unknown id has the keys fetched again: the issuer may have rotated them since.
-        """
+        """Return the keys with this id or without any; without `kid`, the only key of the set. For an unknown id the
+        keys are fetched again: the issuer may have rotated them."""
         return _matching(self._cache.get(lambda keys: bool(_matching(keys, kid))), kid)
 
     def _fetch(self) -> tuple[VerificationKey, ...]:

@@ -12,11 +12,9 @@ _NOT_MODIFIED: Final = 304
 
 
 def s3_fetch(s3: Any) -> Fetch:
-    """Return a function that fetches an object with a boto3 client, unless it still has the given ETag.
-
-    It raises RevocationListUnavailable (Amazon S3 API, "GetObject"). To a role without `s3:ListBucket` S3 answers
-    AccessDenied for an object that does not exist.
-    """
+    """Return a function that fetches an object with a boto3 client, unless it still has the given ETag. It raises
+    RevocationListUnavailable (Amazon S3 API, "GetObject"). Without `s3:ListBucket` S3 answers AccessDenied for a
+    missing object."""
 
     def fetch(url: str, version: str | None) -> Fetched | None:
         bucket, key = s3_object(url)

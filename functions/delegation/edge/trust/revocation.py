@@ -1,7 +1,5 @@
-"""Certificate revocation lists (RFC 5280, Sections 5 and 6.3), from settings or fetched and cached.
-
-A list is used only if the key of its issuer's certificate signed it and it names all revoked client certificates.
-"""
+"""Certificate revocation lists (RFC 5280, Sections 5 and 6.3), from settings or fetched and cached. A list is used only
+if its issuer's key signed it and it names all revoked client certificates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,10 +41,8 @@ class OutdatedList(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RevocationList:
-    """A list with a verified signature; `places` are the distribution points to which it is limited, if any.
-
-    `of` is the kind of certificate to which it is limited, `signer` a certificate of the key that signed it.
-    """
+    """A list with a verified signature; `places` are the distribution points to which it is limited, if any. `of` is
+    the kind of certificate to which it is limited, `signer` a certificate of the key that signed it."""
 
     listed: x509.CertificateRevocationList
     this_update: datetime
@@ -66,10 +62,8 @@ class RevocationList:
     def check(
         self, certificate: x509.Certificate, now: datetime, outdated: OutdatedList, *, what: str = _CLIENTS
     ) -> None:
-        """Raise CertificateRefused for a revoked certificate, and for any by a list that is not valid at `now`.
-
-        `what` is the certificate in the error's text.
-        """
+        """Raise CertificateRefused for a revoked certificate, and for any if the list is not valid at `now`. `what` is
+        the certificate in the error's text."""
         if self.this_update > now:
             raise CertificateRefused("the revocation list is not yet valid")
         if self.listed.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
@@ -80,11 +74,9 @@ class RevocationList:
 
 @dataclass(frozen=True, slots=True)
 class UnavailableList:
-    """A list that cannot be fetched or used: it refuses what it may cover.
-
-    That is what its `issuer` issued, or everything where no process knows whose list it is; but nothing that a key
-    signed whose list is there and names all that the key issued (`decided` are certificates of these keys).
-    """
+    """A list that cannot be fetched or used: it refuses what it may cover. That is what its `issuer` issued, or
+    everything if the issuer is unknown, except what a key signed whose complete list is present (`decided` are
+    certificates of these keys)."""
 
     error: RevocationListUnavailable
     issuer: x509.Name | None
@@ -119,11 +111,9 @@ class StaticLists:
 
 @dataclass(frozen=True, slots=True)
 class RevocationCheck:
-    """Refuses what the lists revoke, and what no list covers, so that a missing list is not taken for an empty one.
-
-    A certificate is as good as the authorities between it and a root: `authorities` are their certificates. One that
-    no list covers counts as not revoked, as a root does, which is revoked by its removal from the trust store.
-    """
+    """Refuses what the lists revoke, and what no list covers: a missing list is not an empty one. A certificate is as
+    good as the authorities between it and a root: `authorities` are their certificates. One that no list covers counts
+    as not revoked, as a root does, which is revoked by its removal from the trust store."""
 
     lists: RevocationLists
     outdated: OutdatedList = OutdatedList.REFUSE
@@ -142,10 +132,8 @@ class RevocationCheck:
     def _check_issuers(
         self, certificate: x509.Certificate, now: datetime, lists: Sequence[AnyList], longest: int
     ) -> None:
-        """Raise CertificateRefused if each authority that may have signed a certificate is revoked, or one above it.
-
-        An authority may have several certificates for one key, while it is renewed: one that is not revoked suffices.
-        """
+        """Raise CertificateRefused if each authority that may have signed a certificate is revoked, or one above it. An
+        authority may have several certificates for one key during a renewal: one that is not revoked suffices."""
         refusal: CertificateRefused | None = None
         for issuer in self.authorities:
             if not longest or not _issued(issuer, certificate):
@@ -184,10 +172,8 @@ class _Published:
 
 
 class PublishedLists:
-    """Lists that their issuers publish at URLs, fetched when they are used and not fresh; thread-safe.
-
-    After nextUpdate a list counts as not fresh, because its issuer must have published another one.
-    """
+    """Lists that their issuers publish at URLs, fetched when used and not fresh; thread-safe. After nextUpdate a list
+    is not fresh: its issuer must have published another."""
 
     def __init__(
         self,
@@ -250,10 +236,8 @@ def policy_of(refresh: timedelta, oldest: timedelta) -> CachePolicy:
 
 
 def verified_list(data: bytes, authorities: Sequence[x509.Certificate]) -> RevocationList:
-    """Parse a complete revocation list in PEM or DER that one of the authorities signed.
-
-    Raises ValueError, whose text continues "the revocation list …".
-    """
+    """Parse a complete revocation list in PEM or DER that one of the authorities signed. Raises ValueError, whose text
+    continues "the revocation list …"."""
     if len(data) > MOST_BYTES:
         raise ValueError(f"is larger than {MOST_BYTES} bytes")
     try:
@@ -295,10 +279,8 @@ def _parse(data: bytes) -> x509.CertificateRevocationList:
 
 
 def _limits(listed: x509.CertificateRevocationList) -> tuple[frozenset[x509.GeneralName], Listed]:
-    """Return the distribution points and the kind of certificates of a list (RFC 5280, Section 5.2.5).
-
-    Raises _Limited for one that omits others.
-    """
+    """Return a list's distribution points and kind of certificates (RFC 5280, Section 5.2.5); raises _Limited if it
+    omits others."""
     places: frozenset[x509.GeneralName] = frozenset()
     of = Listed.ALL
     for extension in listed.extensions:

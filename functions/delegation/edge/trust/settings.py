@@ -1,5 +1,3 @@
-"""Settings of the authorizer."""
-
 import re
 from collections.abc import Callable, Collection
 from typing import Annotated, Final, Self
@@ -46,10 +44,8 @@ def s3_object(url: str) -> tuple[str, str]:
 
 
 def require_clients(scope: str, clients: Collection[str], setting: str) -> None:
-    """Raise ValueError if any principal of Polaris could get the scope and no client is pinned.
-
-    Polaris' token broker gives every principal the scope `PRINCIPAL_ROLE:ALL` or that of its roles.
-    """
+    """Raise ValueError if any principal of Polaris could get the scope and no client is pinned. Polaris' token broker
+    gives every principal the scope `PRINCIPAL_ROLE:ALL` or that of its roles."""
     if scope.startswith(_ANY_PRINCIPAL) and not clients:
         raise ValueError(f"{setting} must name the admitted client: any principal of Polaris gets the scope {scope}")
 
@@ -73,13 +69,13 @@ _Key = Annotated[str, _readable_by(public_key)]
 
 
 class CertificateSettings(EnvironmentSettings):
-    """Which client certificates the authorizer admits, and how it knows that they are not revoked.
+    """The client certificates that the authorizer admits, and how it checks their revocation.
 
     Names are in RFC 4514's format; without `client_serials` every certificate of the name is admitted. `client_next_*`
-    name a second certificate of Polaris, admitted beside the first while it is replaced. `operator_subjects` (separated
-    by semicolons) admit operators, whose tokens have `operator_scope`. Of an ALB `client_vpc_endpoints` names the VPC
-    endpoints that only it reaches. `client_ca` has the certificates of the issuers, which must have signed the
-    revocation lists: `client_crl`, or the objects of `revocation_lists` (`s3://bucket/key`, separated by commas).
+    name a second certificate of Polaris, admitted during a replacement. `operator_subjects` (separated by semicolons)
+    admit operators, whose tokens have `operator_scope`. `client_vpc_endpoints` names the VPC endpoints that only the
+    ALB reaches. `client_ca` has the issuers' certificates, which must have signed the revocation lists: `client_crl`,
+    or the objects of `revocation_lists` (`s3://bucket/key`, separated by commas).
     """
 
     client_subject: _Name = Field(alias="DELEGATION_CLIENT_SUBJECT")
@@ -164,13 +160,10 @@ class CertificateSettings(EnvironmentSettings):
 
 
 class TokenSettings(EnvironmentSettings):
-    """Which tokens the authorizer admits.
-
-    Exactly one of `token_jwks_url` and `token_public_key` (PEM) is set. `token_next_*` admit a second client, public
-    key or issuer beside the first. The next issuer has its own JWKS or public key, or else the first one's. Clients
-    must be pinned if the scope is one that Polaris gives to every principal. `operator_client_ids` are separated by
-    commas.
-    """
+    """The tokens that the authorizer admits; exactly one of `token_jwks_url` and `token_public_key` (PEM) is set.
+    `token_next_*` admit a second client, public key or issuer beside the first; the next issuer has its own JWKS or
+    public key, else the first one's. Clients must be pinned if Polaris gives the scope to every principal.
+    `operator_client_ids` are separated by commas."""
 
     token_issuer: str = Field(alias="DELEGATION_TOKEN_ISSUER", min_length=1)
     token_jwks_url: str | None = Field(None, alias="DELEGATION_TOKEN_JWKS_URL", pattern=_URL)

@@ -1,8 +1,6 @@
-"""Verification of OAuth2 bearer tokens (RFC 6750): JWTs with type, signature, issuer, audience and times.
-
-The key comes from the issuer's JWKS, or from a setting if the issuer publishes none, as Polaris' own token broker.
-Algorithms are asymmetric and follow from the key, not from the token (RFC 8725, Sections 2.1 and 3.1).
-"""
+"""Verification of OAuth2 bearer tokens (RFC 6750): JWTs with type, signature, issuer, audience and times. The key comes
+from the issuer's JWKS, or from a setting if it publishes none, as Polaris' own token broker. Algorithms are asymmetric
+and follow from the key, not from the token (RFC 8725, Sections 2.1 and 3.1)."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -81,11 +79,9 @@ class StaticKeys:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The authenticated caller; idempotency keys are scoped to its `client_id`.
-
-    Of a token that names no client it is `sub:` and the subject; no client has such an id (see `client_text`).
-    `thumbprint` is that of the only certificate with which the token may be used, None of a token that is not bound.
-    """
+    """The authenticated caller; idempotency keys are scoped to its `client_id`. Of a token without client it is `sub:`
+    and the subject, which is no client's id (see `client_text`). `thumbprint` is that of the only certificate with
+    which the token may be used, None if it is not bound."""
 
     client_id: str
     subject: str
@@ -95,11 +91,8 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class TrustedIssuer:
-    """An issuer whose tokens are verified with its own keys alone.
-
-    `audience` is None for issuers that set none, such as Polaris' token broker. A token that has an audience is then
-    refused: it is for a service that has a name, and this one has none.
-    """
+    """An issuer whose tokens are verified only with its own keys. `audience` is None for issuers that set none, such as
+    Polaris' token broker. A token with an audience is then refused: it is for another service."""
 
     name: str
     keys: KeySource
@@ -116,10 +109,8 @@ class TokenVerifier:
     leeway: timedelta = timedelta(seconds=30)
 
     def verify(self, authorization: str | None) -> Principal:
-        """Return the caller that an Authorization header proves.
-
-        Raises Unauthorized (RFC 6750, Section 3.1: invalid_token) and KeysUnavailable.
-        """
+        """Return the caller that an Authorization header proves. Raises Unauthorized (RFC 6750, Section 3.1:
+        invalid_token) and KeysUnavailable."""
         token = bearer_token(authorization)
         issuer = self._issuer_of(token)
         claims = _signed(token, issuer.keys)
@@ -243,11 +234,9 @@ def _client_of(claims: Mapping[str, Any]) -> str:
 
 
 def _thumbprint_of(claims: Mapping[str, Any]) -> str | None:
-    """Return the certificate's thumbprint to which a token is bound, None without `cnf`.
-
-    Another confirmation (RFC 7800, such as DPoP's `jkt`) proves something that is not checked here, so such a token is
-    refused: as a plain bearer token it would be usable by anybody who has it.
-    """
+    """Return the thumbprint of the certificate to which a token is bound, None without `cnf`. A token with another
+    confirmation (RFC 7800, such as DPoP's `jkt`), which is not checked here, is refused: as a plain bearer token
+    anybody who has it could use it."""
     if "cnf" not in claims:
         return None
     confirmation = claims["cnf"]

@@ -1,4 +1,4 @@
-"""The sequence of a drop with purge, from the caller's DELETE to its answer. load as the caller → guards → prove the
+"""The sequence of a drop with purge, from the caller's DELETE to its answer: load as the caller → guards → prove the
 privilege → list the namespace of tombstones as the service → put the record → rename as the caller → load the
 destination as the service → record the table really moved → submit its purge → 204, or wait for the purge. After a
 crash between two steps the record states what is left to do."""
