@@ -25,10 +25,8 @@ def inbox() -> Inbox:
 
 
 def dispatch(record: SQSRecord) -> None:
-    """Start the execution of one message, unless it only states that tasks may be admitted.
-
-    SQS delivers a failed message again: without its own line the failure would be seen only as a dead letter.
-    """
+    """Start the execution of one message, unless it only states that tasks may be admitted. SQS delivers a failed
+    message again; its own line shows the failure before it is a dead letter."""
     message = {"action": "dispatch", "message_id": record.message_id, **named_in(record.body)}
     try:
         outcome = inbox().take(record.body)

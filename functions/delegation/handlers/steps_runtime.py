@@ -19,10 +19,8 @@ StepHandler = Callable[[Mapping[str, Any], LambdaContext], dict[str, Any]]
 def step_handler(
     name: str, build: Callable[[], Steps], run: Callable[[Steps, Step, datetime], dict[str, Any]]
 ) -> StepHandler:
-    """Return a Lambda handler that parses the state's input, runs one step and returns the next state's input.
-
-    `build` is called at the first invocation, not at import, so that an error in a setting is logged and retried.
-    """
+    """Return a Lambda handler that parses the state's input, runs one step and returns the next state's input. `build`
+    is called at the first invocation, not at import, so that an error in a setting is logged and retried."""
     built = cache(build)
 
     def handler(event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:

@@ -1,7 +1,5 @@
-"""What identifies a request: the scope of its key, and the hash of its payload.
-
-Both are SHA-256 over RFC 8785 canonical JSON (Idempotency-Key proposal, Canonicalization).
-"""
+"""What identifies a request: the scope of its key, and the hash of its payload. Both are SHA-256 over RFC 8785
+canonical JSON (Idempotency-Key proposal, Canonicalization)."""
 
 import hashlib
 import json
@@ -37,10 +35,8 @@ class NotCanonicalizable(DelegationError):
 
 
 def exact_integers(value: Any, *, rule: int = RULE) -> Any:
-    """Return the value with integers beyond ±(2^53-1) as `{"$int": "digits"}`; RFC 8785 libraries refuse or round them.
-
-    Raises NotCanonicalizable for an object of that form in the value, which would hash like the integer.
-    """
+    """Return the value with integers beyond ±(2^53-1) as `{"$int": "digits"}`, which RFC 8785 libraries refuse or
+    round. Raises NotCanonicalizable for an object of that form in the value, which would hash like the integer."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -66,10 +62,8 @@ def canonical_json(value: Any, *, rule: int = RULE) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The scope of a key: who sent it, and to which method of which resource.
-
-    `caller` is the client's name, not its certificate, which is replaced.
-    """
+    """The scope of a key: who sent it, and to which method of which resource. `caller` is the client's name, not its
+    certificate, which is replaced."""
 
     caller: str
     realm_id: str

@@ -58,7 +58,7 @@ class DynamoDbIdempotencyStore:
         return accepted
 
     def without_expiry(self, *, cursor: str | None = None, limit: int = 100) -> RecordPage:
-        """See IdempotencyStore.without_expiry; one page of a filtered Scan."""
+        """Return one page of a filtered Scan."""
         start = {} if cursor is None else {"ExclusiveStartKey": to_item({"scope": cursor})}
         answer = self._scan("attribute_not_exists(expires_at)", Limit=limit, **start)
         after = answer.get("LastEvaluatedKey")
@@ -72,7 +72,7 @@ class DynamoDbIdempotencyStore:
         return RecordPage(tuple(found), from_item(after)["scope"] if after else None, tuple(unreadable))
 
     def remove_expired(self, now: datetime, limit: int) -> int:
-        """See IdempotencyStore.remove_expired; a Scan, and a conditional DeleteItem per record."""
+        """Delete expired records by a Scan and a conditional DeleteItem for each."""
         from delegation.items import each_item  # noqa: PLC0415 - the API removes none
 
         moment = to_item({":now": int(now.timestamp())})

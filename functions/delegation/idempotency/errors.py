@@ -1,11 +1,7 @@
-"""Errors of accepting a request."""
-
 from polaris_common.errors import DelegationError, counted
 
 
 class IdempotencyError(DelegationError):
-    """Base class of this package's errors."""
-
     code = "IDEMPOTENCY_ERROR"
 
 
@@ -57,5 +53,5 @@ class ResubmitsExhausted(IdempotencyError):
 
 
 def task_conflict(task_id: str, reason: str) -> IdempotencyError:
-    """Return the error: the stored task with this id does not admit the request; `reason` states why and what to do."""
+    """Return the error for a stored task that does not admit the request; `reason` states why and what to do."""
     return IdempotencyError(f"task {task_id} {reason}", code="TASK_EXISTS", task_id=task_id)

@@ -74,11 +74,9 @@ class RequestedTask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IdempotentRequest:
-    """A request to be accepted at most once.
-
-    `payload_hash` returns the payload's hash under an identity rule. `answer_now` makes the answer at acceptance (202);
-    it is None for a synchronous request, which is answered with `answer_of` the outcome.
-    """
+    """A request to be accepted at most once. `payload_hash` returns the payload's hash under an identity rule.
+    `answer_now` makes the answer at acceptance (202); it is None for a synchronous request, answered with `answer_of`
+    the outcome."""
 
     scope: Scope | None
     payload_hash: Callable[[int], str]
@@ -97,10 +95,8 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The request was accepted; `submitted` if it made the task SUBMITTED, otherwise it attached to it.
-
-    The first terminal version from `bound_version` on is the outcome.
-    """
+    """The request was accepted; `submitted` if it made the task SUBMITTED, otherwise it attached to it. The first
+    terminal version from `bound_version` on is the outcome."""
 
     task: Task
     submitted: bool
@@ -127,11 +123,9 @@ class Acceptance:
         self._nonce = nonce
 
     def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
-        """Accept, attach or replay a request.
-
-        Raises KeyConflict, RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS),
-        what `wanted` raises and the errors of the stores; key and task are written together or not at all.
-        """
+        """Accept, attach or replay a request; key and task are written together or not at all. Raises KeyConflict,
+        RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS), what `wanted` raises
+        and the errors of the stores."""
         known = self._settle(request)
         if isinstance(known, Replayed):
             return known
@@ -227,10 +221,8 @@ class Acceptance:
             raise ResubmittedTooSoon(failed.task_id, (allowed_at - now).total_seconds())
 
     def _check_repeat(self, again: Advance) -> None:
-        """Raise ResubmittedTooSoon if requests, with any key or none, run the task again too often.
-
-        After the last repeat that the policy allows the task rests for REST, then a new series begins.
-        """
+        """Raise ResubmittedTooSoon if requests, with any key or none, run the task again too often. After the last
+        allowed repeat the task rests for REST, then a new series begins."""
         number, ended = again.after.repeats, again.before.last_status_change_ts
         if number is None:
             return
@@ -272,11 +264,9 @@ def decide(
     record: Record | None, payload_hash: Callable[[int], str], outcome: StoredAnswer | None, now: datetime
 ) -> KeyState:
     """Decide what to do with a request (Idempotency-Key proposal, Request Flow; FINALIZE is its R1, TAKE_OVER its R2).
-
     `payload_hash` returns the payload's hash under a rule: a record is compared by its own, so that a release with a
-    new rule takes no repeat for another payload. `outcome` is the answer of the first terminal version of the task
-    since it was bound, None while there is none. A 5xx outcome is not stored: the next request runs the task again.
-    """
+    new rule takes no repeat for another payload. `outcome` is the answer of the task's first terminal version since it
+    was bound, None while there is none. A 5xx outcome is not stored: the next request runs the task again."""
     if record is None or record.is_expired(now):
         return KeyState.FRESH
     if not _is_same_payload(record, payload_hash):
@@ -305,10 +295,8 @@ def bind(
     created_at: datetime | None = None,
     resubmits: int | None = None,
 ) -> Record:
-    """Return a record that binds a key to a task's version; FINALIZED if its answer is known.
-
-    `payload_hash` is the hash under the present rule.
-    """
+    """Return a record that binds a key to a task's version; FINALIZED if its answer is known. `payload_hash` is the
+    hash under the current rule."""
     return Record(
         scope=scope.id,
         **asdict(scope),

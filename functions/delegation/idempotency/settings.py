@@ -29,10 +29,8 @@ class KeySettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty.
-
-        `ttl` is Polaris' own name of `lifetime`.
-        """
+        """Read the properties that begin with PREFIX, ignore all others; raise InvalidProperty. `ttl` is Polaris' own
+        name of `lifetime`."""
         values = {name.removeprefix(PREFIX): value for name, value in properties.items() if name.startswith(PREFIX)}
         enabled = _switch("enabled", values.pop("enabled", "true"))
         cleanup = _switch("cleanup.enabled", values.pop("cleanup.enabled", "true"))

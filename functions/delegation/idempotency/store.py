@@ -1,5 +1,3 @@
-"""Idempotency records: the interface of their stores, and their maintenance."""
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -59,12 +57,10 @@ class ResubmitPolicy:
 
 
 class Record(BaseModel):
-    """The record of one key, bound to a task and to its version when the request was accepted.
-
-    `resubmits` counts how often a repeat ran the task again, None if none did. `identity_rule` is the number of the
-    rule that made `payload_hash` (canonical.py), None if a release that knew only rule 1 wrote the record or wrote it
-    again. `expires_at` is set once the task is terminal, so that no key expires while its task runs.
-    """
+    """The record of one key, bound to a task and to its version when the request was accepted. `resubmits` counts how
+    often a repeat ran the task again, None if none did. `identity_rule` is the rule of `payload_hash` (canonical.py),
+    None if a release that knew only rule 1 last wrote the record. `expires_at` is set once the task is terminal, so
+    that no key expires while its task runs."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -133,10 +129,8 @@ class RecordWrite:
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """A page of records and the cursor of the next page, None at the end.
-
-    `unreadable` are the scopes of further records that this release cannot read.
-    """
+    """A page of records and the cursor of the next page, None at the end. `unreadable` are the scopes of further
+    records that this release cannot read."""
 
     records: tuple[Record, ...]
     cursor: str | None
@@ -242,9 +236,7 @@ class MemoryIdempotencyStore:
 
 class RecordUpkeep:
     """Sets the expiry of records and deletes expired ones; its writes are conditional, so a request's write wins.
-
-    Without `cleanup` it deletes none: keys are forgotten all the same when they expire.
-    """
+    Without `cleanup` it deletes none: keys still expire."""
 
     def __init__(
         self,
@@ -262,11 +254,8 @@ class RecordUpkeep:
         self._cleanup = cleanup
 
     def start_expiry(self, now: datetime) -> Iterator[bool | None]:
-        """Set the expiry of records whose task is terminal or deleted; yield for each record whether it was set.
-
-        Yield None for a record that this release cannot read, or for which this fails. Without this a key that no
-        caller repeats would never expire.
-        """
+        """Set the expiry of records whose task is terminal or deleted; yield for each whether it was set. Yields None
+        for an unreadable record, or if this fails. Otherwise a key that no caller repeats would never expire."""
         cursor: str | None = None
         while True:
             page = self._store.without_expiry(cursor=cursor)

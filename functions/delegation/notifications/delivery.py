@@ -1,9 +1,6 @@
-"""Delivering what ends of tasks announce: at least once, with one Idempotency-Key and one body for all tries.
-
-A notification is deleted after its delivery succeeded. A process that dies in between leaves it to the sweeper, and
-its receiver gets it again with the same key. One whose receiver is set apart is parked instead, so that nothing waits
-for that receiver (`receivers`).
-"""
+"""Delivers what ends of tasks announce: at least once, with one Idempotency-Key and body for all tries. A notification
+is deleted after its delivery. A process that dies in between leaves it to the sweeper, and its receiver gets it again
+with the same key. One for an isolated receiver is parked, so that nothing waits for that receiver (`receivers`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -168,11 +165,9 @@ class Due:
 
 
 def due(store: NotificationStore, policy: NotificationPolicy, now: datetime, *, limit: int = ROOM) -> Due:
-    """Return what is to be delivered now, each receiver in its turn; raises the store's errors.
-
-    Of a receiver that is set apart: at most SHARE, while it fails one for each pause, and those that were owed too
-    long, which the notifier makes dead letters. A callback that is no longer in the settings is found by its record.
-    """
+    """Return what is to be delivered now, each receiver in turn; raises the store's errors. Of an isolated receiver: at
+    most SHARE, while it fails one for each pause, and those owed too long, which the notifier makes dead letters. A
+    callback no longer in the settings is found by its record."""
     known = {receiver.channel: receiver for receiver in store.receivers()}
     prompt: dict[str, list[Notification]] = defaultdict(list)
     apart: dict[str, list[Notification]] = {}
@@ -205,11 +200,9 @@ def _in_turn(groups: Mapping[str, Sequence[Notification]]) -> list[Notification]
 def send_due(
     store: NotificationStore, queue: NotificationQueue, policy: NotificationPolicy, now: datetime, *, room: int = ROOM
 ) -> int:
-    """Send a message for what is owed and due, and return for how many; the sweeper calls it.
-
-    No queue is filled beyond `room`. The time of the next is stored first, also of what has no room and would hide
-    what is behind it. Raises the errors of store and queue; what was not sent is due again after a minute.
-    """
+    """Send a message for what is owed and due, and return for how many; the sweeper calls it. No queue is filled beyond
+    `room`. The time of the next is stored first, also of those without room, which would hide those behind. Raises the
+    errors of store and queue; what was not sent is due again after a minute."""
     found = due(store, policy, now, limit=room)
     left: dict[Pool, int] = {}
 
@@ -234,10 +227,8 @@ def send_due(
 
 
 def deliver_due(notifier: Notifier, *, limit: int = 100) -> list[Delivered]:
-    """Deliver what is owed and due in this process, as a worker does that has no queue; raises the store's errors.
-
-    What is for receivers that are set apart is left to `deliver_apart`, in another thread.
-    """
+    """Deliver what is owed and due in this process, as a worker without queue; raises the store's errors. Notifications
+    for isolated receivers are left to `deliver_apart`, in another thread."""
     found = due(notifier.store, notifier.policy, notifier.clock(), limit=limit)
     return _delivered(notifier, [Message.of(owed) for owed in found.prompt])
 

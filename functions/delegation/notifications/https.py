@@ -1,11 +1,7 @@
-"""POST over HTTPS to an address that was checked: no redirect is followed, no proxy used, and a total time kept.
-
-Addresses are those of the public internet, private ones only where a setting allows it. So a URL whose name resolves to
-the service's own network, or begins to (DNS rebinding), reaches nothing there.
-
-The standard library's client, because the connection has to be made to a checked address, with the host's name in TLS;
-httpx has no public means for that.
-"""
+"""POST over HTTPS to a checked address: no redirect is followed, no proxy used, and a total time kept. Addresses are
+public, private ones only where a setting allows it: a URL whose name resolves to the service's own network (DNS
+rebinding) reaches nothing there. The standard library's client connects to a checked address with the host's name in
+TLS, for which httpx has no public means."""
 
 import contextlib
 import socket
@@ -29,7 +25,7 @@ class NotificationError(DelegationError):
 
 
 def malformed_message(message: str) -> NotificationError:
-    """Return the error: a message of the queue is not of a notification; SQS moves it to the dead-letter queue."""
+    """Return the error for a message that is not a notification; SQS moves it to the dead-letter queue."""
     return NotificationError(message, code="MALFORMED_MESSAGE", retryable=False)
 
 
@@ -46,12 +42,12 @@ class CallbackKeysUnavailable(NotificationError):
 
 
 def address_refused(message: str) -> NotificationError:
-    """Return the error: the host of a callback has an address that must not be called."""
+    """Return the error for a callback's host with an address that must not be called."""
     return NotificationError(message, code="CALLBACK_ADDRESS_REFUSED")
 
 
 def callback_unreachable(message: str) -> NotificationError:
-    """Return the error: the receiver of a callback could not be reached, or was too slow."""
+    """Return the error for a callback's receiver that could not be reached, or was too slow."""
     return NotificationError(message, code="CALLBACK_UNREACHABLE")
 
 
@@ -110,10 +106,8 @@ def resolve(host: str, port: int) -> Sequence[str]:
 
 
 def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) -> Sequence[str]:
-    """Return addresses that may all be called; raise NotificationError if there is none, or one may not be.
-
-    One that may not refuses all, because a name with both kinds is either a mistake or an attack.
-    """
+    """Return addresses that may all be called; raise NotificationError without one, or if one may not be. A name with
+    both kinds is either a mistake or an attack."""
     if not addresses:
         raise callback_unreachable("its host has no address")
     for text in addresses:
@@ -122,11 +116,9 @@ def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) 
 
 
 def require_callable(text: str, *, private: bool, loopback: bool = False) -> None:
-    """Raise NotificationError (CALLBACK_ADDRESS_REFUSED) unless a callback may be sent to this address.
-
-    `private` allows private addresses, `loopback` those of this machine, which only the local stack has to call. An
-    IPv6 address that has an IPv4 address in it is refused unless that one is public; one that maps it is that one.
-    """
+    """Raise NotificationError (CALLBACK_ADDRESS_REFUSED) unless a callback may be sent to this address. `private`
+    allows private addresses, `loopback` this machine's, for the local stack. An IPv6 address that contains an IPv4
+    address is refused unless that is public; one that maps it counts as that."""
     try:
         address = _mapped(ip_address(text))
     except ValueError:

@@ -1,8 +1,6 @@
-"""The keys that sign callbacks: read from AWS Secrets Manager or Parameter Store, and never stored or logged.
-
-The text is a JSON object with one or two keys for each callback, `{"catalog": ["the next key", "the present key"]}`.
-It is read again after five minutes, so a key is replaced without a deployment.
-"""
+"""The keys that sign callbacks: read from AWS Secrets Manager or Parameter Store, never stored or logged. The text is a
+JSON object with one or two keys for each callback, `{"catalog": ["the next key", "the present key"]}`, read again after
+five minutes, so a key is replaced without a deployment."""
 
 import json
 from collections.abc import Callable, Mapping

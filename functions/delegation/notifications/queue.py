@@ -1,9 +1,6 @@
 """The queues of notifications on SQS; a message is `{task_id, notification_id, n}`, n being the number of the delivery.
-
-There are three, so that no kind of delivery waits for another: events, callbacks, and whatever is for a receiver that
-is set apart. A message group for each channel has SQS serve a channel with few messages before one with many (Amazon
-SQS developer guide, "Fair queues").
-"""
+Three queues, so that no kind waits for another: events, callbacks, and isolated receivers. A message group for each
+channel has SQS serve a channel with few messages before one with many (Amazon SQS developer guide, "Fair queues")."""
 
 import json
 from collections import deque

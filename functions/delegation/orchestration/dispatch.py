@@ -21,7 +21,7 @@ class MalformedDispatch(DelegationError):
 
 
 def execution_not_started(message: str) -> DelegationError:
-    """Return the error: Step Functions did not start an execution; SQS delivers the message again."""
+    """Return the error for a refused start of an execution; SQS delivers the message again."""
     return DelegationError(message, code="EXECUTION_NOT_STARTED", retryable=True)
 
 
@@ -55,11 +55,9 @@ class Dispatcher:
         return self.start_execution(*parse(body))
 
     def start_execution(self, task_id: str, n: int) -> bool:
-        """Start the execution of a dispatch; return False when the execution of this name has already ended.
-
-        Raises DelegationError. StartExecution with the name and input of a running execution succeeds (AWS Step
-        Functions API Reference, StartExecution).
-        """
+        """Start the execution of a dispatch; False if the execution of this name has ended. Raises DelegationError.
+        StartExecution with the name and input of a running execution succeeds (AWS Step Functions API Reference,
+        StartExecution)."""
         try:
             self._client.start_execution(
                 stateMachineArn=self._state_machine_arn,
@@ -110,10 +108,8 @@ class Inbox:
     _ended: set[str] = field(default_factory=set)
 
     def take(self, body: str) -> str:
-        """Start the execution of a dispatch, or remember that tasks may start; return which. Raises like `start`.
-
-        While everything is paused none is started; the sweeper sends another dispatch after the pause.
-        """
+        """Start the execution of a dispatch, or remember that tasks may start; return which. Raises as `start`. While
+        everything is paused none is started; the sweeper sends another dispatch after the pause."""
         task_id, n = parse(body)
         if n == 0:
             self._ended.add(task_id)

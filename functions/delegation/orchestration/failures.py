@@ -1,8 +1,6 @@
-"""The input of the state machine's states, and what the error of a state means for the attempt; no I/O.
-
-Sources: AWS Step Functions Developer Guide, "Handling errors in Step Functions workflows" (names of errors); AWS Lambda
-Developer Guide, "Lambda function scaling" (a throttled invocation does not start the function).
-"""
+"""The input of the state machine's states, and what a state's error means for the attempt; no I/O. Sources: AWS Step
+Functions Developer Guide, "Handling errors in Step Functions workflows" (names of errors); AWS Lambda Developer Guide,
+"Lambda function scaling" (a throttled invocation does not start the function)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,12 +20,10 @@ def malformed_step(message: str) -> DelegationError:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The state of an execution: the task, the number of its dispatch and attempt, and the heartbeats counted.
-
-    `holder` is set for a worker that runs the same steps without an execution (JobEngine). `following` is the answer
-    that led to the state, `correlation_id` that of the task's request, known from Acquire on, and `error` the name of
-    the error with which that state failed, for MakeDue.
-    """
+    """The state of an execution: the task, the number of its dispatch and attempt, and the heartbeats counted. `holder`
+    is set for a worker that runs the same steps without an execution (JobEngine). `following` is the answer that led to
+    the state, `correlation_id` that of the task's request, known from Acquire on, and `error` the name of the state's
+    error, for MakeDue."""
 
     task_id: str
     n: int
@@ -103,10 +99,8 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateFailure:
-    """The failure of a state: `following` is the answer that led to it, None for Acquire; `error` is its error's name.
-
-    Executions of a former definition pass no error on.
-    """
+    """A state's failure: `following` is the answer that led to it, None for Acquire; `error` is its error's name.
+    Executions of a former definition pass no error on."""
 
     following: str | None
     error: str | None
@@ -143,11 +137,9 @@ class StateFailure:
         return self.following in _JOB_STARTS
 
     def attempt_error(self, task: Task) -> AttemptError:
-        """Return the error with which the held task's attempt ends: as for a worker, if the work itself raised it.
-
-        A refused start is excused unless its work began, which only a RUNNING task shows: an attempt that continues in
-        a new execution has an engine already.
-        """
+        """Return the error with which the held task's attempt ends: as for a worker, if the work itself raised it. A
+        refused start is excused unless its work began, which only RUNNING shows: an attempt that continues in a new
+        execution already has an engine."""
         if self.is_refused_start and task.status is not Status.RUNNING:
             text = "Lambda started no function for the attempt, because too many run; the attempt is not counted"
             return AttemptError(START_REFUSED, text, ErrorClass.REFUSED)
@@ -162,11 +154,8 @@ class StateFailure:
 
 
 def has_no_job(task: Task) -> bool:
-    """Return whether no job of the present attempt is known, and none can have begun its work.
-
-    A job that was started without an answer finds that its attempt has ended before it changes anything, and the start
-    of the next one cancels it.
-    """
+    """Return whether no job of the current attempt is known, and none can have begun its work. A job started without an
+    answer finds its attempt ended before it changes anything, and the next start cancels it."""
     return task.is_held and task.status is not Status.RUNNING and task.job_run_id is None
 
 

@@ -23,10 +23,8 @@ _STARTS: Final = 7
 
 
 class JobEngine:
-    """Runs a held task's job with the steps StartJob, Heartbeat and Complete of the state machine.
-
-    A worker that stops cancels the job and hands the task over; the next attempt continues from the plan and its marks.
-    """
+    """Runs a held task's job with the state machine's steps StartJob, Heartbeat and Complete. A worker that stops
+    cancels the job and hands the task over; the next attempt continues from the plan and its marks."""
 
     def __init__(
         self, tasks: TaskService, jobs: JobService, *, wait: Callable[[threading.Event, float], object] | None = None

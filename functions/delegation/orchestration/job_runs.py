@@ -40,10 +40,8 @@ READS: Final = (
 
 
 def folders_of(task: Task, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the folders of the record bucket that a run of this task writes: its own, that of a given plan, `more`.
-
-    A purge that executes the plan of a dry run keeps its marks and its receipt beside that plan.
-    """
+    """Return the record bucket's folders that a task's run writes: its own, that of a given plan, `more`. A purge that
+    executes a dry run's plan keeps its marks and receipt beside that plan."""
     folders = [task.task_id, f"results/{task.task_id}", *more]
     plan = _named_plan(task)
     return (*folders, plan) if plan is not None else tuple(folders)
@@ -131,20 +129,15 @@ class JobService(Protocol):
     """Starts, reads and cancels job runs. Every method raises JobServiceUnavailable."""
 
     def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
-        """Start a run once and return its id; `name` is also its client token. Raises JobRefused.
-
-        It may write to these `folders` of the record bucket alone, if any are given.
-        """
+        """Start a run once and return its id; `name` is also its client token. Raises JobRefused. It may write only to
+        these `folders` of the record bucket, if any."""
 
     def get(self, run_id: str) -> JobRun | None:
         """Return a run, None when the service knows none with this id. Raises JobRefused when it may not be read."""
 
     def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
-        """Return the runs that have not ended and whose names start with `prefix`.
-
-        With `as_of`, a list that was read at that time or later will do: it has every run started before it. A run in
-        it may have ended since.
-        """
+        """Return the runs that have not ended and whose names start with `prefix`. With `as_of`, a list read at that
+        time or later suffices: it has every run started before. A run in it may have ended since."""
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run, unless it has ended or is being cancelled. Raises JobRefused."""
@@ -152,10 +145,8 @@ class JobService(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobConfiguration:
-    """The parameters that all runs of the application share; `timeout_minutes` is EMR's execution time-out.
-
-    With `record_bucket` each run gets a policy of its own (`run_policy`).
-    """
+    """The parameters of all runs of the application; `timeout_minutes` is EMR's execution time-out. With
+    `record_bucket` each run gets its own policy (`run_policy`)."""
 
     application_id: str
     role_arn: str
@@ -166,11 +157,9 @@ class JobConfiguration:
 
 
 class EmrServerless:
-    """JobService over a boto3 `emr-serverless` client; a list of active runs serves for a minute where it may.
-
-    Runs are started in `application_id`, and found there or in one of the `former` applications, whose runs began
-    before a deployment made this one beside them. A former application that was deleted has none.
-    """
+    """JobService over a boto3 `emr-serverless` client; a list of active runs may serve for a minute. Runs are started
+    in `application_id`, and found there or in the `former` applications, used before a deployment made this one. A
+    deleted former application has none."""
 
     def __init__(
         self,
@@ -304,20 +293,16 @@ class ExternalJobRuns:
     """ExternalJobs over a JobService: ends an attempt's job runs, also those whose ids were not stored."""
 
     def __init__(self, jobs: JobService, *, rest_seconds: float = 0, now: Callable[[], float] = time.monotonic) -> None:
-        """After a failed call none is made for `rest_seconds` of the monotonic clock `now`.
-
-        Otherwise a sweep over many lost tasks would spend its time on the time-outs of one service.
-        """
+        """After a failed call none is made for `rest_seconds` of the monotonic clock `now`. Otherwise a sweep over many
+        lost tasks would spend its time on one service's time-outs."""
         self._jobs = jobs
         self._rest_seconds = rest_seconds
         self._now = now
         self._unavailable_until = now()
 
     def end(self, task: Task) -> bool:
-        """See ExternalJobs.end. A run that the service refuses to cancel counts as ended.
-
-        The fencing token has its writes refused, and it stops at its next checkpoint.
-        """
+        """End the task's runs; one that the service refuses to cancel counts as ended. The fencing token has its writes
+        refused, and it stops at its next checkpoint."""
         if task.engine == INLINE:
             return True
         if self._now() < self._unavailable_until:

@@ -60,19 +60,15 @@ _LONGEST_WAIT: Final = 60
 
 
 def wait_seconds(age: timedelta, lost_timeout: timedelta) -> int:
-    """Return the wait before the next heartbeat of a job: 5 s, growing with its age to 60 s.
-
-    At most a quarter of the lease, because AttemptContext notes progress that often in a short lease.
-    """
+    """Return the wait before a job's next heartbeat: 5 s, growing with its age to 60 s. At most a quarter of the lease:
+    AttemptContext notes progress that often in a short lease."""
     usual = min(max(age.total_seconds() / 10, _SHORTEST_WAIT), _LONGEST_WAIT)
     return max(int(min(usual, lost_timeout.total_seconds() / 4)), 1)
 
 
 def last_sign_of_life(run: JobRun, task: Task, now: datetime) -> datetime | None:
-    """Return when a job last showed progress: now while it waits to start, later its start or the progress it noted.
-
-    None for a job that has shown none in this attempt.
-    """
+    """Return when a job last showed progress: now while it waits to start, later its start or noted progress. None for
+    a job that has shown none in this attempt."""
     if run.is_waiting:
         return now
     since = task.lease.acquired_ts
@@ -81,20 +77,16 @@ def last_sign_of_life(run: JobRun, task: Task, now: datetime) -> datetime | None
 
 
 def is_gone(task: Task, now: datetime, lost_timeout: timedelta) -> bool:
-    """Return whether a job run that the job service does not know is gone: after a grace without a sign of life.
-
-    A lease begins with the start of the run or with its last progress. The grace is at most half a lease.
-    """
+    """Return whether a job run unknown to the job service is gone: after a grace without a sign of life. A lease begins
+    with the run's start or last progress; the grace is at most half a lease."""
     signs = [task.progress_ts, task.lease.lost_not_before and task.lease.lost_not_before - lost_timeout]
     last = max((sign for sign in signs if sign is not None), default=now)
     return now - last >= min(GONE_AFTER, lost_timeout / 2)
 
 
 class Steps:
-    """The steps over the task service; `behaviors` and `jobs` only where a step needs them.
-
-    `task_types` are the task types that this deployment runs (`life.known_types`); others are left to a newer one.
-    """
+    """The steps over the task service; `behaviors` and `jobs` only where a step needs them. This deployment runs
+    `task_types` (`life.known_types`); others are left to a newer one."""
 
     def __init__(
         self,
@@ -110,10 +102,8 @@ class Steps:
         self._jobs = jobs
 
     def acquire(self, step: Step, deadline: datetime) -> dict[str, Any]:
-        """Acquire the lease for this execution; wait or stop when it cannot be acquired.
-
-        The lease lasts for Prepare too, which takes as long as this step: that saves a write.
-        """
+        """Acquire the lease for this execution; wait or stop if that is not possible. The lease covers Prepare too,
+        which takes as long: that saves a write."""
         prepared = deadline + max(deadline - self._tasks.clock(), timedelta(0))
         try:
             task = self._tasks.reads.get(step.task_id)
@@ -197,10 +187,8 @@ class Steps:
         return step.to("start-again", wait_seconds=self._wait_seconds(task, now))
 
     def heartbeat(self, step: Step) -> dict[str, Any]:
-        """Renew the lease while the job waits to start, later from its last sign of life; a hung job is lost.
-
-        A lease that lasts well beyond the next heartbeat is not renewed (`renew_every`).
-        """
+        """Renew the lease while the job waits to start, later from its last sign of life; a hung job is lost. A lease
+        that lasts well beyond the next heartbeat is not renewed (`renew_every`)."""
         step = replace(step, turn=step.turn + 1)
         task = self._tasks.reads.get(step.task_id)
         if not task.is_held or task.attempt_count != step.attempt:
@@ -235,10 +223,8 @@ class Steps:
         return step.to("heartbeat", wait_seconds=self._wait_seconds(task, now))
 
     def _hands_over_paused(self, step: Step, task: Task, *, may_have_job: bool = False) -> bool:
-        """End the attempt if its task is paused, so that nothing waits for the end of the pause at a price.
-
-        `may_have_job`: an earlier call may have started its job without storing the id. A job hands itself over.
-        """
+        """End the attempt if its task is paused, so that waiting for the end of the pause costs nothing.
+        `may_have_job`: an earlier call may have started its job without storing the id. A job hands itself over."""
         pause = self._tasks.pauses.work(task)
         if pause is None or (may_have_job and self._has_job(step)):
             return False
@@ -250,10 +236,8 @@ class Steps:
         return any(run.name == step.job for run in self._job_service.active(step.job))
 
     def _run_of(self, task: Task, now: datetime) -> JobRun | None:
-        """Return the task's job run, None if it is gone: the service knows none with this id, after GONE_AFTER.
-
-        The state of a run that cannot be read is unknown, and only its progress shows that it works.
-        """
+        """Return the task's job run, None if it is gone: unknown to the service after GONE_AFTER. The state of an
+        unreadable run is unknown, and only its progress shows that it works."""
         if task.job_run_id is None:
             return None
         unknown = JobRun(task.job_run_id, f"{task.task_id}-{task.attempt_count}", "UNKNOWN")
@@ -289,13 +273,10 @@ class Steps:
                 return self._wait_or_stop(step, task)
 
     def make_due(self, step: Step) -> dict[str, Any]:
-        """End the attempt if this execution still holds it, so that the sweeper finds the task due.
-
-        An attempt whose invocation may still work is held until its lease ends. An attempt that was never started is
-        excused, also if it was found lost meanwhile; `refused` then ends the execution well, until that happened
-        REFUSALS_BORNE times. Raises JobServiceUnavailable while its job cannot be ended, if it has one; after the lease
-        the sweeper ends both.
-        """
+        """End the attempt if this execution still holds it, so that the sweeper finds the task due. An attempt whose
+        invocation may still work is held until its lease ends. One that was never started is excused, also if found
+        lost meanwhile; `refused` then ends the execution well, until that happened REFUSALS_BORNE times. Raises
+        JobServiceUnavailable while its job, if any, cannot be ended; after the lease the sweeper ends both."""
         task = self._tasks.reads.find(step.task_id)
         if task is None:
             return step.to("stop")
@@ -315,20 +296,16 @@ class Steps:
         return step.to("refused" if excused and task.starts_refused < REFUSALS_BORNE else "due")
 
     def give_up_start(self, step: Step) -> Task:
-        """End an attempt whose job the service does not start, excused, unless it has one; for drivers without MakeDue.
-
-        Raises the store's errors.
-        """
+        """End an attempt whose job the service does not start, excused, unless it has one. Raises the store's
+        errors."""
         task = self._tasks.reads.get(step.task_id)
         if task.attempt_count != step.attempt or not has_no_job(task):
             return task
         return self.end_attempt(step, job_not_started())
 
     def _cancel_own(self, step: Step) -> None:
-        """Cancel a job that was started after its attempt was lost: the sweeper may have looked for it before.
-
-        The job of an attempt that another execution continues is left alone.
-        """
+        """Cancel a job started after its attempt was lost, which the sweeper may have missed. The job of an attempt
+        that another execution continues is left alone."""
         task = self._tasks.reads.find(step.task_id)
         if task is not None and task.is_held and task.attempt_count == step.attempt:
             return

@@ -1,8 +1,5 @@
-"""The sweep over the due index, and what it measures of the tasks that are not done.
-
-Measuring reads the sparse indexes, which have no task that ended, a bounded part of them, and the heads of at most
-LOOKED_AT tasks; never the whole table.
-"""
+"""The sweep over the due index, and measurements of unfinished tasks. Measuring reads a bounded part of the sparse
+indexes, which have no ended task, and the heads of at most LOOKED_AT tasks; never the whole table."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,10 +43,8 @@ def unfinished(reads: TaskReads, now: datetime, *, threads: int = 1) -> Sequence
 
 
 def ages(waiting: Sequence[Queued], found: Iterable[Task], now: datetime) -> dict[Metric, float]:
-    """Return count and ages of tasks that wait for a place, and the ages of those that `found` has.
-
-    Recurring tasks have no end, and a task that is to run later is not late.
-    """
+    """Return count and ages of tasks that wait for a place, and the ages of those in `found`. Recurring tasks have no
+    end, and a task that is to run later is not late."""
     found = [task for task in found if not task.is_recurring]
     waits = [_age(one.since, now) for one in waiting]
     begun = [task for task in found if not _is_scheduled_ahead(task, now)]
@@ -63,10 +58,8 @@ def ages(waiting: Sequence[Queued], found: Iterable[Task], now: datetime) -> dic
 
 
 def maintenance_age(head: Task | None, now: datetime) -> Mapping[Metric, float]:
-    """Return the time since the maintenance ended well; nothing before it was first submitted.
-
-    A recurring task is submitted anew by the write of a run's end, and not by that of an attempt's error.
-    """
+    """Return the time since the maintenance succeeded; nothing before it was first submitted. The write of a run's end
+    submits a recurring task again, that of an attempt's error does not."""
     return {} if head is None else {MAINTENANCE_AGE_SECONDS: _age(head.received_timestamp, now)}
 
 
@@ -81,11 +74,8 @@ def _age(since: datetime, now: datetime) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What the sweeper did with one due entry; `error` is set when that failed.
-
-    `unsettled`: the attempt is lost, but its external job could not be ended. `set_aside`: it failed in former sweeps,
-    and is tried again later.
-    """
+    """What the sweeper did with one due entry; `error` is set if that failed. `unsettled`: the attempt is lost, but its
+    external job could not be ended. `set_aside`: it failed in former sweeps, and is tried again later."""
 
     before: Task | None
     after: Task | None
@@ -112,12 +102,12 @@ def sweep(
     threads: int = 1,
     left_alone: LeftAlone | None = None,
 ) -> Iterator[Swept]:
-    """Reconcile every due task until `deadline`, `threads` at a time; an error of one does not stop the others.
+    """Reconcile every due task until `deadline`, `threads` at a time; one task's error does not stop the others.
 
-    Held tasks come first, because only the sweeper finds lost ones; then those that wait, the oldest first. A task of
-    an unknown task type is skipped: a newer deployment runs it. It is remembered in `left_alone`, and so is a task that
-    cannot be read, which is an error once. Each read of the index asks for more entries than were seen before, so that
-    those that stay due (skipped, failed) never hide others.
+    Held tasks come first, because only the sweeper finds lost ones; then waiting ones, oldest first. A task of an
+    unknown type, for a newer deployment, is skipped and remembered in `left_alone`, and so is an unreadable one, which
+    is an error once. Each read of the index requests more entries than were seen before, so that those that stay due
+    (skipped, failed) never hide others.
     """
     look = _Look(tasks, task_types, deadline, clock, LeftAlone() if left_alone is None else left_alone)
     seen: set[str] = set()

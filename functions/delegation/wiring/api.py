@@ -1,5 +1,3 @@
-"""The API."""
-
 import time
 from collections.abc import Mapping
 from datetime import timedelta

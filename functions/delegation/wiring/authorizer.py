@@ -1,5 +1,3 @@
-"""The authorizer."""
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 

@@ -35,10 +35,8 @@ def deployment(
     *,
     dispatch_grace: timedelta | None = None,
 ) -> DeployedTasks:
-    """Return the tasks with the behaviors of DELEGATION_BEHAVIORS; without `queue` the process cannot dispatch.
-
-    By default lost attempts that may have job runs are left to the sweeper; `external_jobs` ends them here.
-    """
+    """Return the tasks with the behaviors of DELEGATION_BEHAVIORS; without `queue` the process cannot dispatch. By
+    default lost attempts that may have job runs are left to the sweeper; `external_jobs` ends them here."""
     settings = TaskSettings.read()
     policies = settings.policies()
     if dispatch_grace is not None:

@@ -1,5 +1,3 @@
-"""The dispatcher."""
-
 from collections.abc import Callable
 from typing import Final
 

@@ -1,5 +1,3 @@
-"""The sweeper, and the recurring task that cleans up tasks and idempotency records."""
-
 from dataclasses import replace
 from typing import Any
 

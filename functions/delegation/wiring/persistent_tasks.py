@@ -32,19 +32,15 @@ def process_tasks(settings: TaskSettings) -> PersistenceTaskStore:
 
 
 def persistent_tasks(client: Any, objects: str, references: str) -> PersistenceTaskStore:
-    """Return the tasks in two tables; it makes no call.
-
-    Its node id is leased for minutes, because workers and commands may be killed.
-    """
+    """Return the tasks in two tables; it makes no call. Its node id is leased for minutes, because workers and commands
+    may be killed."""
     process = task_process(backend_of(client, objects, references), leases=SHORT_LIVED, unreadable=count_unreadable)
     return PersistenceTaskStore(catalog_of_tasks(process), create=False)
 
 
 def create_task_tables(client: Any, objects: str, references: str) -> list[str]:
-    """Create the two tables and the reference of the tasks where they do not exist; return the names of new tables.
-
-    Raises StoreUnavailable, OutcomeUnknown; it may be repeated.
-    """
+    """Create the missing ones of the two tables and the tasks' reference; return the names of new tables. Raises
+    StoreUnavailable, OutcomeUnknown; it may be repeated."""
     with translated():
         new = create_tables(client, objects, references)
     create_tasks(catalog_of_tasks(task_process(backend_of(client, objects, references), leases=SHORT_LIVED)))

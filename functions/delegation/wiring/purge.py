@@ -1,5 +1,3 @@
-"""The behavior of purges."""
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime

@@ -1,5 +1,3 @@
-"""The settings of entry points."""
-
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -33,11 +31,8 @@ class _Properties(EnvironmentSettings):
 
 
 class TaskSettings(_Properties):
-    """Where tasks are stored, and the policies of retries and leases.
-
-    `store` is `table` for the task table, which `tasks_table` then has to name, or `persistence` for the two tables of
-    the NoSQL persistence.
-    """
+    """Where tasks are stored, and the policies of retries and leases. `store` is `table` for the task table, named by
+    `tasks_table`, or `persistence` for the two tables of the NoSQL persistence."""
 
     store: Literal["table", "persistence"] = Field("table", alias="DELEGATION_TASK_STORE")
     tasks_table: str = Field("", alias="DELEGATION_TASKS_TABLE")
@@ -105,10 +100,8 @@ class NotificationQueueSettings(EnvironmentSettings):
 
 
 class NotifierSettings(EnvironmentSettings):
-    """What delivers notifications: the event bus, the reference of the keys of callbacks, and a PEM of authorities.
-
-    `callback_loopback`: whether receivers may be on this machine, as those of the local stack are.
-    """
+    """What delivers notifications: the event bus, the reference of callbacks' keys, and a PEM of authorities.
+    `callback_loopback`: receivers may be on this machine, as those of the local stack."""
 
     event_bus: str = Field("default", alias="DELEGATION_EVENT_BUS", min_length=1)
     callback_keys: str = Field("", alias="DELEGATION_CALLBACK_KEYS")

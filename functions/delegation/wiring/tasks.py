@@ -59,10 +59,8 @@ def task_service(
 
 
 def connect() -> "Tasks":
-    """Return what submits tasks from any process; it needs the variables of a task store, and workers to run the tasks.
-
-    What it needs is imported here, because no function of the service calls it.
-    """
+    """Return what submits tasks from any process; it needs a task store's variables, and workers to run the tasks.
+    Imports are inside, because no function of the service calls it."""
     from delegation.tasks.work.submit import Tasks  # noqa: PLC0415
 
     return Tasks(task_service(counts=False, says_ends=False))
@@ -116,10 +114,8 @@ def tasks_over(
     says_ends: bool = True,
 ) -> TaskService:
     """Return the task service; it prints a metric for each half deleted table, without `counts` the step Complete does.
-
     With `says_ends`, as in every process of the service, it prints a line with metrics for each task that it ends, and
-    for each attempt that it begins or ends.
-    """
+    for each attempt that it begins or ends."""
     return TaskService(
         store,
         policies,

@@ -1,5 +1,3 @@
-"""The worker."""
-
 import threading
 from datetime import timedelta
 
@@ -24,10 +22,8 @@ def added_worker(settings: WorkerSettings, stop: threading.Event) -> tuple[Deplo
 
 
 def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
-    """Return a worker; Spark jobs run on EMR Serverless if an application is named, else all tasks run inline.
-
-    A task that it hands over is due at once, because no execution waits for a worker's task.
-    """
+    """Return a worker; Spark jobs run on EMR Serverless if an application is named, else all tasks run inline. A task
+    that it hands over is due at once, because no execution waits for it."""
     jobs = started_jobs() if application_is_named() else None
     deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0))
     engines = {SPARK: JobEngine(deployed.tasks, jobs)} if jobs else {}

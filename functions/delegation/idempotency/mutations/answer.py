@@ -1,4 +1,4 @@
-"""The answer to a mutation, and what of it may be stored: never a credential, never an outcome that may change."""
+"""The answer to a mutation, and the part to store: never a credential, never an outcome that may change."""
 
 import json
 import re
@@ -65,11 +65,9 @@ class MutationAnswer:
 
 
 def storable(answer: MutationAnswer) -> MutationAnswer:
-    """Return what of an answer may be stored: headers that matter to a client, and a body without credentials.
-
-    Anywhere in a JSON body, `storage-credentials` and the members of `config` and `properties` that may be secret are
-    left out. A body that is no JSON is not stored, because nothing states what is in it.
-    """
+    """Return the part of an answer to store: relevant headers, and a body without credentials. Anywhere in a JSON body,
+    `storage-credentials` and possibly secret members of `config` and `properties` are left out. A body that is not JSON
+    is not stored, because its contents are unknown."""
     headers = {name: value for name, value in answer.headers.items() if _is_stored(name.lower())}
     body = _without_credentials(answer.body)
     return replace(answer, body=body, headers=headers, is_whole=answer.is_whole and body == answer.body)
@@ -111,10 +109,8 @@ def _without_credentials(body: bytes) -> bytes:
 
 
 def _remove_secrets(value: Any) -> bool:
-    """Remove what may be secret from a JSON value in place; return whether anything was.
-
-    It is called for objects and arrays only: a table's metadata has ten times as many plain values.
-    """
+    """Remove possible secrets from a JSON value in place; return whether there were any. Called for objects and arrays
+    only: a table's metadata has ten times as many plain values."""
     removed = False
     if isinstance(value, dict):
         removed = value.pop(_CREDENTIALS, None) is not None

@@ -90,11 +90,9 @@ _Result = TypeVar("_Result")
 
 
 class BreakingStore:
-    """`store`, which is not called for `seconds` after `failures` calls in a row failed; thread-safe.
-
-    Until then its callers get RecordsUnavailable at once instead of waiting for a time-out each. Then one call tries
-    it again. `opened` is called each time that it is left alone.
-    """
+    """`store`, not called for `seconds` after `failures` failed calls in a row; thread-safe. Meanwhile callers get
+    RecordsUnavailable at once instead of a time-out each; then one call tries it again. `opened` is called each time
+    that the pause begins."""
 
     def __init__(
         self,

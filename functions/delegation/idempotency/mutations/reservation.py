@@ -1,4 +1,4 @@
-"""The record of a mutation's key: who holds it until when, and the final answer; all decisions about it are pure."""
+"""The record of a mutation's key: its holder, until when, and the final answer; all decisions are pure."""
 
 import threading
 import zlib
@@ -68,12 +68,9 @@ LARGEST_BODY: Final = 300_000
 
 @dataclass(frozen=True, slots=True)
 class KeyPolicy:
-    """How long keys are remembered, and how long one call may take.
-
-    `lifetime` is advertised: a finalized answer is kept at least so long. A call must have no effect `lease` after it
-    reserved its key. `settle` is how long an effect may still appear after a call ended without a clear outcome.
-    `clock_drift` is how far the clocks of two processes may differ.
-    """
+    """How long keys are remembered, and how long one call may take. `lifetime` is advertised: a finalized answer is
+    kept at least so long. A call must have no effect `lease` after it reserved its key. `settle` is how long an effect
+    may still appear after an unclear outcome. `clock_drift` is how far the clocks of two processes may differ."""
 
     lifetime: timedelta = timedelta(minutes=30)
     lease: timedelta = timedelta(seconds=60)
@@ -87,13 +84,10 @@ class ReservationState(StrEnum):
 
 
 class Reservation(BaseModel):
-    """The record of one key.
-
-    `attempt` counts the calls that held the key, and `nonce` names the write, so that a former holder's writes are
-    refused. While IN_PROGRESS no other call may take the key over before `lost_not_before`. `before` is what the first
-    holder observed before it ran. `packed_body` is the answer's body, compressed. `nothing_done` is True after calls
-    that all are known to have had no effect; a record without it may be that of an effect.
-    """
+    """The record of one key. `attempt` counts the calls that held the key; `nonce` names the write, so that a former
+    holder's writes are refused. While IN_PROGRESS no other call may take the key over before `lost_not_before`.
+    `before` is what the first holder observed before it ran. `packed_body` is the answer's body, compressed.
+    `nothing_done` is True after calls that surely had no effect; a record without it may be that of an effect."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -194,10 +188,8 @@ def extended(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str) 
 def released(
     record: Reservation, now: datetime, policy: KeyPolicy, nonce: str, *, nothing_done: bool = False
 ) -> Reservation:
-    """Return the record of a call that ended without a final outcome: the next call reconciles.
-
-    With `nothing_done` neither this call nor one before it had an effect: the next call is like the first.
-    """
+    """Return the record of a call that ended without a final outcome: the next call reconciles. With `nothing_done`
+    neither this nor an earlier call had an effect: the next call is like the first."""
     lost = now if nothing_done else now + policy.settle
     return record.model_copy(
         update={
@@ -249,19 +241,15 @@ def _expiry(since: datetime, policy: KeyPolicy) -> datetime:
 
 
 class ReservationStore(Protocol):
-    """Stores one record per scope. A repeated write is recognized by its nonce, and is no conflict.
-
-    Methods raise RecordsUnavailable, those that write also RecordOutcomeUnknown.
-    """
+    """Stores one record per scope; a repeated write is recognized by its nonce, and is no conflict. Methods raise
+    RecordsUnavailable, writes also RecordOutcomeUnknown."""
 
     def get(self, scope: str) -> Reservation | None:
         """Read the record of a scope consistently; it may have expired. Raises IdempotencyError (MALFORMED_RECORD)."""
 
     def reserve(self, record: Reservation, now: datetime) -> None:
-        """Write a record if its scope has none, or one that has expired at `now`; one call.
-
-        Raises ReservationConflict with the stored record otherwise.
-        """
+        """Write a record if its scope has none, or one that has expired at `now`; one call. Raises ReservationConflict
+        with the stored record otherwise."""
 
     def replace(self, record: Reservation, before: Reservation) -> None:
         """Write a record if `before` is still the stored one; one call. Raises ReservationConflict otherwise."""

@@ -42,10 +42,8 @@ class Performed:
 
 
 class MutationAttempt:
-    """One call's hold on a key; `number` counts the calls that held it, from 1.
-
-    `is_clear`: no call before this one can have had an effect.
-    """
+    """One call's hold on a key; `number` counts the calls that held it, from 1. `is_clear`: no earlier call can have
+    had an effect."""
 
     def __init__(
         self,
@@ -102,11 +100,9 @@ class MutationAttempt:
             raise MutationInProgress
 
     def release(self, *, nothing_done: bool = False) -> ReservationConflict | None:
-        """Let the next call reconcile at once; if that cannot be written it has to wait for the end of the lease.
-
-        With `nothing_done` this call had no effect; if no other can have had one, the next call is like the first.
-        Returns the conflict if another call has taken the key over.
-        """
+        """Let the next call reconcile at once; if that cannot be written it waits for the end of the lease. With
+        `nothing_done` this call had no effect; if no other can have had one, the next is like the first. Returns the
+        conflict if another call has taken the key over."""
         is_clear = self.is_clear and nothing_done
         now, nonce = self._clock(), self._nonce()
         with suppress(RecordsUnavailable, RecordOutcomeUnknown):
@@ -176,10 +172,8 @@ class Mutations:
         self._nonce = nonce
 
     def perform(self, mutation: Mutation) -> Performed:
-        """Perform or replay a mutation (Idempotency-Key proposal, Request Flow).
-
-        Raises KeyConflict, MutationInProgress, the errors of the store, and what the mutation's functions raise.
-        """
+        """Perform or replay a mutation (Idempotency-Key proposal, Request Flow). Raises KeyConflict,
+        MutationInProgress, the errors of the store, and what the mutation's functions raise."""
         before = mutation.observe()
         for _ in range(_RACES):
             now = self._clock()

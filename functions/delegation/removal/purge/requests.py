@@ -115,8 +115,7 @@ _LONGEST_NAME: Final = 64
 
 def replays(task: Task, wanted: TablePurge) -> bool:
     """Return whether a task already succeeded in purging this identifier at this metadata file or a later one, or in
-    planning that.
-    """
+    planning that."""
     if task.status is not Status.SUCCESS:
         return False
     if wanted.is_dry_run:

@@ -1,5 +1,3 @@
-"""The wiring of expiries of snapshots."""
-
 from collections.abc import Mapping
 from typing import Any
 

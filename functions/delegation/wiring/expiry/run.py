@@ -1,5 +1,3 @@
-"""The behavior of expiries of snapshots."""
-
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.context import ExpirySettings
 from delegation.removal.expiry.requests import Floor
@@ -19,10 +17,8 @@ def expiry_settings() -> ExpirySettings:
 
 
 def expiry_behavior(tasks: TaskService) -> ExpiryBehavior:
-    """Return the behavior of expiries and of their dry runs.
-
-    It finds other tables' references, and chooses the engine, by the settings of purges.
-    """
+    """Return the behavior of expiries and of their dry runs. References and the engine are found by the settings of
+    purges."""
     purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties
     return ExpiryBehavior(

@@ -46,12 +46,9 @@ def catalog_paths(environment: GatewayEnvironment) -> CatalogPaths:
 
 
 def mutations_held_for(seconds: float) -> Mutations:
-    """Return what performs mutations at most once, each of which may take so long.
-
-    A write takes 3 s at most, and as long once more to be read back if it gets no answer: one is made before the
-    mutation and one after it, within the answer's time. botocore would check the arguments of each call and compose a
-    User-Agent anew, which takes a third of what it costs.
-    """
+    """Return what performs mutations at most once, each of which may take `seconds`. A write takes at most 3 s, and as
+    long again to be read back without an answer: one is made before the mutation and one after it, within the answer's
+    time. botocore would check each call's arguments and compose a User-Agent, a third of its cost."""
     settings = GatewayKeySettings.read()
     quick = client_config(connect_timeout=0.5, read_timeout=1, parameter_validation=False, user_agent=_USER_AGENT)
     client = aws("dynamodb", quick)

@@ -1,5 +1,3 @@
-"""The settings of the gateway's Lambda."""
-
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -15,13 +13,10 @@ def _readable(text: str) -> str:
 
 
 class GatewayEnvironment(EnvironmentSettings):
-    """Where the catalog is, and where it appears to be.
-
-    `catalog_url` is its base at an address that bypasses the rule of the load balancer, `base_path` its base in the
-    paths of the load balancer. A mutation may take `timeout_seconds` of the catalog. `namespace_separator` joins the
-    levels of a namespace in paths, percent-encoded or not. `purge_requests`: drops with purge are taken over, refused,
-    or passed on to the catalog as they came; taken over they need the table of tombstones.
-    """
+    """Where the catalog is, and where it appears to be. `catalog_url` is its base at an address that bypasses the load
+    balancer's rule, `base_path` its base in the load balancer's paths. A mutation may take `timeout_seconds` of the
+    catalog. `namespace_separator` joins namespace levels in paths, percent-encoded or not. `purge_requests`: drops with
+    purge are taken over (which needs the tombstone table), refused, or forwarded unchanged."""
 
     catalog_url: str = Field(alias="DELEGATION_POLARIS_URL", pattern=r"^https?://[^/\s]+\S*$")
     base_path: str = Field("/api/catalog", alias="DELEGATION_GATEWAY_BASE_PATH", pattern=r"^(/[^/\s]+)*$")
@@ -32,10 +27,8 @@ class GatewayEnvironment(EnvironmentSettings):
 
 
 class CatalogTokenSettings(EnvironmentSettings):
-    """How the tokens of the catalog's callers are verified; with neither key, keys are not honoured.
-
-    `public_key` is that of Polaris' own token broker in PEM, `jwks_url` that of an external issuer.
-    """
+    """How the tokens of the catalog's callers are verified; without a key, idempotency keys are not honored.
+    `public_key` is that of Polaris' own token broker in PEM, `jwks_url` that of an external issuer."""
 
     issuer: str = Field("polaris", alias="DELEGATION_TOKEN_ISSUER", min_length=1)
     public_key: Annotated[str, AfterValidator(_readable)] | None = Field(None, alias="DELEGATION_TOKEN_PUBLIC_KEY")

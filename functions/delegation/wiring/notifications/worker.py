@@ -1,7 +1,5 @@
-"""A worker's delivery of what ends of tasks announce, in threads beside its tasks: it needs no queue.
-
-The second thread delivers to the receivers that are set apart, which may take long.
-"""
+"""A worker's delivery of notifications, in threads beside its tasks: it needs no queue. The second thread delivers to
+isolated receivers, which may take long."""
 
 import contextlib
 import logging

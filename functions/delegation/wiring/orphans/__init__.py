@@ -1,5 +1,3 @@
-"""The wiring of removals of orphan files."""
-
 from delegation.operations.orphans.behavior.names import TASK_TYPES
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks

@@ -45,10 +45,8 @@ class AssumedRole:
         self._made: tuple[S3Client, datetime] | None = None
 
     def client(self) -> "S3Client":
-        """Return a client; assumes the role again before its keys expire.
-
-        Raises ObjectStoreDenied if the role may not be assumed, ObjectStoreUnavailable if STS does not answer.
-        """
+        """Return a client; assumes the role again before its keys expire. Raises ObjectStoreDenied if the role may not
+        be assumed, ObjectStoreUnavailable if STS does not answer."""
         with self._lock:
             if self._made is None or self._clock() >= self._made[1] - _MARGIN:
                 self._made = self._assume()
@@ -103,10 +101,8 @@ def session_policy(arn: str, root: Root) -> dict[str, Any]:
 
 
 def _below(prefix: str) -> str:
-    """Return what the ARNs of the objects at a prefix begin with, the first part of it if it is too long for a policy.
-
-    IAM User Guide, policy variables: `*`, `?` and `$` are written as `${*}`, `${?}` and `${$}`.
-    """
+    """Return the beginning of the ARNs of objects at a prefix, cut if too long for a policy. IAM User Guide, policy
+    variables: `*`, `?` and `$` are written as `${*}`, `${?}` and `${$}`."""
     below, left = "", _LONGEST_PREFIX
     for one in f"{prefix}/" if prefix else "":
         literal = f"${{{one}}}" if one in "*?$" else one

@@ -1,5 +1,3 @@
-"""The behavior of removals of orphan files."""
-
 from delegation.operations.orphans.behavior.limits import OrphanLimits
 from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.operations.orphans.catalog_places import CatalogPlaces
@@ -24,10 +22,8 @@ def _tags(role: str, location: str, table: TableSource) -> TagStore:
 
 
 def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
-    """Return the behavior of removals and of their dry runs.
-
-    It finds other tables' references, and chooses the engine, by the settings of purges.
-    """
+    """Return the behavior of removals and of their dry runs. References and the engine are found by the settings of
+    purges."""
     numbers = purge_settings()
     purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties

@@ -1,1 +1,0 @@
-"""The probe of the front."""

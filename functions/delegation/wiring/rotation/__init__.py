@@ -1,1 +1,0 @@
-"""The process that rotates the secret in Polaris."""

@@ -51,17 +51,15 @@ def service_plans() -> S3PlanStore:
 
 @dataclass(frozen=True, slots=True)
 class JobResources:
-    """ExecutorResources of a deployed job: executors read the task, only the driver writes it.
-
-    The driver sends the task table and the lease, to keep StartJobRun's parameters short: they are one environment
-    variable of a Lambda function, whose variables are limited to 4 KB.
-    """
+    """ExecutorResources of a deployed job: executors read the task, only the driver writes it. The driver sends the
+    task table and the lease, to keep StartJobRun's parameters short: they are one environment variable of a Lambda
+    function, whose variables are limited to 4 KB."""
 
     tasks_table: str
     lease: LeasePolicy
 
     def store(self, identifier: TableIdentifier) -> ListableStore:
-        """See ExecutorResources.store; the table is loaded as the service's principal."""
+        """Return the store of a table, which is loaded as the service's principal."""
         return vended_store(service_polaris(), identifier, clock=utc_now)
 
     def plans(self) -> PlanStore:
@@ -84,10 +82,8 @@ def job_resources() -> JobResources:
 @dataclass(frozen=True, slots=True)
 class JobBehaviors:
     """Runs what a job was started for: a purge, a tombstone's drop, an expiry of snapshots, a removal of orphan files.
-
     `drops`, `expiries` and `removals` make the behaviors of the last three, `expire` and `remove` run the last two with
-    Spark.
-    """
+    Spark."""
 
     tasks: TaskService
     purges: PurgeBehavior

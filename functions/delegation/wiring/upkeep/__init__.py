@@ -1,5 +1,3 @@
-"""The wiring of upkeep."""
-
 from typing import Final
 
 from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP
@@ -46,10 +44,8 @@ def survey(deployed: DeployedTasks, catalog: str) -> None:
 
 
 def begin_upkeep(deployed: DeployedTasks) -> None:
-    """Have the catalogs indexed that the operator names for upkeep: nobody may ever purge a table there.
-
-    What the first pass of the index begins is executed from then on. A deployment that executes no type indexes none.
-    """
+    """Have the catalogs indexed that the operator names for upkeep, where nobody may ever purge a table. The first pass
+    of the index starts the rest. A deployment that executes no type indexes none."""
     properties = TaskSettings.read().properties
     if properties.get(_TYPES, _NONE) == _NONE:
         return
