@@ -1,8 +1,5 @@
-"""Times of cron expressions in time zones.
-
-A time that daylight saving leaves out is right after the gap, one that it repeats counts once, as in Debian's cron
-(cron(8), Notes).
-"""
+"""Times of cron expressions in time zones. A time that daylight saving leaves out is right after the gap, one that it
+repeats counts once, as in Debian's cron (cron(8), Notes)."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -31,10 +28,8 @@ def zone_named(name: str) -> tzinfo:
 
 
 def cron_times(expression: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    """Yield the times of an expression of five fields after a moment, in UTC, each once and in order.
-
-    Raises ValueError if the expression is invalid, or after its last time within fifty years.
-    """
+    """Yield the times of an expression of five fields after a moment, in UTC, each once and in order. Raises ValueError
+    if the expression is invalid, or after its last time within fifty years."""
     # Most processes never compute a time.
     from cronsim import CronSim, CronSimError  # noqa: PLC0415
 

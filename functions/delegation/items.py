@@ -1,8 +1,6 @@
-"""Loops over items whose work reaches a store or the catalog: one that fails is set aside and stops no other.
-
-An error has a scope (`DelegationError.scope`), decided where it is raised. A loop over items stops only for an error
-whose scope is at least its own; every loop of the service is in the table of docs/architecture/running.md.
-"""
+"""Loops over items whose work reaches a store or the catalog: one that fails is set aside and stops no other. An error
+has a scope (`DelegationError.scope`), decided where it is raised. A loop over items stops only for an error whose scope
+is at least its own; every loop of the service is in the table of docs/architecture/running.md."""
 
 import logging
 import time
@@ -231,9 +229,7 @@ def _in_order(calls: Iterable[Callable[[], R]], pool: Executor | None, at_once: 
 
 class _Row(Generic[T]):
     """The items of one loop that failed one after the other, which are set aside once it is known that others answer.
-
-    Where none answers, nothing is known of an item: its pause does not grow with an outage.
-    """
+    Where none answers, nothing is known of an item: its pause does not grow with an outage."""
 
     def __init__(
         self,

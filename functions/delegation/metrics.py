@@ -1,9 +1,7 @@
-"""Every metric of the service with its unit, dimensions and meaning, and the line by which a process prints values.
-
-The code that counts, the alarms and dashboards of `infra`, and docs/metrics.md read this one table. Each metric is
-there for `service` alone, whose value has the stage; `by` names further dimensions, whose values are a bounded
-number, because each of them is a metric that costs. Nothing that identifies a task, a table or a caller is a dimension.
-"""
+"""Every metric of the service with its unit, dimensions and meaning, and the line by which a process prints values. The
+code that counts, the alarms and dashboards of `infra`, and docs/metrics.md read this one table. Each metric is there
+for `service` alone, whose value has the stage; `by` names further dimensions, whose values are a bounded number,
+because each of them is a metric that costs. Nothing that identifies a task, a table or a caller is a dimension."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -235,10 +233,8 @@ class MetricsSettings(EnvironmentSettings):
 
 @dataclass(frozen=True, slots=True)
 class MetricLines:
-    """Prints values as JSON lines, which CloudWatch reads as metrics where the output is a log of it.
-
-    Source: Amazon CloudWatch User Guide, "Specification: Embedded metric format".
-    """
+    """Prints values as JSON lines, which CloudWatch reads as metrics where the output is a log of it. Source: Amazon
+    CloudWatch User Guide, "Specification: Embedded metric format"."""
 
     namespace: str
     service: str
@@ -250,10 +246,8 @@ class MetricLines:
 
     def put(self, values: Mapping[Metric, float], *, by: Mapping[str, str] = _NOTHING, **fields: Any) -> None:
         """Print one line of metrics with the same `by`; `fields` are text for readers of the log and no dimensions.
-
         Raises ValueError for a dimension that a metric does not have. Powertools is imported here, because most
-        processes print metrics rarely.
-        """
+        processes print metrics rarely."""
         from aws_lambda_powertools.metrics import EphemeralMetrics  # noqa: PLC0415
 
         if not values:

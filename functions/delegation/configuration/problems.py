@@ -16,9 +16,7 @@ class FieldProblem:
 
 class SettingsInvalid(DelegationError):
     """Settings of a file, a profile or the environment are missing or wrong; `problems` has one entry for each.
-
-    `next_step` is a sentence for the person who set them.
-    """
+    `next_step` is a sentence for the person who set them."""
 
     code = "SETTINGS_INVALID"
 

@@ -86,10 +86,8 @@ class ConfigFile:
 
     @classmethod
     def read(cls, path: Path) -> "ConfigFile":
-        """Read a TOML file; raises SettingsInvalid, which names every wrong field and no value.
-
-        A file has tables `[profiles.NAME]` of texts, and optionally `profile = "NAME"`.
-        """
+        """Read a TOML file; raises SettingsInvalid, which names every wrong field and no value. A file has tables
+        `[profiles.NAME]` of texts, and optionally `profile = "NAME"`."""
         document = _parsed(path)
         problems = [
             FieldProblem(name, "is neither `profile` nor a table [profiles.NAME]") for name in _unknown(document)

@@ -1,7 +1,5 @@
-"""What callers do with tables that they dropped themselves: list them, and restore one.
-
-staged create shows that it may create the table; the service renames.
-"""
+"""Callers list and restore the tables that they dropped, without an operator. The record must be the caller's, and a
+staged create shows that it may create the table; the service renames."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -169,12 +169,9 @@ class CatalogMutations:
     longest_seconds: float = LONGEST_ANSWER_SECONDS - _WRITE_SECONDS
 
     def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
-        """Perform or replay a mutation.
-
-        Raises GatewayError (INVALID_IDEMPOTENCY_KEY, COMPRESSED_BODY, BODY_TOO_DEEP, CALLER_NOT_VERIFIED), KeyConflict,
-        MutationInProgress, MutationNotVerified, OutOfTime, CatalogNotReached, and the errors of the catalog and of the
-        store of keys.
-        """
+        """Perform or replay a mutation. Raises GatewayError (INVALID_IDEMPOTENCY_KEY, COMPRESSED_BODY, BODY_TOO_DEEP,
+        CALLER_NOT_VERIFIED), KeyConflict, MutationInProgress, MutationNotVerified, OutOfTime, CatalogNotReached, and
+        the errors of the catalog and of the store of keys."""
         key, target = key_of(request), mutation.target
         if request.header("Content-Encoding") not in {None, "", "identity"}:
             raise compressed_body()

@@ -1,8 +1,6 @@
-"""One pass over a catalog for all kinds of upkeep: what tables need of each competes for the same places.
-
-All state is in the healths, so the next pass repeats one that is killed: a run is reserved in its table's health before
-its task is submitted, and a table's task has one id. A table that fails is set aside and takes no place.
-"""
+"""One pass over a catalog for all kinds of upkeep: what tables need of each competes for the same places. All state is
+in the healths, so the next pass repeats one that is killed: a run is reserved in its table's health before its task is
+submitted, and a table's task has one id. A table that fails is set aside and takes no place."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,8 +1,5 @@
-"""The health of one table: what is in it, what maintenance would change, and what it did before.
-
-The ended runs of one table's maintenance, bounded. A table's task has one id for each kind and records only its last
-submission, so earlier runs are kept here.
-"""
+"""The health of one table: what is in it, what maintenance would change, and what it did before. A
+table's task has one id for each kind and records only its last submission, so its ended runs are kept here, bounded."""
 
 import json
 import zlib

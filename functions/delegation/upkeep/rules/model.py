@@ -1,9 +1,6 @@
 """A policy, whose content nobody may trust, and the rule that it makes for one table, with the origin of each value.
-
-The content of a policy: a JSON document in a string, which is not trusted. Source: the JSON schemas of Polaris'
-predefined policy types, 2025-02-03. "Interoperability is not guaranteed" for `config`: an unknown key is reported and
-has no effect.
-"""
+Source: the JSON schemas of Polaris' predefined policy types, 2025-02-03. "Interoperability is not guaranteed" for
+`config`: an unknown key is reported and has no effect."""
 
 import json
 from collections.abc import Mapping, Sequence
