@@ -30,7 +30,7 @@ LATER: Final = (
     "functions/delegation/cli/restore.py",
     "functions/delegation/handlers/probing/",
     "functions/delegation/removal/expiry/",
-    "functions/delegation/operations/orphans/",
+    "functions/delegation/removal/orphans/",
     "functions/polaris_persistence/iceberg/updates/",
     "functions/delegation/storage/listing/",
     "functions/delegation/tasks/testing/contract/",

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from delegation.edge.submission import SubmissionAnswer
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.consent import approve
-from delegation.operations.orphans.behavior.limits import Approvers
-from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
-from delegation.operations.orphans.behavior.names import TASK_TYPES as ORPHAN_KINDS
 from delegation.polaris.model import LoadedTable
 from delegation.references.store import MemoryReferenceStore
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import Permission, Withdrawn
+from delegation.removal.orphans.limits import Approvers
+from delegation.removal.orphans.names import TASK_TYPE as ORPHANS
+from delegation.removal.orphans.names import TASK_TYPES as ORPHAN_KINDS
+from delegation.removal.orphans.requests import approve
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Caller
 from delegation.upkeep.execution.needs import UpkeepTasks

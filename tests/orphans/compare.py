@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from delegation.operations.orphans.errors import LocationShared, PrefixMismatch
+from delegation.removal.orphans.errors import LocationShared, PrefixMismatch
 from polaris_common.errors import DelegationError
 from tests.actions.lake import SparkLake, where
 from tests.actions.records import Json, Totals

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from delegation.iceberg.metadata import decode_metadata
-from delegation.operations.orphans.spelling import Equal, MismatchMode
+from delegation.removal.orphans.place import Equal, MismatchMode
 from tests.actions.records import Json
 from tests.fixtures import corpus
 from tests.fixtures.corpus import FixtureTable, Scenario, plain

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from delegation.operations.orphans.context import OrphanContext, OrphanOptions, OrphanResult
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.spelling import MismatchMode
 from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.orphans.context import OrphanContext, OrphanOptions, OrphanResult
+from delegation.removal.orphans.place import MismatchMode
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from tests.actions.lake import SparkLake, where
 from tests.kit.lakes.lake import LakeSource, identifier

@@ -8,9 +8,9 @@ import zipimport
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.engines.spark_tasks import ListOnExecutors, SubtractParts
-from delegation.operations.orphans.planning.subtraction import Rules
 from delegation.removal.executors import DeleteChunks, SpreadSources, WriteParts, no_checkpoint
+from delegation.removal.orphans.executors import ListOnExecutors, SubtractParts
+from delegation.removal.orphans.subtraction import Rules
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from polaris_common.spark_workers import forget_archives

@@ -22,13 +22,13 @@ from delegation.cli.submit import TableArgument, call_request, parse_table, refu
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound, NotPermitted
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.limits import FILE_AGE, OPTIONS, PLAN, OrphanLimits
-from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
-from delegation.operations.orphans.behavior.options import options_of
-from delegation.operations.orphans.errors import AgeTooShort
-from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
 from delegation.removal.errors import PlanTampered
 from delegation.removal.index import segment_of
+from delegation.removal.orphans.errors import AgeTooShort
+from delegation.removal.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
+from delegation.removal.orphans.limits import FILE_AGE, OPTIONS, PLAN, OrphanLimits
+from delegation.removal.orphans.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
+from delegation.removal.orphans.options import options_of
 from delegation.storage.base import PlanStore
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat

@@ -19,7 +19,7 @@ from delegation.cli.output import Output
 from delegation.cli.screens import LabelledLines, Whole, plain, size_text
 from delegation.client.errors import NotFound
 from delegation.errors import GuardRefused
-from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, has_records
+from delegation.removal.orphans.quarantine import FileState, Restoration, RestoreRun, has_records
 from delegation.storage.base import ObjectNotFound, ObjectStoreDenied, PlanStore
 from delegation.storage.listing.model import RIGHTS, TAG_RIGHTS
 from delegation.storage.locations import Root, split
@@ -28,7 +28,7 @@ from polaris_common.errors import counted, printable
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from delegation.operations.orphans.quarantine.tagging import UntagRun
+    from delegation.removal.orphans.quarantine import UntagRun
 
 
 _TASK: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -172,7 +172,7 @@ def _run_of(client: "S3Client", plans: PlanStore, removal: PastRemoval, *, dry_r
         from delegation.storage.listing.versions_s3 import S3Versions  # noqa: PLC0415 - loads boto3
 
         return RestoreRun(S3Versions(client), plans, removal.plan_ids, removal.location, dry_run=dry_run)
-    from delegation.operations.orphans.quarantine.tagging import UntagRun  # noqa: PLC0415 - few removals have tags
+    from delegation.removal.orphans.quarantine import UntagRun  # noqa: PLC0415 - few removals have tags
     from delegation.storage.listing.tags_s3 import S3Tags  # noqa: PLC0415 - loads boto3
 
     tags, by_location = S3Tags(lambda: client), removal.by_location
@@ -198,7 +198,7 @@ def _location_of(text: str) -> str | None:
 
 def _tagged_here(plans: PlanStore, location: str) -> PastRemoval:
     """Return all quarantines of a location; raises CommandError (NOT_RESTORABLE) if there are none."""
-    from delegation.operations.orphans.quarantine.released import tagged_at  # noqa: PLC0415 - few restores need it
+    from delegation.removal.orphans.released import tagged_at  # noqa: PLC0415 - few restores need it
 
     found = tuple(one.id for one in tagged_at(plans, location).values())
     if not found:

@@ -4,9 +4,9 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from delegation.operations.orphans.behavior.task_type import ORPHANS, ORPHANS_PLAN
 from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
 from delegation.removal.expiry.task_type import EXPIRY, EXPIRY_PLAN
+from delegation.removal.orphans.task_type import ORPHANS, ORPHANS_PLAN
 from delegation.removal.purge.task_type import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties

@@ -22,15 +22,15 @@ from typing import Any, Final
 
 from delegation.iceberg.files import RANK, FileType
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.context import OrphanOptions, OrphanSettings
-from delegation.operations.orphans.index import Candidate, CandidateWriter
-from delegation.operations.orphans.planning.needed import NeededSet, SortedNeeded, StoredParts
-from delegation.operations.orphans.planning.subtraction import Orphans, Rules
-from delegation.operations.orphans.spelling import MismatchMode
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.chunks import ChunkWriter, Phase
 from delegation.removal.executors import no_checkpoint
 from delegation.removal.index import PlanIndex
+from delegation.removal.orphans.context import OrphanOptions, OrphanSettings
+from delegation.removal.orphans.index import Candidate, CandidateWriter
+from delegation.removal.orphans.needed import NeededSet, SortedNeeded, StoredParts
+from delegation.removal.orphans.place import MismatchMode
+from delegation.removal.orphans.subtraction import Orphans, Rules
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.file_system import FilePlanStore
 from tests.spark_sessions import spark_session
@@ -89,7 +89,7 @@ def driver_of(engine: str, ctx: Any, folder: Path) -> Iterator[tuple[NeededSet, 
     if engine == "inline":
         yield SortedNeeded(ctx), lambda: 0.0
         return
-    from delegation.operations.orphans.engines.spreading import SpreadNeeded
+    from delegation.removal.orphans.spark import SpreadNeeded
     from delegation.removal.spark import SparkJobs
 
     with spark_session("local-cluster[2,1,1024]") as session:

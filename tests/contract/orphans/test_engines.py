@@ -13,14 +13,6 @@ import pytest
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.errors import CorruptManifestError, ManifestMissing
-from delegation.operations.orphans.context import Claim, OrphanContext, OrphanResult, OrphanSettings
-from delegation.operations.orphans.errors import PrefixMismatch
-from delegation.operations.orphans.index import Candidate, OrphanIndex, candidates_of
-from delegation.operations.orphans.markers import read_markers, recorded
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.planning.needed import SortedNeeded
-from delegation.operations.orphans.planning.subtraction import Rules
-from delegation.operations.orphans.spelling import MismatchMode
 from delegation.polaris.answers import PolarisForbidden
 from delegation.removal import spark as spark_jobs
 from delegation.removal.errors import (
@@ -31,6 +23,13 @@ from delegation.removal.errors import (
     NeighbourUnreadable,
 )
 from delegation.removal.index import store_index
+from delegation.removal.orphans.context import Claim, OrphanContext, OrphanResult, OrphanSettings
+from delegation.removal.orphans.errors import PrefixMismatch
+from delegation.removal.orphans.index import Candidate, OrphanIndex, candidates_of, read_markers, recorded
+from delegation.removal.orphans.needed import SortedNeeded
+from delegation.removal.orphans.place import MismatchMode
+from delegation.removal.orphans.run import remove_orphan_files
+from delegation.removal.orphans.subtraction import Rules
 from delegation.storage import memory
 from delegation.storage.base import ObjectStoreError
 from delegation.storage.memory import MemoryPlanStore
@@ -479,7 +478,7 @@ class TestExecutors:
         )
         spellings = [f"{ROOT}/", "s3a://lake/wh//t/", "s3://sea/wh/t/", "s3://lake/wh/%74/"]
         needed_files = [chance.choice(spellings) + name for name in names if chance.random() < 0.7]
-        from delegation.operations.orphans.engines.spreading import SpreadNeeded
+        from delegation.removal.orphans.spark import SpreadNeeded
 
         found = []
         jobs = spark_jobs.SparkJobs(executors.spark, executors.server.resources(ctx))  # type: ignore[arg-type]

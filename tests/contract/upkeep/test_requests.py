@@ -9,12 +9,12 @@ from delegation.edge.answers import problem_of
 from delegation.edge.errors import BadRequest
 from delegation.errors import GuardRefused
 from delegation.idempotency.errors import IdempotencyError
-from delegation.operations.orphans.behavior import names as removals
-from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.orphans.behavior.task_type import ORPHANS
 from delegation.removal.expiry import task_type as expiries
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import EXPIRY
+from delegation.removal.orphans import names as removals
+from delegation.removal.orphans.requests import TableOrphans
+from delegation.removal.orphans.task_type import ORPHANS
 from delegation.removal.requests import TableWork
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
 from delegation.tasks.life.model import Task

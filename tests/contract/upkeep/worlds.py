@@ -6,12 +6,12 @@ Jobs run in this process.
 from dataclasses import replace
 from typing import Any, Final
 
-from delegation.operations.orphans.behavior import names as removals
-from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.removal.expiry import task_type as expiries
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.names import ExpiryDetails
+from delegation.removal.orphans import names as removals
+from delegation.removal.orphans.behavior import OrphansBehavior
+from delegation.removal.orphans.details import OrphanDetails
 from delegation.tasks.life.model import Task
 from tests.kit.lakes.lake import busy_table, rows
 from tests.kit.worlds.expiring import SparkExpiries

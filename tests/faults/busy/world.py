@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.planning.keep import KeepSet
 from delegation.removal.expiry.reduction import SortedRows
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.orphans.keep import KeepSet
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeSettings
 from delegation.removal.purge.run import purge_table

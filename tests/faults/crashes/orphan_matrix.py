@@ -17,8 +17,8 @@ from itertools import count
 from typing import Any, ClassVar
 from unittest import mock
 
-from delegation.operations.orphans.context import OrphanContext, OrphanResult
 from delegation.removal import spark as spark_jobs
+from delegation.removal.orphans.context import OrphanContext, OrphanResult
 from delegation.storage import memory
 from delegation.storage.memory import Faults
 from tests.faults.crashes.kills import POLL_SECONDS, KilledRuns, main
@@ -103,7 +103,7 @@ class OrphanExecutors(KilledRuns[OrphanStory]):
         **more: Any,
     ) -> OrphanResult:
         """Run one attempt; `prepare` changes its context before."""
-        from delegation.operations.orphans.engines.spark import remove_with_spark
+        from delegation.removal.orphans.spark import remove_with_spark
 
         numbers = count()
         if not world.attempts:  # executors have the machine's clock, from which the store's may not be far

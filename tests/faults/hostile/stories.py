@@ -5,9 +5,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.removal.attempt import PlanHead
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.s3 import S3ObjectStore
 from polaris_common.errors import DelegationError
 from tests.faults.hostile.runs import Resources, Row, read_seconds

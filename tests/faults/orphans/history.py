@@ -15,14 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from delegation.errors import GuardRefused
-from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.context import Claim
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.place import Place
 from delegation.references.errors import ReferencesNotKnown
 from delegation.removal.attempt import PlanHead
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.context import Claim
+from delegation.removal.orphans.place import Place
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.paths import ORPHAN_AGE
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeSettings

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.operations.orphans.context import OrphanContext
-from delegation.operations.orphans.planning import keep
-from delegation.operations.orphans.planning.keep import KeepSet
 from delegation.removal.foreign import FoundForeign, OwnTable, SeenFile
+from delegation.removal.orphans import keep
+from delegation.removal.orphans.context import OrphanContext
+from delegation.removal.orphans.keep import KeepSet
 from delegation.storage.listing.model import ListedObject, UnchangedResult
 from delegation.storage.locations import Root
 from delegation.storage.memory import MemoryObjectStore
@@ -63,7 +63,7 @@ def _without_a_second_listing() -> Iterator[None]:
     def stored(_ctx: OrphanContext, _root: Root, signs: Iterable[SeenFile]) -> list[SeenFile]:
         return list(signs)
 
-    with patch("delegation.operations.orphans.phases.signs_now", stored):
+    with patch("delegation.removal.orphans.run.signs_now", stored):
         yield
 
 

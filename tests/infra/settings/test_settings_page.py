@@ -18,7 +18,7 @@ from delegation.cli.deployment.config import (
 )
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
-from delegation.operations.orphans.behavior.limits import OrphanLimits
+from delegation.removal.orphans.limits import OrphanLimits
 from delegation.removal.purge import limits
 from delegation.removal.purge.limits import Limits
 from delegation.removal.requests import foreign_locations

@@ -9,11 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from delegation.operations.orphans.approval import APPROVAL_HOLDS, Approval, ApprovalLimits, Approver
-from delegation.operations.orphans.context import Claim, OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
-from delegation.operations.orphans.index import OrphanIndex, load_plan
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.place import Place
 from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.model import with_uuid
 from delegation.references.errors import ReferencesNotKnown
@@ -22,6 +17,11 @@ from delegation.removal.chunks import Phase
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import planned_paths, segment_of
 from delegation.removal.model import Neighbour
+from delegation.removal.orphans.approval import APPROVAL_HOLDS, Approval, ApprovalLimits, Approver
+from delegation.removal.orphans.context import Claim, OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
+from delegation.removal.orphans.index import OrphanIndex, load_plan
+from delegation.removal.orphans.place import Place
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
 from tests.kit.lakes.lake import FAST, MortalAttempt

@@ -8,18 +8,18 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from delegation.operations.orphans.behavior.consent import approve
-from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.names import TASK_TYPE
-from delegation.operations.orphans.behavior.run import OrphansBehavior
-from delegation.operations.orphans.context import OrphanContext, OrphanResult
-from delegation.operations.orphans.engines.deletes import InlineOrphans
-from delegation.operations.orphans.phases import OrphanRun
-from delegation.operations.orphans.place import Place
 from delegation.removal.choice import EngineChoice
 from delegation.removal.chunks import Phase
 from delegation.removal.index import load_index, planned_paths
+from delegation.removal.orphans.behavior import OrphansBehavior
+from delegation.removal.orphans.context import OrphanContext, OrphanResult
+from delegation.removal.orphans.details import OrphanDetails
+from delegation.removal.orphans.limits import OrphanLimits
+from delegation.removal.orphans.names import TASK_TYPE
+from delegation.removal.orphans.place import Place
+from delegation.removal.orphans.planning import InlineOrphans
+from delegation.removal.orphans.requests import approve
+from delegation.removal.orphans.run import OrphanRun
 from delegation.storage.memory import Faults
 from delegation.tasks.life.model import Caller, Task
 from delegation.wire.tables import PlanApproval

@@ -18,11 +18,11 @@ from delegation.cli.connection import Connection
 from delegation.cli.tombstones.cascade import Cascade, found_in
 from delegation.cli.tombstones.receipts import ReceiptFile
 from delegation.notifications.queue import resent
-from delegation.operations.orphans.quarantine import released
-from delegation.operations.orphans.quarantine.released import tagged_at
-from delegation.operations.orphans.quarantine.tagging import UntagRun
 from delegation.polaris.model import GenericTable
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, StoredPolicy
+from delegation.removal.orphans import released
+from delegation.removal.orphans.quarantine import UntagRun
+from delegation.removal.orphans.released import tagged_at
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from delegation.upkeep.rules.limits import UpkeepSettings

@@ -17,7 +17,6 @@ from delegation.idempotency.store import Record, RecordUpkeep, RecordWrite, Stat
 from delegation.identifiers import TableIdentifier
 from delegation.notifications.delivery import Delivered, Notifier, deliver_due
 from delegation.notifications.queue import announce, parse
-from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.orchestration.sweep import sweep, unfinished
 from delegation.references.blocking import dynamodb as blocking
 from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, LocatedTable, Subject
@@ -27,6 +26,7 @@ from delegation.references.store import MemoryReferenceStore
 from delegation.removal.expiry.names import TASK_TYPE
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.lost import LostRefsKeeper
+from delegation.removal.orphans.requests import TableOrphans
 from delegation.removal.purge.indexed import release
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.admission import Admission

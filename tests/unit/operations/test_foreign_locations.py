@@ -9,9 +9,9 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.files import TableFile
-from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.removal.attempt import PlanHead
+from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.removal.purge.errors import PlanNotAllowed

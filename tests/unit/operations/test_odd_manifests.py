@@ -8,9 +8,9 @@ from typing import Any
 import fastavro
 import pytest
 
-from delegation.operations.orphans.phases import OrphanRun
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.model import Neighbour
+from delegation.removal.orphans.run import OrphanRun
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.unread import MANIFEST_DIFFERS

@@ -12,7 +12,6 @@ import pytest
 from delegation.iceberg.metadata import parse_metadata
 from delegation.iceberg.reach import Fetcher
 from delegation.identifiers import is_stand_in
-from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.polaris.client import loaded_table
 from delegation.polaris.model import LoadedTable
 from delegation.references.reading import read_references
@@ -20,6 +19,7 @@ from delegation.removal.expiry.errors import check_table
 from delegation.removal.expiry.retention import Retention, decide
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.model import Neighbour
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryObjectStore
 from delegation.upkeep.health.model import ReadState

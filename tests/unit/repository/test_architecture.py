@@ -25,9 +25,9 @@ QUESTIONS = [
     ("Which engine does a purge use?", "removal/purge/choose.py", "estimate"),
     ("Which snapshots does an expiry remove?", "removal/expiry/retention.py", "decide"),
     ("In which order does an expiry delete?", "removal/expiry/deletes.py", "DeleteSteps"),
-    ("Where are orphan files looked for?", "operations/orphans/place.py", "check_alone"),
-    ("Which deleted files come back?", "operations/orphans/restoring.py", "state_of"),
-    ("Which spellings protect a file?", "operations/orphans/spelling.py", "joined"),
+    ("Where are orphan files looked for?", "removal/orphans/place.py", "check_alone"),
+    ("Which deleted files come back?", "removal/orphans/quarantine.py", "state_of"),
+    ("Which spellings protect a file?", "removal/orphans/place.py", "joined"),
     ("Who writes the receipt?", "removal/purge/context.py", "store_receipt"),
     ("Which neighbour tables are read?", "removal/neighbours.py", "neighbours_of"),
     (

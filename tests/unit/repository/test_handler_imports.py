@@ -39,7 +39,6 @@ FORBIDDEN = {
     "gateway": (
         *ENGINE,
         "delegation.polaris",
-        "delegation.operations",
         "delegation.removal",
         "delegation.gateway.drop",
         "delegation.orchestration",
@@ -97,7 +96,7 @@ def test_help_loads_no_command() -> None:
     assert (
         below(
             modules,
-            ("delegation.client", "delegation.operations", "delegation.removal", "polaris_persistence", "boto3"),
+            ("delegation.client", "delegation.removal", "polaris_persistence", "boto3"),
         )
         == set()
     )

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
-from delegation.operations.orphans.behavior import names as orphans
-from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.names import PLAN_TASK_TYPE, TASK_TYPE
+from delegation.removal.orphans import names as orphans
+from delegation.removal.orphans.behavior import OrphansBehavior
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.names import DROP_TASK_TYPE, UPKEEP_TASK_TYPE
 from delegation.tasks.life.policy import InvalidProperty

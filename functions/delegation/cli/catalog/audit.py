@@ -23,10 +23,10 @@ from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.cli.errors import CommandError
 from delegation.cli.restore import PlanBucketOption, plans_of
-from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
-from delegation.operations.orphans.index import load_plan
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.errors import WorksetError
+from delegation.removal.orphans.index import load_plan
+from delegation.removal.orphans.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.storage.base import ObjectStoreError, PlanStore
 from delegation.timestamps import isoformat
 from delegation.wire.requests import TableRequest

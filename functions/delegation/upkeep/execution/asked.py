@@ -9,12 +9,6 @@ from typing import Final, Protocol
 
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.limits import FILE_AGE, LOCATION, LOCATIONS, MISMATCH
-from delegation.operations.orphans.behavior.names import POLICY, PREFIX
-from delegation.operations.orphans.behavior.options import location_of
-from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.orphans.context import always_permitted
-from delegation.operations.orphans.eligible import LEAST_AGE
 from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
@@ -27,6 +21,12 @@ from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPo
 from delegation.removal.errors import NeighbourChanged
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn, stricter
+from delegation.removal.orphans.context import always_permitted
+from delegation.removal.orphans.limits import FILE_AGE, LOCATION, LOCATIONS, MISMATCH
+from delegation.removal.orphans.names import POLICY, PREFIX
+from delegation.removal.orphans.options import location_of
+from delegation.removal.orphans.place import LEAST_AGE
+from delegation.removal.orphans.requests import TableOrphans
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import parse_duration
 from delegation.upkeep.health.model import OwnPolicies, OwnPolicy

@@ -12,14 +12,13 @@ from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item, is_answer
-from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.names import TASK_TYPE
-from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.orphans.behavior.relation import obstacle, resumes
-from delegation.operations.orphans.place import check_allowed, place_of
 from delegation.polaris.answers import PolarisError
 from delegation.polaris.policies import PolicyTarget
 from delegation.removal.behaviors import purge_under_way
+from delegation.removal.orphans.details import OrphanDetails
+from delegation.removal.orphans.names import TASK_TYPE
+from delegation.removal.orphans.place import check_allowed, place_of
+from delegation.removal.orphans.requests import TableOrphans, obstacle, resumes
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService

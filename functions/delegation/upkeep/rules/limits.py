@@ -13,11 +13,11 @@ from decimal import Decimal
 from typing import Final, Self
 
 from delegation.identifiers import TableIdentifier, split_name
-from delegation.operations.orphans.behavior.limits import allowed_locations
 from delegation.removal.expiry.names import PREFIX as EXPIRY_PREFIX
 from delegation.removal.expiry.requests import LEAST_AGE as EXPIRY_AGE
 from delegation.removal.expiry.requests import LEAST_SNAPSHOTS as EXPIRY_SNAPSHOTS
 from delegation.removal.expiry.requests import Floor
+from delegation.removal.orphans.limits import allowed_locations
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import parse_duration
 from delegation.upkeep.errors import ScheduleInvalid

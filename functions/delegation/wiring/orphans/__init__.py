@@ -1,4 +1,4 @@
-from delegation.operations.orphans.behavior.names import TASK_TYPES
+from delegation.removal.orphans.names import TASK_TYPES
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 

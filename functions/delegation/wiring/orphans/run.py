@@ -1,8 +1,8 @@
-from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.run import OrphansBehavior
-from delegation.operations.orphans.catalog_places import CatalogPlaces
-from delegation.operations.orphans.context import OrphanSettings, few_threads
 from delegation.removal.model import TableSource
+from delegation.removal.orphans.behavior import OrphansBehavior
+from delegation.removal.orphans.context import OrphanSettings, few_threads
+from delegation.removal.orphans.limits import OrphanLimits
+from delegation.removal.orphans.others import CatalogPlaces
 from delegation.storage.listing.model import TagStore
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now

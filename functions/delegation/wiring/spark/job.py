@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.names import TASK_TYPES as REMOVALS
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
 from delegation.removal.expiry.names import TASK_TYPES as EXPIRIES
+from delegation.removal.orphans.names import TASK_TYPES as REMOVALS
 from delegation.removal.purge.behavior import PurgeBehavior, PurgeFunction
 from delegation.removal.purge.names import DROP_TASK_TYPE
 from delegation.removal.task_attempt import watched
@@ -31,10 +31,10 @@ from delegation.wiring.types import TYPES
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.behavior import DropBehavior
-    from delegation.operations.orphans.behavior.run import OrphansBehavior, OrphansFunction
-    from delegation.operations.orphans.context import OrphanContext, OrphanResult
     from delegation.removal.expiry.behavior import ExpiryBehavior, ExpiryFunction
     from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
+    from delegation.removal.orphans.behavior import OrphansBehavior, OrphansFunction
+    from delegation.removal.orphans.context import OrphanContext, OrphanResult
 
 
 @functools.cache
@@ -133,6 +133,6 @@ def expire(ctx: "ExpiryContext") -> "ExpiryResult":
 
 
 def remove(ctx: "OrphanContext") -> "OrphanResult":
-    from delegation.operations.orphans.engines.spark import remove_in_session  # noqa: PLC0415 - it needs pyspark
+    from delegation.removal.orphans.spark import remove_in_session  # noqa: PLC0415 - it needs pyspark
 
     return remove_in_session(ctx, job_resources())

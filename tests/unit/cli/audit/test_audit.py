@@ -12,11 +12,11 @@ from delegation.cli.catalog.health import GIB
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.index import OrphanIndex
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import MemoryReferenceStore
 from delegation.removal.chunks import Chunk, Phase, Total
 from delegation.removal.index import store_index
+from delegation.removal.orphans.index import OrphanIndex
 from delegation.storage.memory import MemoryPlanStore
 from delegation.upkeep.health.model import FreedBytes, TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore

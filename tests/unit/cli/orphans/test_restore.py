@@ -9,11 +9,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from delegation.cli.connection import Connection
-from delegation.operations.orphans.index import Candidate, CandidateWriter, OrphanIndex
-from delegation.operations.orphans.markers import record_markers
-from delegation.operations.orphans.quarantine.released import remember_tagged
 from delegation.removal.chunks import Total
 from delegation.removal.index import store_index
+from delegation.removal.orphans.index import Candidate, CandidateWriter, OrphanIndex, record_markers
+from delegation.removal.orphans.released import remember_tagged
 from delegation.storage.credentials import S3Settings
 from delegation.storage.listing.tags_s3 import S3Tags
 from delegation.storage.s3 import S3ObjectStore

@@ -8,9 +8,9 @@ import boto3
 import pytest
 
 from delegation.cli.connection import Connection
-from delegation.operations.orphans.index import Candidate, CandidateWriter, ForeignPart, OrphanIndex
 from delegation.removal.chunks import Total
 from delegation.removal.index import store_index
+from delegation.removal.orphans.index import Candidate, CandidateWriter, ForeignPart, OrphanIndex
 from delegation.storage.s3_plans import S3PlanStore
 from tests.aws import mock_aws
 from tests.unit.client.service import TASK_ID

@@ -10,9 +10,9 @@ from delegation.cli.catalog.polaris import connect_management
 from delegation.cli.catalog.polaris_setup import UPKEEP_PRIVILEGES, WantedAccess, steps_to, wanted_grants
 from delegation.cli.connection import Connection, polaris_as
 from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
-from delegation.operations.orphans.catalog_places import CatalogPlaces
-from delegation.operations.orphans.place import Place
 from delegation.polaris.policies import PolicyClient, PolicyTarget
+from delegation.removal.orphans.others import CatalogPlaces
+from delegation.removal.orphans.place import Place
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.vended_keys import VendedKeys
 from tests.unit.cli.conftest import lines

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delegation.operations.orphans.phases import OrphanRun
+from delegation.removal.orphans.run import OrphanRun
 from delegation.storage import memory
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.catalog_places import CatalogPlaces
-from delegation.operations.orphans.errors import LocationShared
-from delegation.operations.orphans.place import Place
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.removal.orphans.errors import LocationShared
+from delegation.removal.orphans.others import CatalogPlaces
+from delegation.removal.orphans.place import Place
 from tests.kit.errors import coded
 from tests.kit.stories.orphans import SweptTables
 from tests.unit.gateway.drop.world import DropWorld

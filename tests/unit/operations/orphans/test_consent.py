@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.approval import ApprovalLimits, ListedAmount
-from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.removal.attempt import PlanHead
+from delegation.removal.orphans.approval import ApprovalLimits, ListedAmount
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.memory import Faults, Killed
 from tests.effort import apart
 from tests.kit.stories.orphans import SweptTables

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.errors import LocationShared
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.place import Place
 from delegation.references.errors import ReferencesNotKnown
+from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.errors import LocationShared
+from delegation.removal.orphans.place import Place
+from delegation.removal.orphans.run import remove_orphan_files
 from tests.kit.errors import coded
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable

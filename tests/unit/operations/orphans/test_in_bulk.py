@@ -8,10 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from delegation.operations.orphans.eligible import Eligible
-from delegation.operations.orphans.index import Candidate, CandidateWriter, candidates_of
-from delegation.operations.orphans.planning.subtraction import compared
-from delegation.operations.orphans.spelling import END, Equal, joined, joined_all
+from delegation.removal.orphans.index import Candidate, CandidateWriter, candidates_of
+from delegation.removal.orphans.place import END, Eligible, Equal, joined, joined_all
+from delegation.removal.orphans.subtraction import compared
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import Root
@@ -34,7 +33,7 @@ def test_paths_are_joined_together_as_one_by_one(paths: list[str]) -> None:
 
 
 def test_plain_paths_are_not_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delegation.operations.orphans.spelling.joined", None)
+    monkeypatch.setattr("delegation.removal.orphans.place.joined", None)
     paths = [f"s3://lake/wh/t/data/p={number}/part-{number}.parquet" for number in range(3)]
     assert joined_all(paths, EQUAL) == [f"{path.removeprefix('s3://lake/')}{END}s3://sea" for path in paths]
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.errors import PrefixMismatch
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.spelling import MismatchMode
 from delegation.references.errors import ReferencesNotKnown
+from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.errors import PrefixMismatch
+from delegation.removal.orphans.place import MismatchMode
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.paths import ORPHAN_AGE
 from delegation.storage.memory import Killed
 from tests.kit.errors import coded

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans import phases
-from delegation.operations.orphans.deleting import delete_chunks
-from delegation.operations.orphans.phases import OrphanRun
+from delegation.removal.orphans import run
+from delegation.removal.orphans.deletes import delete_chunks
+from delegation.removal.orphans.run import OrphanRun
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import MemoryPlanStore
 from tests.kit.stories.orphans import SweptTables
@@ -60,11 +60,11 @@ def test_an_attempt_that_resumes_lists_what_the_one_before_marked(monkeypatch: p
                 raise ObjectStoreUnavailable("stopped")
             yield one
 
-    monkeypatch.setattr("delegation.operations.orphans.engines.deletes.delete_chunks", stops)
+    monkeypatch.setattr("delegation.removal.orphans.planning.delete_chunks", stops)
     with pytest.raises(ObjectStoreUnavailable):
-        phases.remove_orphan_files(world.context(table))
+        run.remove_orphan_files(world.context(table))
     plans.listed = 0
-    result = phases.remove_orphan_files(world.context(table))
+    result = run.remove_orphan_files(world.context(table))
     assert result.files_deleted == 3 * CHUNKS
     assert len(turns) == CHUNKS
     assert plans.listed < 12 * CHUNKS

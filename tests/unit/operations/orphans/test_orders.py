@@ -11,17 +11,6 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata, ManifestMissing
-from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.errors import (
-    AgeTooShort,
-    AreaLeftAlone,
-    LocationShared,
-    PrefixMismatch,
-)
-from delegation.operations.orphans.index import CandidateWriter, read_candidates
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.place import Place
-from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
 from delegation.removal.attempt import PlanHead, PlanSegment, receipt_key
 from delegation.removal.errors import (
@@ -34,6 +23,11 @@ from delegation.removal.errors import (
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.index import store_index
 from delegation.removal.marks import Marks
+from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.errors import AgeTooShort, AreaLeftAlone, LocationShared, PrefixMismatch
+from delegation.removal.orphans.index import CandidateWriter, read_candidates
+from delegation.removal.orphans.place import Equal, MismatchMode, Place
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.task_attempt import error_class
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.tasks.life.outcomes import ErrorClass

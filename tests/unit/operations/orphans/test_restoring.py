@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.context import OrphanResult
-from delegation.operations.orphans.index import Candidate
-from delegation.operations.orphans.markers import Hidden, record_markers
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.restoring import FileState, Restoration, RestoreRun, state_of
 from delegation.removal.errors import PlanTampered
+from delegation.removal.orphans.context import OrphanResult
+from delegation.removal.orphans.index import Candidate, Hidden, record_markers
+from delegation.removal.orphans.quarantine import FileState, Restoration, RestoreRun, state_of
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.listing.model import KeyVersions, ListedObject, StoredVersion
 from delegation.storage.memory import Faults, Killed

@@ -10,12 +10,21 @@ from hypothesis import strategies as st
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.operations.orphans.approval import ApprovalLimits, ListedAmount, share_of, waits_for
-from delegation.operations.orphans.context import OrphanContext
-from delegation.operations.orphans.eligible import Eligible, age_of, hidden_partitions
-from delegation.operations.orphans.errors import AgeTooShort, LocationShared
-from delegation.operations.orphans.place import Place, check_allowed, check_alone, place_of
-from delegation.operations.orphans.spelling import END, Equal, joined
+from delegation.removal.orphans.approval import ApprovalLimits, ListedAmount, share_of, waits_for
+from delegation.removal.orphans.context import OrphanContext
+from delegation.removal.orphans.errors import AgeTooShort, LocationShared
+from delegation.removal.orphans.place import (
+    END,
+    Eligible,
+    Equal,
+    Place,
+    age_of,
+    check_allowed,
+    check_alone,
+    hidden_partitions,
+    joined,
+    place_of,
+)
 from delegation.removal.paths import ORPHAN_AGE
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import Root, folded

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.context import Claim
-from delegation.operations.orphans.errors import LocationShared, OrphansError, PrefixMismatch
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.spelling import MismatchMode
 from delegation.references.errors import ReferencesNotKnown
 from delegation.removal.attempt import PlanHead, PlanSegment
+from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.context import Claim
+from delegation.removal.orphans.errors import LocationShared, OrphansError, PrefixMismatch
+from delegation.removal.orphans.place import MismatchMode
+from delegation.removal.orphans.run import remove_orphan_files
 from tests.kit.errors import coded
 from tests.kit.stories.orphans import SMALL, SweptTables, hours
 from tests.unit.operations.orphans.test_orders import OLD, beach

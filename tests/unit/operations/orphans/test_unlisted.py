@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.context import OrphanResult
-from delegation.operations.orphans.errors import LocationShared
-from delegation.operations.orphans.index import load_plan
-from delegation.operations.orphans.phases import remove_orphan_files
 from delegation.removal.attempt import PlanHead
 from delegation.removal.errors import PlanTampered
 from delegation.removal.foreign import METADATA_UNREADABLE
 from delegation.removal.index import store_index
+from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.context import OrphanResult
+from delegation.removal.orphans.errors import LocationShared
+from delegation.removal.orphans.index import load_plan
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.locations import FOREIGN_TABLE
 from delegation.storage.memory import Faults, Killed
 from tests.kit.stories.orphans import SweptTables

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.names import TASK_TYPE as ORPHANS
 from delegation.polaris.answers import NoSuchTable, PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import PolicyTarget
 from delegation.removal.expiry.names import TASK_TYPE
 from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.orphans.names import TASK_TYPE as ORPHANS
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.upkeep.execution.kinds import MOST_FAILED_STARTS

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.operations.orphans.behavior.consent import approve
-from delegation.operations.orphans.behavior.limits import Approvers
-from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
-from delegation.operations.orphans.behavior.parameters import TableOrphans
 from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUnavailable, PoliciesNotSupported
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
 from delegation.removal.details import purge_id
 from delegation.removal.errors import NeighbourChanged
+from delegation.removal.orphans.limits import Approvers
+from delegation.removal.orphans.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
+from delegation.removal.orphans.requests import TableOrphans, approve
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task

@@ -16,13 +16,13 @@ from delegation.edge.api.routes import Dependencies
 from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
-from delegation.operations.orphans.approval import Approval
-from delegation.operations.orphans.behavior.consent import approve
-from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.limits import OrphanLimits, approvers_of
-from delegation.operations.orphans.index import load_plan
-from delegation.operations.orphans.place import Place
 from delegation.removal.index import load_index
+from delegation.removal.orphans.approval import Approval
+from delegation.removal.orphans.details import OrphanDetails
+from delegation.removal.orphans.index import load_plan
+from delegation.removal.orphans.limits import OrphanLimits, approvers_of
+from delegation.removal.orphans.place import Place
+from delegation.removal.orphans.requests import approve
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.recovery import recovered

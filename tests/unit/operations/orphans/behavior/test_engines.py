@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from delegation.errors import RunHandedOver, RunPaused
-from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.names import PLAN_TASK_TYPE, TASK_TYPE
-from delegation.operations.orphans.context import OrphanSettings
-from delegation.operations.orphans.place import Place
 from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
+from delegation.removal.orphans.context import OrphanSettings
+from delegation.removal.orphans.details import OrphanDetails
+from delegation.removal.orphans.names import PLAN_TASK_TYPE, TASK_TYPE
+from delegation.removal.orphans.place import Place
 from delegation.removal.purge.options import PurgeSettings
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES

@@ -3,8 +3,8 @@
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.outcome import success
-from delegation.operations.orphans.context import ForeignKept, OrphanResult, Status
+from delegation.removal.orphans.behavior import success
+from delegation.removal.orphans.context import ForeignKept, OrphanResult, Status
 
 ORDERS = TableIdentifier("lake", ("sales",), "orders")
 PLAN = "task/1/ab12"

@@ -8,15 +8,15 @@ import pytest
 from delegation.edge.answers import problem_of
 from delegation.edge.outlook import outlook_of
 from delegation.errors import GuardRefused
-from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.names import TASK_TYPE
-from delegation.operations.orphans.behavior.options import options_of
-from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.orphans.behavior.task_type import ORPHANS
-from delegation.operations.orphans.errors import OperatorRoleRequired
-from delegation.operations.orphans.spelling import MismatchMode
+from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.details import OrphanDetails
+from delegation.removal.orphans.errors import OperatorRoleRequired
+from delegation.removal.orphans.limits import OrphanLimits
+from delegation.removal.orphans.names import TASK_TYPE
+from delegation.removal.orphans.options import options_of
+from delegation.removal.orphans.place import MismatchMode
+from delegation.removal.orphans.requests import TableOrphans
+from delegation.removal.orphans.task_type import ORPHANS
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.life.task_type import Measured

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.claims import claims_of
-from delegation.operations.orphans.behavior.details import OrphanDetails
-from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.names import POLICY, TASK_TYPE
-from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.orphans.behavior.task_type import ORPHANS
-from delegation.operations.orphans.errors import places_unknown
-from delegation.operations.orphans.place import Place
 from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.model import CatalogPass
+from delegation.removal.orphans.details import OrphanDetails
+from delegation.removal.orphans.errors import places_unknown
+from delegation.removal.orphans.limits import OrphanLimits
+from delegation.removal.orphans.names import POLICY, TASK_TYPE
+from delegation.removal.orphans.others import claims_of
+from delegation.removal.orphans.place import Place
+from delegation.removal.orphans.requests import TableOrphans
+from delegation.removal.orphans.task_type import ORPHANS
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.model import Status

@@ -14,11 +14,11 @@ import pytest
 
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.identifiers import TableIdentifier
-from delegation.operations.orphans.behavior.limits import OrphanLimits
-from delegation.operations.orphans.behavior.names import TASK_TYPE
-from delegation.operations.orphans.behavior.parameters import TableOrphans
-from delegation.operations.orphans.behavior.run import OrphansBehavior
 from delegation.references.store import MemoryReferenceStore
+from delegation.removal.orphans.behavior import OrphansBehavior
+from delegation.removal.orphans.limits import OrphanLimits
+from delegation.removal.orphans.names import TASK_TYPE
+from delegation.removal.orphans.requests import TableOrphans
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task

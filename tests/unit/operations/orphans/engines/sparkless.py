@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
-from delegation.operations.orphans.context import OrphanContext
-from delegation.operations.orphans.engines import spark_tasks
-from delegation.operations.orphans.engines.deletes import InlineOrphans
-from delegation.operations.orphans.engines.spark import SparkOrphans
-from delegation.operations.orphans.engines.spreading import SpreadNeeded
-from delegation.operations.orphans.planning.needed import NeededSet
-from delegation.operations.orphans.planning.parts import ListedProgress, PartsListing
 from delegation.removal import spark as spark_jobs
 from delegation.removal.executors import ExecutorResources
+from delegation.removal.orphans import executors
+from delegation.removal.orphans.context import OrphanContext
+from delegation.removal.orphans.listing import ListedProgress, PartsListing
+from delegation.removal.orphans.needed import NeededSet
+from delegation.removal.orphans.planning import InlineOrphans
+from delegation.removal.orphans.spark import SparkOrphans, SpreadNeeded
 from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, ThisProcess
 
 
@@ -51,7 +50,7 @@ class SparklessOrphans(InlineOrphans):
     ) -> Iterator[ListedProgress]:
         engine = SparkOrphans.__new__(SparkOrphans)
         engine._jobs = jobs(Executors(ctx), self._seed)
-        with mock.patch.object(spark_tasks, "utc_now", ctx.clock):
+        with mock.patch.object(executors, "utc_now", ctx.clock):
             yield from engine.list_parts(ctx, how, begun, listed)
 
     def needed(self, ctx: OrphanContext) -> NeededSet:

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from delegation.operations.orphans.context import OrphanSettings
-from delegation.operations.orphans.engines.spreading import SpreadNeeded, range_ends
-from delegation.operations.orphans.errors import PrefixMismatch
-from delegation.operations.orphans.index import Candidate, CandidateWriter, candidates_of
-from delegation.operations.orphans.planning.needed import NeededSet, SortedNeeded
-from delegation.operations.orphans.planning.subtraction import Rules
-from delegation.operations.orphans.spelling import Equal, MismatchMode
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.chunks import Chunk, Phase
 from delegation.removal.errors import PlanTampered
+from delegation.removal.orphans.context import OrphanSettings
+from delegation.removal.orphans.errors import PrefixMismatch
+from delegation.removal.orphans.index import Candidate, CandidateWriter, candidates_of
+from delegation.removal.orphans.needed import NeededSet, SortedNeeded
+from delegation.removal.orphans.place import Equal, MismatchMode
+from delegation.removal.orphans.spark import SpreadNeeded, range_ends
+from delegation.removal.orphans.subtraction import Rules
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from tests.unit.operations.orphans.engines.sparkless import Executors, jobs
 from tests.unit.worksets.test_index import planned

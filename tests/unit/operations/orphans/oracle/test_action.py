@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.planning import needed
+from delegation.removal.orphans import needed
 from tests.actions.records import recorded
 from tests.orphans.compare import RECORDED, compared
 from tests.orphans.plants import OLD

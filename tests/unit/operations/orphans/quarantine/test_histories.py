@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.quarantine import released
+from delegation.removal.orphans import released
 from tests.effort import examples
 from tests.faults.orphans.history import _ACTS, STEPS, History, needed_and_gone
 from tests.unit.operations.orphans.quarantine.world import Lagoon

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from delegation.operations.orphans.behavior.outcome import success
-from delegation.operations.orphans.context import OrphanResult
-from delegation.operations.orphans.errors import OperatorRoleRequired, no_role
-from delegation.operations.orphans.index import load_plan
-from delegation.operations.orphans.phases import remove_orphan_files
-from delegation.operations.orphans.quarantine.released import RELEASED, tagged_at
-from delegation.operations.orphans.quarantine.tagging import UntagRun
 from delegation.removal.attempt import PlanHead
 from delegation.removal.errors import PlanTampered
+from delegation.removal.orphans.behavior import success
+from delegation.removal.orphans.context import OrphanResult
+from delegation.removal.orphans.errors import OperatorRoleRequired, no_role
+from delegation.removal.orphans.index import load_plan
+from delegation.removal.orphans.quarantine import UntagRun
+from delegation.removal.orphans.released import RELEASED, tagged_at
+from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from tests.kit.stories.tables import StoryTable

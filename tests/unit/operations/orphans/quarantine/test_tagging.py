@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.operations.orphans.approval import ApprovalLimits
-from delegation.operations.orphans.context import OrphanContext
-from delegation.operations.orphans.engines.deletes import InlineOrphans
-from delegation.operations.orphans.errors import OperatorRoleRequired
-from delegation.operations.orphans.index import load_plan
-from delegation.operations.orphans.phases import OrphanRun, remove_orphan_files
-from delegation.operations.orphans.quarantine.tagging import UntagRun
 from delegation.removal.attempt import PlanHead, receipt_key
 from delegation.removal.choice import EngineChoice
 from delegation.removal.deletes import Tally, Work
 from delegation.removal.errors import FilesNotDeleted, PlanTampered
+from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.context import OrphanContext
+from delegation.removal.orphans.errors import OperatorRoleRequired
+from delegation.removal.orphans.index import load_plan
+from delegation.removal.orphans.planning import InlineOrphans
+from delegation.removal.orphans.quarantine import UntagRun
+from delegation.removal.orphans.run import OrphanRun, remove_orphan_files
 from delegation.storage.listing.model import TAG
 from delegation.storage.memory import Faults, Killed
 from tests.kit.stories.orphans import SweptTables

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from delegation.operations.orphans.context import OrphanResult
-from delegation.operations.orphans.quarantine.tagging import UntagRun
-from delegation.operations.orphans.restoring import Restoration
+from delegation.removal.orphans.context import OrphanResult
+from delegation.removal.orphans.quarantine import Restoration, UntagRun
 from delegation.storage.listing.model import TAG
 from delegation.storage.memory import MemoryObjectStore
 from tests.kit.stories.orphans import SweptTables

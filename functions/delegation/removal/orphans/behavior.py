@@ -1,0 +1,329 @@
+"""What a removal of orphan files that ends with SUCCESS writes to its task."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache, partial
+from typing import Any, ClassVar, Final, NoReturn, Protocol
+
+from delegation.errors import RunHandedOver, RunPaused
+from delegation.iceberg.errors import ManifestMissing
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.model import LoadedTable
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.behaviors import (
+    Hold,
+    Outcome,
+    ReferenceSearch,
+    TableEndings,
+    UpkeepRuns,
+    published_segment,
+    refuse_purged,
+)
+from delegation.removal.choice import HandedToSpark
+from delegation.removal.details import changed, counts_of
+from delegation.removal.model import ReferenceCheck, TableSource
+from delegation.removal.orphans.approval import ListedAmount, share_of
+from delegation.removal.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted, no_age
+from delegation.removal.orphans.details import OrphanDetails, segments_of
+from delegation.removal.orphans.errors import (
+    IF_MISSING,
+    POLICY_WITHDRAWN,
+    RemovalWithdrawn,
+    no_role,
+    references_not_indexed,
+)
+from delegation.removal.orphans.limits import OrphanLimits
+from delegation.removal.orphans.names import PLAN_TASK_TYPE, TASK_TYPES
+from delegation.removal.orphans.options import options_of
+from delegation.removal.orphans.others import claims_of
+from delegation.removal.orphans.place import Place
+from delegation.removal.orphans.released import released_text
+from delegation.removal.orphans.requests import TableOrphans, approval_of
+from delegation.removal.orphans.run import remove_orphan_files
+from delegation.removal.task_attempt import TaskAttempt
+from delegation.storage.base import PlanStore
+from delegation.storage.listing.model import TAG, ListableStore, TagStore
+from delegation.storage.locations import split
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.transitions import held_by
+from delegation.tasks.work.parts.hooks import INLINE, SPARK
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.work_errors import AttemptRunner
+from delegation.timestamps import isoformat
+from polaris_common.errors import counted, printable
+
+_WHY = {
+    "first-run": "it is the first plan of this table here",
+    "max-share": "that is an unlikely share",
+    "max-files": "they are many",
+    "finding": "something was found that the approval does not know",
+}
+_SHOWN: Final = 3
+
+
+def success(
+    result: OrphanResult, segment: PlanSegment | None, location: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Return the summary and the details of a task that ends with SUCCESS; `segment` is its plan.
+
+    `location` is where it looked if that is not the table's location.
+    """
+    details: dict[str, Any] = {
+        "files_planned": result.files_planned,
+        "files_listed": result.files_listed,
+        "findings": counts_of(result.findings),
+        "waits": "",
+        "waiting_plan": None,
+        "waiting_location": "",
+    }
+    listed = f"{counted(result.files_listed, 'object')} at {result.location}"
+    released = f"{released_text(result.findings)}{_foreign_text(result)}"
+    nothing = f"no orphan files among {listed}{released}"
+    found = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
+    match result.status:
+        case "NOTHING":
+            return nothing, changed(OrphanDetails, **details)
+        case "PLANNED" if not result.files_planned:
+            return nothing, changed(OrphanDetails, **details)
+        case "PLANNED":
+            spark = " with Spark" if result.deletes_with == "spark" else ""
+            summary = (
+                f"found {found}; nothing was deleted. `delegation orphans approve {result.plan_ids[-1]}` "
+                f"{'tags' if result.quarantine else 'deletes'} them{spark}{released}"
+            )
+            return summary, changed(OrphanDetails, **details)
+        case "WAITING":
+            waiting = None if segment is None else {"id": segment.id, "sha256": segment.sha256}
+            details |= {"waits": result.waits, "waiting_plan": waiting, "waiting_location": location or ""}
+            gone = result.files_deleted + result.deleted_before.files
+            done = f"{counted(gone, 'file')} had been deleted, the others stay" if gone else "nothing was deleted"
+            summary = (
+                f"found {found}; {done}, because {_WHY[result.waits]} ({result.waits}, "
+                f"{_percent(result)} of what is there). Look at them, then `delegation orphans approve "
+                f"{result.plan_ids[-1]}`{released}"
+            )
+            return summary, changed(OrphanDetails, **details)
+    absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
+    stayed = f"; {counted(result.files_changed, 'file')} changed since and stayed" if result.files_changed else ""
+    freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
+    if result.quarantine:
+        kept = f"; {counted(result.files_untagged, 'file')} with ten other tags stayed" if result.files_untagged else ""
+        deleted = f"; {counted(result.files_deleted, 'file')} had been gone before" if result.files_deleted else ""
+        summary = (
+            f"tagged {counted(result.files_quarantined, 'orphan file')} ({'='.join(TAG)}), {result.bytes_quarantined} "
+            f"bytes, of {listed} in {result.seconds:.1f} s{stayed}{kept}{deleted}{released}"
+        )
+    else:
+        summary = (
+            f"deleted {counted(result.files_deleted, 'orphan file')}{absent}, {result.bytes_deleted} bytes, of "
+            f"{listed} in {result.seconds:.1f} s{stayed}{freed}{released}"
+        )
+    details |= {
+        "files_deleted": result.files_deleted + result.deleted_before.files,
+        "files_absent": result.files_absent,
+        "files_failed": 0,
+        "files_changed": result.files_changed,
+        "files_quarantined": result.files_quarantined,
+        "bytes_deleted": result.bytes_deleted + result.deleted_before.bytes,
+    }
+    return summary, changed(OrphanDetails, **details)
+
+
+def withdrawn(reason: str, task: Task) -> tuple[str, dict[str, Any]]:
+    """Return the summary and the details of a removal that stopped because its policy was withdrawn: a SUCCESS."""
+    deleted = OrphanDetails.of(task).files_deleted
+    done = f"{counted(deleted, 'orphan file')} had been deleted before" if deleted else "nothing was deleted"
+    findings = [{"code": POLICY_WITHDRAWN, "count": 1}]
+    return f"stopped, because {reason}; {done}", changed(OrphanDetails, findings=findings)
+
+
+def _foreign_text(result: OrphanResult) -> str:
+    """Return what a summary states about tables that no catalog lists: how much stays for which, and how it goes."""
+    found = result.foreign
+    if not found:
+        return ""
+    shown = [f"{one.uuid} at {printable(one.place)} ({counted(one.files, 'file')}, {one.bytes} bytes)" for one in found]
+    more = f" and {counted(len(found) - _SHOWN, 'other')}" if len(found) > _SHOWN else ""
+    approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds a table's to the plan"
+    how = approve if result.status in ("PLANNED", "WAITING") else ""
+    return f"; files stay of what no catalog lists: {', '.join(shown[:_SHOWN])}{more}{how}"
+
+
+def _percent(result: OrphanResult) -> str:
+    planned = ListedAmount(result.files_planned, result.bytes_planned)
+    return f"{share_of(planned, ListedAmount(result.files_listed, result.bytes_listed)):.0%}"
+
+
+_UNPLANNED: Final = 2
+"""Attempts that could not plan in their time, after which Spark plans, whose driver has as much as it takes."""
+OrphansFunction = Callable[[OrphanContext], OrphanResult]
+PermissionsOf = Callable[[TableOrphans], Callable[[LoadedTable], str | None]]
+TagsOf = Callable[[str, str, TableSource], TagStore]
+PlacesOf = Callable[[Sequence[str], Callable[[], None]], Iterable[Place]]
+
+
+def _of_callers(_orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
+    return always_permitted
+
+
+def _no_tags(_role: str, location: str, _table: TableSource) -> NoReturn:
+    no_role(split(location)[0])
+
+
+class IndexedReferences(ReferenceCheck, Protocol):
+    """The reference index, and the catalogs whose tables it has."""
+
+    @property
+    def catalogs(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class OrphansBehavior:
+    """TaskBehavior for ORPHAN_FILES and its dry run.
+
+    `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
+    service's plan bucket. `places` yields where the namespaces and views of catalogs are, and calls a function before
+    each request. `hold` returns how an attempt ends that waits for another table, and for how long. `permissions`
+    returns what finds for a loaded table why a removal that a policy asked for has to stop, `asked_age` how old orphan
+    files are at least by the table's policies. `tags` opens what tags the files of a table as a role (its ARN, the
+    table's location, and where the table's files are).
+    """
+
+    task_types: ClassVar[frozenset[str]] = TASK_TYPES
+
+    tasks: TaskService
+    open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]
+    plans: PlanStore
+    search: ReferenceSearch[IndexedReferences]
+    places: PlacesOf
+    hold: Hold
+    limits: OrphanLimits = field(default_factory=OrphanLimits)
+    permissions: PermissionsOf = _of_callers
+    asked_age: Callable[[LoadedTable], timedelta] = no_age
+    tags: TagsOf = _no_tags
+    settings: OrphanSettings = field(default_factory=OrphanSettings)
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def context(
+        self,
+        task: Task,
+        *,
+        hand_over_at: datetime | None = None,
+        spark_above: int | None = None,
+        leaves_plan: bool = False,
+    ) -> OrphanContext:
+        """Return what attempts need; raise MalformedPayload, InvalidOption, GuardRefused (REFERENCES_NOT_INDEXED,
+        TABLE_IS_PURGED)."""
+        orphans, details = TableOrphans.of(task), OrphanDetails.of(task)
+        refuse_purged(self.tasks.reads, orphans, task)
+        options = options_of(orphans.properties, self.limits, accepted=True)
+        attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
+        table_uuid = orphans.table.table_uuid.lower()
+        neighbours, references = self.search(orphans.identifier, table_uuid, attempt, task)
+        if references is None:
+            raise references_not_indexed()
+        source, store = self.open_table(orphans.identifier)
+        return OrphanContext(
+            attempt=attempt,
+            identifier=orphans.identifier,
+            table_uuid=table_uuid,
+            tables=source,
+            store=store,
+            plans=self.plans,
+            neighbours=neighbours,
+            references=references,
+            places=lambda: self.places(references.catalogs, attempt.checkpoint),
+            claims=lambda: claims_of(self.tasks, references.catalogs, attempt.checkpoint),
+            options=options,
+            settings=self.settings,
+            clock=self.tasks.clock,
+            now=self.monotonic,
+            sleep=self.sleep,
+            find_plan=partial(published_segment, self.tasks.reads, TASK_TYPES, segments_of=segments_of),
+            submission=isoformat(task.received_timestamp),
+            began=task.effects_began_ts is not None,
+            permitted=self.permissions(orphans),
+            asked_age=self.asked_age,
+            listed=lambda files: attempt.note(files_listed=files),
+            spark_above=spark_above,
+            leaves_plan=leaves_plan,
+            quarantined=lambda files: attempt.note(files_quarantined=files) if files else None,
+            tags=self._tags_of(source),
+            request=json.loads(orphans.to_payload()),
+            asked_by=attempt.asked_by,
+            approval=lambda plan: approval_of(self.tasks.reads, self.limits.approvers, plan, task, self.tasks.clock()),
+            waiting=details.waiting_plan,
+            deleted_before=ListedAmount(details.files_deleted, details.bytes_deleted),
+            planned_before=details.files_planned or 0,
+        )
+
+    def _tags_of(self, source: TableSource) -> Callable[[str, str], TagStore]:
+        """Return what opens the tags of a bucket once; it raises OperatorRoleRequired."""
+
+        @cache
+        def opened(bucket: str, location: str) -> TagStore:
+            role = self.limits.roles.get(bucket)
+            return no_role(bucket) if role is None else self.tags(role, location, source)
+
+        return opened
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
+        """See TaskBehavior.prepare."""
+        return self._runs.prepare(task)
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run: remove in this process."""
+
+        def removed(above: int | None) -> Outcome:
+            leaves_plan = above is not None and OrphanDetails.of(task).unplanned >= _UNPLANNED
+            ctx = self.context(task, hand_over_at=hand_over_at, spark_above=above, leaves_plan=leaves_plan)
+            try:
+                return self._removed(task, ctx, remove_orphan_files, INLINE)
+            except (HandedToSpark, RunPaused):
+                raise
+            except RunHandedOver:
+                self._count_unplanned(task)
+                raise
+
+        return self._runs.run(task, removed)
+
+    def run_job(self, engine: OrphansFunction, task_id: str, attempt: int) -> Task:
+        """Remove in a Spark job, which waits for the references if it began too late for those that are known.
+
+        Raises LeaseLost; see UpkeepRuns.run_job.
+        """
+
+        def removed(held: Task) -> Outcome:
+            return self._removed(held, replace(self.context(held), awaits_references=True), engine, SPARK)
+
+        return self._runs.run_job(task_id, attempt, removed)
+
+    @property
+    def _runs(self) -> UpkeepRuns:
+        endings = TableEndings(self.hold, unheld=PLAN_TASK_TYPE, advice={ManifestMissing: IF_MISSING})
+        return UpkeepRuns(AttemptRunner(self.tasks, endings), self.settings)
+
+    def _removed(self, task: Task, ctx: OrphanContext, remove: OrphansFunction, engine: str) -> Outcome:
+        """Remove, and return what a success writes, which a withdrawn policy is too."""
+        try:
+            result = remove(ctx)
+        except RemovalWithdrawn as error:
+            summary, details = withdrawn(error.reason, self.tasks.reads.get(task.task_id))
+        else:
+            segments = ctx.attempt.plan()
+            summary, details = success(result, segments[-1] if segments else None, ctx.options.location)
+        return summary, details, {"engine": engine}
+
+    def _count_unplanned(self, task: Task) -> None:
+        """Count an attempt that had a listing and no time left to make the plan; raise LeaseLost."""
+
+        def decide(current: Task, _now: datetime) -> Task:
+            found = OrphanDetails.of(held_by(current, task.attempt_count))
+            is_listed = bool(found.plan_segments) and not found.files_planned
+            return current.with_details({"unplanned": found.unplanned + 1}) if is_listed else current
+
+        self.tasks.holding(task).writes.change(task.task_id, decide)

@@ -1,0 +1,289 @@
+"""Deleting the chunks of a plan: only objects that are still as they were listed, and the receipt of that.
+
+Deleting the chunks of a plan: only objects that are still as they were listed, and what became of each chunk.
+Beside the marks of all plans, `{plan}/changed/{chunk}-{files}-{bytes}` has the files of a chunk that stay because
+somebody wrote them again, and `{plan}/looked/{chunk}-{files}` states how many were deleted after a look alone.
+`markers` has what was deleted in a bucket with versions. In a quarantine `{plan}/quarantined/{chunk}-0-0` states that
+its files were tagged instead, and `{plan}/untagged/…` has those that have no place for a tag.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any, Final
+
+from delegation.removal.deletes import PlanGuard, Tally, Work, in_time
+from delegation.removal.errors import FilesNotDeleted
+from delegation.removal.index import SAMPLE
+from delegation.removal.marks import Absent, Marks, counting, failures, heading, put_receipt
+from delegation.removal.orphans.approval import ListedAmount
+from delegation.removal.orphans.context import OrphanContext, OrphanResult
+from delegation.removal.orphans.index import Candidate, ForeignPart, OrphanIndex, read_candidates, record_markers
+from delegation.removal.orphans.quarantine import tag_batch
+from delegation.storage.base import BatchResult, PlanStore
+from delegation.storage.deleter import Deleter
+from delegation.storage.listing.model import CHANGED, TAG, TAGS_FULL, ListableStore, ListedObject, TagStore
+from delegation.storage.locations import ObjectLocation, split, uri_of
+from delegation.storage.lots import THROTTLED, Outcome
+from delegation.timestamps import isoformat
+
+_STAY: Final = {CHANGED: "changed", TAGS_FULL: "untagged"}
+"""Codes of files that stay without a failure, and where they are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansDeleted:
+    """What the chunks of a plan that are done came to.
+
+    `files` and `bytes` are of deleted files: `bytes` has not those of `absent` ones. `untagged` files stay.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    absent: int = 0
+    changed: int = 0
+    looked_only: int = 0
+    quarantined: int = 0
+    quarantined_bytes: int = 0
+    untagged: int = 0
+
+    def __add__(self, other: "OrphansDeleted") -> "OrphansDeleted":
+        return OrphansDeleted(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.absent + other.absent,
+            self.changed + other.changed,
+            self.looked_only + other.looked_only,
+            self.quarantined + other.quarantined,
+            self.quarantined_bytes + other.quarantined_bytes,
+            self.untagged + other.untagged,
+        )
+
+
+class ConditionalStore:
+    """A store whose deletes have the condition of the listing, for the Deleter; it knows the objects in flight.
+
+    Delete markers are recorded beside the plan with each batch: a process that dies later still states which are its
+    own. With `tags` its objects are tagged instead of deleted.
+    """
+
+    def __init__(
+        self, store: ListableStore, plans: PlanStore, nonce: Callable[[], str], tags: TagStore | None = None
+    ) -> None:
+        self._store = store
+        self._plans = plans
+        self._nonce = nonce
+        self.tags = tags
+        self._lock = Lock()
+        self._listed: dict[tuple[str, str], ListedObject] = {}
+        self.looked_only: dict[str, int] = {}
+        self._chunk_of: dict[tuple[str, str], str] = {}
+        self._plan_id = ""
+
+    def begin(self, plan_id: str) -> None:
+        """Forget what an interrupted run left; what is deleted from here on is of this plan."""
+        with self._lock:
+            self._plan_id = plan_id
+            for known in (self._listed, self._chunk_of, self.looked_only):
+                known.clear()
+
+    def expect(self, chunk: str, bucket: str, some: Sequence[Candidate]) -> None:
+        """Take a chunk's objects as they were listed."""
+        with self._lock:
+            for one in some:
+                listed = one.listed()
+                self._listed[bucket, listed.key] = listed
+                self._chunk_of[bucket, listed.key] = chunk
+
+    def forget(self, chunk: str) -> int:
+        """Forget a chunk's objects; return how many of them were deleted after a look alone."""
+        with self._lock:
+            for name in [name for name, of in self._chunk_of.items() if of == chunk]:
+                del self._chunk_of[name], self._listed[name]
+            return self.looked_only.pop(chunk, 0)
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        """See ObjectStore.delete: an object that is not as it was listed is a failure with the code CHANGED."""
+        with self._lock:
+            listed = [self._listed[bucket, key] for key in keys]
+            chunk = self._chunk_of[bucket, keys[0]]
+        if self.tags is not None:
+            return tag_batch(self.tags, bucket, listed)
+        found = self._store.delete_unchanged(bucket, listed)
+        named = [(uri_of(bucket, one.key), one) for one in listed]
+        record_markers(self._plans, self._plan_id, self._nonce(), named, found.markers)
+        with self._lock:
+            self.looked_only[chunk] = self.looked_only.get(chunk, 0) + found.looked_only
+        return found.result
+
+    def exists(self, _location: ObjectLocation) -> bool:
+        """Return that nothing is known to be absent: `delete` looks at each object itself."""
+        return True
+
+
+def delete_chunks(
+    plans: PlanStore, works: Iterable[Work], store: ConditionalStore, deleter: Deleter, checkpoint: Callable[[], None]
+) -> Iterator[tuple[Work, Tally]]:
+    """Delete chunks of one plan, several at a time, with a deleter of this store.
+
+    Yields what failed of each after it is marked, if every object is deleted or stays because it changed.
+    """
+    with closing(deleter.delete_each(_lots(plans, works, store), checkpoint)) as done:
+        for work, outcome in done:
+            marks = Marks(plans, work.index.plan_id, work.voided)
+            failures = [one for one in outcome.failures if one.code not in _STAY]
+            _record(plans, work, marks, outcome, store)
+            bad = [(one.path, one.code) for one in failures]
+            if bad:
+                marks.keep_failures(work.chunk, bad)
+            else:
+                marks.mark_done(work.chunk)
+            yield (
+                work,
+                Tally(
+                    failed=len(bad),
+                    permanent=sum(not one.transient for one in failures),
+                    throttled=sum(one.code in THROTTLED for one in failures),
+                    sample=tuple(bad[:SAMPLE]),
+                ),
+            )
+
+
+def _lots(
+    plans: PlanStore, works: Iterable[Work], store: ConditionalStore
+) -> Iterator[tuple[Work, Sequence[Candidate]]]:
+    for work in in_time(works):
+        index, chunk = work.index, work.chunk
+        some = read_candidates(plans, index.plan_id, chunk)
+        PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")
+        store.expect(chunk.name, split(index.roots[0])[0], some)
+        yield work, some
+
+
+def _record(plans: PlanStore, work: Work, marks: Marks, outcome: Outcome, store: ConditionalStore) -> None:
+    """Store what a chunk came to besides its mark, before the mark."""
+    plan_id, chunk, looked_only = work.index.plan_id, work.chunk, store.forget(work.chunk.name)
+    if outcome.delete_markers:
+        marks.mark_versioned()
+    if outcome.absent and marks.absent_of(chunk) is None and not marks.has_result(chunk):
+        marks.mark_absent(chunk, Absent(outcome.absent, outcome.absent_bytes))
+    for code, folder in _STAY.items():
+        stay = sorted(one.path for one in outcome.failures if one.code == code)
+        if stay:
+            sizes = {one.path: one.size for one in read_candidates(plans, plan_id, chunk)}
+            name = f"{chunk.name}-{len(stay)}-{sum(sizes[path] for path in stay)}"
+            plans.put(f"{plan_id}/{folder}/{name}", "".join(json.dumps(one) + "\n" for one in stay).encode())
+    if store.tags is not None:
+        plans.put(f"{plan_id}/quarantined/{chunk.name}-0-0", b"{}\n")
+    if looked_only:
+        plans.put(f"{plan_id}/looked/{chunk.name}-{looked_only}-0", b"{}\n")
+
+
+def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:
+    """Return what the chunks of plans that are done came to."""
+    total = OrphansDeleted()
+    for index in indexes:
+        marks, chunks = Marks(ctx.plans, index.plan_id), counting(index, indexes[-1].reduces)
+        (done, absents), found = marks.done_and_absent(), marks.deleted(chunks)
+        done &= {chunk.name for chunk in chunks}
+        changed, untagged, tagged, looked = (
+            _figures(ctx, f"{index.plan_id}/{folder}/", done)
+            for folder in ("changed", "untagged", "quarantined", "looked")
+        )
+        stay = [changed, untagged]
+        kept = ListedAmount()
+        for chunk in (one for one in chunks if one.name in tagged):
+            absent = absents.get(chunk.name, Absent())
+            others = sum((one.get(chunk.name, ListedAmount()) for one in stay), ListedAmount())
+            kept += ListedAmount(chunk.count - absent.files - others.files, chunk.bytes - absent.bytes - others.bytes)
+        all_changed, all_untagged, all_looked = (
+            sum(one.values(), ListedAmount()) for one in (changed, untagged, looked)
+        )
+        total += OrphansDeleted(
+            files=found.files - all_changed.files - all_untagged.files - kept.files,
+            bytes=found.bytes - all_changed.bytes - all_untagged.bytes - kept.bytes,
+            absent=found.absent,
+            changed=all_changed.files,
+            looked_only=all_looked.files,
+            quarantined=kept.files,
+            quarantined_bytes=kept.bytes,
+            untagged=all_untagged.files,
+        )
+    return total
+
+
+def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> dict[str, ListedAmount]:
+    """Return the figures in names below a prefix by chunk, of those that are done, for each the last run's."""
+    found: dict[str, ListedAmount] = {}
+    for key in ctx.plans.keys(prefix):
+        chunk, files, size = key.removeprefix(prefix).rsplit("-", 2)
+        if chunk in done:
+            before = found.get(chunk, ListedAmount())
+            found[chunk] = max(before, ListedAmount(int(files), int(size)), key=lambda one: (one.files, one.bytes))
+    return found
+
+
+def changed_files(ctx: OrphanContext, index: OrphanIndex) -> list[str]:
+    """Return the keys of the lists of files that stay because they changed."""
+    return list(ctx.plans.keys(f"{index.plan_id}/changed/"))
+
+
+def untagged_files(ctx: OrphanContext, index: OrphanIndex) -> list[str]:
+    """Return the keys of the lists of files that stay because they have no place for a tag."""
+    return list(ctx.plans.keys(f"{index.plan_id}/untagged/"))
+
+
+def store_receipt(
+    ctx: OrphanContext,
+    result: OrphanResult,
+    indexes: Sequence[OrphanIndex],
+    *,
+    failed: FilesNotDeleted | None = None,
+) -> None:
+    """Write the receipt; a repeat after a crash overwrites it with a later time."""
+    last = indexes[-1]
+    receipt = {
+        **heading(ctx, result.status, result.engine),
+        "table_uuid": result.table_uuid,
+        "location": result.location,
+        "metadata_location": last.metadata_location,
+        "plan": [one.plan_id for one in indexes],
+        "approved": result.approval is not None,
+        "approval": None if result.approval is None else result.approval.model_dump(mode="json"),
+        "older_than_seconds": last.age,
+        "listed_at": isoformat(datetime.fromtimestamp(last.listed_at, UTC)),
+        "planned_at": indexes[0].created_at,
+        "finished_at": ctx.clock().isoformat(),
+        "seconds": round(result.seconds, 3),
+        "files_listed": result.files_listed,
+        "bytes_listed": result.bytes_listed,
+        "files_planned": result.files_planned,
+        "files_deleted": result.files_deleted,
+        "files_deleted_before": result.deleted_before.files,
+        "files_absent": result.files_absent,
+        "files_changed": result.files_changed,
+        "changed": [key for one in indexes for key in changed_files(ctx, one)],
+        "quarantine": "=".join(TAG) if ctx.options.quarantine or last.quarantine else None,
+        "files_quarantined": result.files_quarantined,
+        "bytes_quarantined": result.bytes_quarantined,
+        "files_untagged": result.files_untagged,
+        "untagged": [key for one in indexes for key in untagged_files(ctx, one)],
+        "files_deleted_without_condition": result.files_looked_only,
+        "bytes_deleted": result.bytes_deleted,
+        "bytes_freed": result.bytes_freed,
+        "neighbours": [one.model_dump() for one in last.neighbours],
+        "references": ctx.references.summary(),
+        "foreign_tables": [_foreign(one) for one in last.foreign_tables],
+        "included": [_foreign(one) for index in indexes for one in index.included],
+        "findings": [finding.model_dump() for finding in result.findings],
+        **failures(ctx.plans, [last], failed),
+    }
+    approved = ctx.options.execute_plan if result.approval is None else result.approval.plan
+    put_receipt(ctx.plans, last.plan_id, receipt, approved=approved)
+
+
+def _foreign(part: ForeignPart) -> dict[str, Any]:
+    return part.model_dump(exclude={"parts"})

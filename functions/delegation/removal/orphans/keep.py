@@ -1,0 +1,310 @@
+"""What is needed at a location, by the table itself, by other live tables, and by the plans of unfinished tasks."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from itertools import chain, islice
+from typing import Final
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.files import FileType
+from delegation.iceberg.history import read_history
+from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_metadata
+from delegation.iceberg.reach import Fetcher, read_manifest_lists
+from delegation.polaris.model import LoadedTable
+from delegation.removal.asking import look_at_others
+from delegation.removal.choice import Size
+from delegation.removal.errors import NeighbourUnreadable, PlanTampered
+from delegation.removal.foreign import METADATA_UNREADABLE, HeadsRead, OwnTable, SeenFile, find_foreign
+from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
+from delegation.removal.model import LENIENT_PATHS, Neighbour
+from delegation.removal.neighbours import SAME_TABLE, is_itself, is_near, small_files
+from delegation.removal.neighbours import metadata_of as metadata_of_neighbour
+from delegation.removal.orphans.context import Claim, OrphanContext
+from delegation.removal.orphans.errors import (
+    AreaLeftAlone,
+    LocationShared,
+    claim_unknown,
+    commits_too_frequent,
+    places_unknown,
+    record_unreadable,
+)
+from delegation.removal.orphans.index import Candidate, ForeignPart, OrphanIndex
+from delegation.removal.orphans.needed import (
+    ANY_SPELLING,
+    IN_USE,
+    OWN_FILES,
+    ForeignAtLocation,
+    NeededSet,
+    StoredParts,
+    is_settled,
+    signs_now,
+)
+from delegation.removal.orphans.place import Equal, Place, age_in, check_alone, overlap
+from delegation.removal.orphans.subtraction import Orphans, Rules
+from delegation.removal.paths import covered_roots, reads
+from delegation.storage.locations import LOCAL, Root, Roots, parse
+
+_MOST_LOOKS: Final = 3
+"""Listings of the signs of tables while their metadata files disappear."""
+
+
+def metadata_of(table: LoadedTable) -> ParsedMetadata:
+    """Return the parsed metadata of a table; raise CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
+    return parse_metadata(table.metadata_location, table.metadata)
+
+
+class KeepSet:
+    """What is needed, and compared with candidates: it decides what that is, an engine's `needed` gathers it.
+
+    Use it as a context manager. `left` are areas at the location in which every file stays; `named` are the manifests
+    of the table whose entries are in it, and its files that no manifest names. `age` is the longest that a table which
+    was added asks for: each may write there what it commits later. `foreign` are the tables there that no catalog
+    lists, without those that an approval has `included`. `check` is called with the size of what is to be read, and may
+    raise.
+    """
+
+    def __init__(
+        self, ctx: OrphanContext, root: Root, needed: NeededSet, check: Callable[[Size], object] = lambda _size: None
+    ) -> None:
+        self._ctx = ctx
+        self._check = check
+        self._root = root
+        self._needed = needed
+        self.checked: tuple[CheckedNeighbour, ...] = ()
+        self.left = Roots(())
+        # A plan that the request names is executed with its own age.
+        self.age = timedelta(0) if ctx.options.execute_plan else ctx.options.older_than
+        self.named: frozenset[str] = frozenset()
+        self._manifests: frozenset[str] = frozenset()
+        self.foreign: ForeignAtLocation | None = None
+        self.included: frozenset[str] = frozenset()
+        self.findings: tuple[Finding, ...] = ()
+        self._known: list[str] = []
+
+    def __enter__(self) -> "KeepSet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._needed.close()
+
+    def subtracted(self, parts: StoredParts, plan_id: str, index: OrphanIndex) -> Orphans:
+        """Store the candidates that nothing needs as chunks of a plan, after all is added; see NeededSet.subtracted.
+
+        Those stay that are too young for `age`, when the listing was made that `index` is of.
+        """
+        age = self.seconds
+        return self._needed.subtracted(parts, plan_id, self._rules(index.listed_at - age if age > index.age else None))
+
+    @property
+    def seconds(self) -> int:
+        """The age in whole seconds."""
+        return int(self.age.total_seconds())
+
+    def needed_among(self, parts: StoredParts) -> Iterator[Candidate]:
+        """Yield the candidates that are needed, or may be, after all is added; chunks that are gone are left out."""
+        return chain.from_iterable(self._needed.needed_among(parts, self._rules()))
+
+    def _rules(self, written_before: int | None = None) -> Rules:
+        foreign = self._ctx.settings.delete.foreign
+        return Rules(self._ctx.options.mismatch, self.left.uris, written_before, foreign)
+
+    def add_table(
+        self, table: LoadedTable, known: Collection[str] = (), former: dict[str, FormerMetadata] | None = None
+    ) -> None:
+        """Add all that the table names, without the files `known` and what such lists and manifests name.
+
+        `former` metadata files that were read are not read again, and others are added to them.
+
+        All entries of all snapshots count, those with status DELETED too, and every metadata file of the logs. Raises
+        the error of anything that is missing, damaged, encrypted or not covered: then nothing is known to be an orphan.
+        """
+        ctx, metadata = self._ctx, metadata_of(table)
+        self._lengthen(table, metadata, "the table")
+        fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+        limit = ctx.settings.max_file_bytes
+        found = read_manifest_lists(
+            metadata, fetcher, limit=limit, readable=lambda path: path not in known, tolerance=OWN_FILES
+        )
+        covered = covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
+        history = read_history(metadata, fetcher, reads(metadata, covered), OWN_FILES, known=former)
+        read = {path: one for path, one in found.manifests.items() if path not in known}
+        self._check(Size.of(read.values(), len(found.lists), threads=ctx.settings.read_threads))
+        self.named = frozenset(one.path for one in small_files(metadata, history, found, ANY_SPELLING))
+        self._needed.add_files(self.named.difference(known))
+        self._needed.add_entries(read)
+        self._manifests = frozenset(known).union(found.manifests)
+        self._known += [metadata.path, *(one.path for one in history.files if one.path not in history.foreign)]
+
+    def add_foreign(
+        self, table: LoadedTable, index: OrphanIndex, signs: Iterable[SeenFile], known: HeadsRead | None = None
+    ) -> None:
+        """Add what tables need that no catalog lists, by the signs of them; after all else is added.
+
+        Of those that an approval includes only what was written to lately stays. Raises LocationShared for the
+        table of another format that has the table's own metadata, and OrphansError (COMMITS_TOO_FREQUENT) if tables'
+        metadata files are replaced faster than they are read.
+        """
+        ctx, root, metadata = self._ctx, self._root, metadata_of(table)
+        fold = partial(_in_store, equal=ctx.options.equal)
+        before = index.listed_at - max(index.age, self.seconds)
+        folders = {one.rpartition("/")[0] + "/" for one in self._known}
+        folders |= {f"{one.rstrip('/')}/{name}" for one in metadata.locations for name in ("", "metadata/")}
+        own = OwnTable(table.table_uuid, frozenset(map(fold, self._known)), _canonical(folders), before, fold)
+        seen = list(signs)
+        threads = ctx.settings.read_threads
+        for looks in range(1, _MOST_LOOKS + 1):
+            found = find_foreign(root.uri, seen, own, ctx.store, ctx.attempt.checkpoint, threads=threads, known=known)
+            if not found.gone:
+                break
+            if looks == _MOST_LOOKS:
+                raise commits_too_frequent(ctx.identifier, looks)
+            seen = signs_now(ctx, root, seen)
+        if found.uniform:
+            raise LocationShared(root.uri, f"a table of {found.uniform} of the same files (UniForm)", root.uri)
+        self._needed.add_files(found.unreadable)
+        if found.unreadable:
+            count, sample = len(found.unreadable), found.unreadable[:SAMPLE]
+            self.findings = (Finding(code=METADATA_UNREADABLE, count=count, sample=sample),)
+        named = [one for one in found.tables if one.uuid in ctx.options.including]
+        busy = {one.uuid for one in named if not is_settled(ctx, root, one, before)}
+        self.included = frozenset(one.uuid for one in named) - busy
+        stay = (one for one in found.tables if one.uuid not in self.included)
+        tables, paths = dict(enumerate(stay, 1)), frozenset(one.path for one in seen)
+        self.foreign = ForeignAtLocation(ctx, root, table, tables, paths, self._manifests)
+        self._needed.add_foreign(self.foreign)
+
+    def of_approval(self, part: ForeignPart) -> ForeignPart:
+        """Return what stays for a table, and why if an approval includes it."""
+        busy = self.foreign is not None and part.uuid in self._ctx.options.including
+        return part.model_copy(update={"why": IN_USE}) if busy else part
+
+    def add_others(self) -> None:
+        """Add what other live tables name; raise LocationShared, AreaLeftAlone, NeighbourUnreadable, NeighbourChanged.
+
+        An exempted table never counts as read: every file in its last known areas stays.
+        """
+        ctx = self._ctx
+        equal, here = ctx.options.equal, Roots([self._root.uri])
+        others = iter(ctx.neighbours(here))
+        # The first one comes when the references are known: until then the catalog is asked for nothing.
+        first = list(islice(others, 1))
+        check_alone(self._root, ctx.places(), equal)
+        near: list[Neighbour] = []
+        checked: list[CheckedNeighbour] = []
+        for one in chain(first, others):
+            if isinstance(one, NeighbourUnreadable):
+                self._take_unreadable(one)
+                continue
+            if is_itself(ctx, one):
+                continue
+            if one.former:
+                near += [one] if is_near(here, one) else []
+                self._known.append(one.table.metadata_location)
+                continue
+            if one.exempt:
+                self._leave(one.areas or (one.table.location,), str(one.table.identifier))
+            overlaps = is_near(here, one)
+            metadata = metadata_of_neighbour(one)
+            if overlaps:
+                self._lengthen(one.table, metadata, str(one.table.identifier))
+            checked.append(
+                CheckedNeighbour(
+                    identifier=str(one.table.identifier),
+                    metadata_location=one.table.metadata_location,
+                    overlaps=overlaps,
+                    table_uuid=one.table.table_uuid,
+                )
+            )
+            place = Place("table", _name_of(ctx, one), metadata.location)
+            check_alone(self._root, [place], equal)
+            if overlaps and not one.exempt:
+                near.append(one)
+        for neighbour in near:
+            self._needed.add_neighbour(neighbour)
+        self.checked = tuple(checked)
+
+    def look_at_others(self) -> None:
+        """Raise what `add_others` would find of other tables without reading them whole, before a job reads them."""
+        look_at_others(self._ctx, Roots([self._root.uri]), self._take_unreadable)
+
+    def add_claims(self) -> None:
+        """Add what plans of unfinished tasks have of this location.
+
+        Raises LocationShared for a task of another table there that has no plan yet, OrphansError (CLAIM_UNKNOWN) for
+        one whose plan is lost or cannot be read.
+        """
+        here = Roots([self._root.uri])
+        for claim in self._ctx.claims():
+            index = self._index_of(claim)
+            if index is None:
+                continue
+            if FileType.ORPHAN.value in index.counts:
+                continue  # two removals at once may find the same orphans, and either may delete them
+            if here.overlaps(Roots((*index.roots, *index.taken))):
+                self._needed.add_plan(index)
+
+    def _index_of(self, claim: Claim) -> PlanIndex | None:
+        """Return the plan of an unfinished task, None if it has none that concerns this location."""
+        is_here = overlap(claim.location, self._root.uri, self._ctx.options.equal)
+        if claim.unread:
+            if is_here or not claim.location:
+                raise record_unreadable(claim.what)
+            return None
+        if claim.segment is None:
+            if is_here and claim.table_uuid != self._ctx.table_uuid.lower():
+                raise LocationShared(self._root.uri, f"the table of an unfinished {claim.what}", claim.location)
+            return None
+        try:
+            return load_index(self._ctx.plans, claim.segment)
+        except PlanTampered as error:  # also one that a newer release wrote
+            if is_here:
+                raise claim_unknown(claim.what, claim.segment.id) from error
+            return None
+
+    def _take_unreadable(self, one: NeighbourUnreadable) -> None:
+        if one.is_other_format:
+            if not one.areas:
+                raise places_unknown(f"the table of another format {one.who}", None)
+            places = [Place("table of another format", one.who, area) for area in one.areas]
+            check_alone(self._root, places, self._ctx.options.equal)
+        elif one.exempt and one.areas:
+            self._leave(one.areas, one.who)
+        else:
+            raise one
+
+    def _lengthen(self, table: LoadedTable, metadata: ParsedMetadata, who: str) -> None:
+        self.age = max(self.age, age_in(metadata.properties, who), self._ctx.asked_age(table))
+
+    def _leave(self, areas: Iterable[str], who: str) -> None:
+        here = self._root.uri
+        for area in areas:
+            if here.startswith(area):
+                raise AreaLeftAlone(here, who)
+            if area.startswith(here):
+                self.left = Roots((*self.left.uris, area))
+
+
+def _name_of(ctx: OrphanContext, one: Neighbour) -> str:
+    """Return a neighbour's name, and that it is the table itself if another catalog names that too."""
+    identifier = one.table.identifier
+    same = one.table.table_uuid == ctx.table_uuid and identifier.catalog != ctx.identifier.catalog
+    return f"{identifier}, which is this table itself in another catalog ({SAME_TABLE})" if same else str(identifier)
+
+
+def _in_store(path: str, equal: Equal) -> str:
+    """Return the one text of a key, as it is, in all buckets that are one."""
+    try:
+        where = parse(path)
+    except GuardRefused:
+        return path
+    return where.key if where.bucket == LOCAL else f"{equal.prefix('s3', where.bucket)}/{where.key}"
+
+
+def _canonical(folders: Iterable[str]) -> frozenset[str]:
+    found = set()
+    for folder in folders:
+        with suppress(GuardRefused):
+            found.add(Root.of(folder).uri)
+    return frozenset(found)

@@ -1,0 +1,87 @@
+"""Options of a removal from `operation_parameters.properties`; requests with unknown names were refused."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from delegation.errors import GuardRefused
+from delegation.removal.orphans.context import OrphanOptions
+from delegation.removal.orphans.limits import (
+    EQUAL_AUTHORITIES,
+    EQUAL_SCHEMES,
+    FILE_AGE,
+    LOCATION,
+    LOCATIONS,
+    MISMATCH,
+    OPTIONS,
+    PLAN,
+    QUARANTINE,
+    OrphanLimits,
+)
+from delegation.removal.orphans.names import PREFIX
+from delegation.removal.orphans.place import AGE, Equal, MismatchMode, checked_age
+from delegation.storage.locations import Root
+from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
+from delegation.timestamps import parse_duration
+from polaris_common.errors import DelegationError, printable
+
+_NO_LIMITS: Final = OrphanLimits()
+_OF_THE_PLAN: Final = (LOCATION, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH)
+
+
+def options_of(
+    properties: Mapping[str, str], limits: OrphanLimits = _NO_LIMITS, *, accepted: bool = False
+) -> OrphanOptions:
+    """Read the properties of a request; what an `accepted` one may do is bounded by the limits as they are now.
+
+    Raises InvalidOption, which names the property, DelegationError (PROPERTY_NOT_ALLOWED), and AgeTooShort.
+    """
+    if LOCATIONS in properties:  # of Polaris' policies: without it more would be removed than was asked for
+        raise InvalidOption(LOCATIONS, f"absent: a removal looks in one place, which {LOCATION} names")
+    chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
+    plan = chosen.get(PLAN)
+    if plan is not None:
+        for name in _OF_THE_PLAN:
+            if name in properties:
+                raise InvalidOption(name, f"absent where {PLAN} is given: a plan is executed as it was made")
+    equal = Equal.of(_lists(chosen.get(EQUAL_SCHEMES)), _lists(chosen.get(EQUAL_AUTHORITIES)))
+    if any(equal.schemes[one] != "s3" for one in ("s3", "s3a", "s3n") if one in equal.schemes):
+        raise InvalidOption(EQUAL_SCHEMES, "lists in which the schemes of S3 are compared as s3")
+    try:
+        age = AGE if FILE_AGE not in chosen else checked_age(parse_duration(chosen[FILE_AGE]))
+    except ValueError as error:
+        raise InvalidOption(FILE_AGE, f"a duration such as 7d or PT72H ({error})") from None
+    location = chosen.get(LOCATION)
+    if location is not None:
+        location = location_of(location)
+        if not location.startswith(limits.locations):
+            raise DelegationError(
+                f"{PLACE}.{LOCATION}: {printable(location)} is below no place of this service's setting "
+                f"{PREFIX}{LOCATIONS}; name a location that is, or leave the option out",
+                code="PROPERTY_NOT_ALLOWED",
+            )
+    return OrphanOptions(
+        older_than=age,
+        dry_run=chosen[DRY_RUN] == "true",
+        execute_plan=plan,
+        equal=equal,
+        mismatch=MismatchMode(chosen[MISMATCH].upper()),
+        loosest=MismatchMode(limits.requests.choices[MISMATCH].upper()),
+        limits=limits.approval,
+        location=location,
+        locations=limits.locations,
+        quarantine=chosen[QUARANTINE] == "tag",
+    )
+
+
+def location_of(text: str) -> str:
+    """Return a location as `s3://bucket/prefix/`; raise InvalidOption."""
+    try:
+        return Root.of(text).uri
+    except GuardRefused as error:
+        raise InvalidOption(LOCATION, f"a location in an object store ({error})") from None
+
+
+def _lists(text: str | None) -> dict[str, str]:
+    """Return the lists of `a,b=c;d=e`, each with what its names are compared as."""
+    pairs = (one.split("=") for one in text.split(";")) if text else ()
+    return {one[0]: one[1] for one in pairs}

@@ -1,0 +1,237 @@
+"""Making and reducing the plan of a removal, and the engine of this process."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from delegation.iceberg.files import FileType
+from delegation.iceberg.metadata import ParsedMetadata
+from delegation.polaris.model import LoadedTable
+from delegation.removal.asking import AskedAnew
+from delegation.removal.attempt import PlanSegment
+from delegation.removal.choice import EngineChoice
+from delegation.removal.chunks import Total
+from delegation.removal.deletes import Tally, Work
+from delegation.removal.errors import foreign_location
+from delegation.removal.index import ReplacedPlan, store_index
+from delegation.removal.marks import Marks
+from delegation.removal.model import LENIENT_PATHS
+from delegation.removal.orphans.context import OrphanContext
+from delegation.removal.orphans.deletes import ConditionalStore, delete_chunks
+from delegation.removal.orphans.index import Compared, OrphanIndex, Stage
+from delegation.removal.orphans.keep import KeepSet, metadata_of
+from delegation.removal.orphans.listing import ListedProgress, ListParts, PartLister, PartsListing, walk
+from delegation.removal.orphans.needed import NeededSet, SortedNeeded, foreign_findings, merged_parts, to_include
+from delegation.removal.orphans.place import Eligible, age_of, check_allowed, hidden_partitions, place_of
+from delegation.removal.orphans.subtraction import Orphans
+from delegation.removal.paths import covered_roots
+from delegation.storage.base import ObjectNotFound
+from delegation.storage.deleter import Deleter
+from delegation.storage.locations import split
+
+
+def make_listing(
+    ctx: OrphanContext, table: LoadedTable, list_parts: ListParts, *, resume: bool
+) -> tuple[OrphanIndex, PlanSegment]:
+    """List the table's location and store what may be an orphan, without publishing it; `resume` is as for `walk`."""
+    metadata = metadata_of(table)
+    check_allowed(metadata)
+    root = place_of(metadata, ctx.options.location)
+    if ctx.settings.delete.foreign.contain(root.uri):
+        raise foreign_location(root.uri)
+    age = int(max(age_of(ctx.options.older_than, metadata.properties), ctx.asked_age(table)).total_seconds())
+    plan_id = ctx.new_plan_id()
+    eligible = Eligible(root, age, hidden_partitions(table.metadata))
+    found = walk(ctx, eligible, plan_id, list_parts, resume=resume)
+    index = _index(ctx, table, metadata, plan_id, "listed", elsewhere=ctx.options.location).model_copy(
+        update={
+            "listed": Total(files=found.total.files, bytes=found.total.bytes),
+            "listed_at": found.at,
+            "age": age,
+            "parts": found.parts,
+            "signs": found.signs,
+            "elsewhere": ctx.options.location or "",
+        }
+    )
+    return index, store_index(ctx.plans, index)
+
+
+def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep: KeepSet) -> OrphanIndex:
+    """Return the plan of what nothing needs, without storing its index; its chunks are stored."""
+    plan_id = ctx.new_plan_id()
+    found = keep.subtracted([(part.plan_id, part.chunks) for part in listing.parts], plan_id, listing)
+    stage: Stage = "tagging" if ctx.options.quarantine else "planned"
+    fresh = _index(ctx, table, metadata_of(table), plan_id, stage, elsewhere=listing.elsewhere)
+    kept = {
+        "listed": listing.listed,
+        "listed_at": listing.listed_at,
+        "age": max(listing.age, keep.seconds),
+        "elsewhere": listing.elsewhere,
+        "signs": listing.signs,
+    }
+    return fresh.model_copy(update={**kept, **_found(found, keep, plan_id)})
+
+
+def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: KeepSet) -> OrphanIndex | None:
+    """Return what is left of a published plan without what is needed, its chunks stored; None if none of it is needed.
+
+    Files stay that are too young for what a table asks for now. Chunks that are deleted already are left out. What the
+    approval includes of foreign tables is added.
+    """
+    done = Marks(ctx.plans, index.plan_id).done()
+    chunks = [chunk for chunk in index.chunks if chunk.name not in done]
+    plan_id = ctx.new_plan_id()
+    included = to_include(index, keep.included)
+    more = [(part.plan_id, part.chunks) for one in included for part in one.parts]
+    found = keep.subtracted([(index.plan_id, chunks), *more], plan_id, index)
+    left = tuple(keep.of_approval(one) for one in index.foreign_tables if one not in included)
+    if not found.kept and not included and left == index.foreign_tables:
+        return None
+    update = _found(found, keep, plan_id)
+    return index.model_copy(
+        update={
+            "plan_id": plan_id,
+            "attempt": ctx.attempt.attempt,
+            "created_at": ctx.clock().isoformat(),
+            "reduces": (*index.reduces, ReplacedPlan(id=segment.id, sha256=segment.sha256, done=tuple(sorted(done)))),
+            **update,
+            "included": included,
+            "foreign_tables": tuple(map(keep.of_approval, merged_parts(left, update["foreign_tables"]))),
+            "age": max(index.age, keep.seconds),
+            "foreign": ctx.settings.delete.foreign.uris,
+            "neighbours": keep.checked or index.neighbours,
+        }
+    )
+
+
+def _found(found: Orphans, keep: KeepSet, plan_id: str) -> dict[str, Any]:
+    files, size = sum(one.count for one in found.chunks), sum(one.bytes for one in found.chunks)
+    foreign = () if keep.foreign is None else keep.foreign.parts(plan_id, found.held)
+    return {
+        "chunks": found.chunks,
+        "counts": {FileType.ORPHAN.value: Total(files=files, bytes=size)} if files else {},
+        "findings": (*found.findings, *keep.findings, *foreign_findings(foreign)),
+        "foreign_tables": foreign,
+        "needed": found.needed,
+        "neighbours": keep.checked,
+    }
+
+
+def _index(
+    ctx: OrphanContext,
+    table: LoadedTable,
+    metadata: ParsedMetadata,
+    plan_id: str,
+    stage: Stage,
+    *,
+    elsewhere: str | None,
+) -> OrphanIndex:
+    covered = covered_roots(table, LENIENT_PATHS).uris if ctx.settings.vended else None
+    return OrphanIndex(
+        **ctx.plan_head(plan_id, metadata),
+        snapshots=len(metadata.snapshots),
+        engine="inline",
+        roots=(place_of(metadata, elsewhere).uri,),
+        covered=covered,
+        chunks=(),
+        counts={},
+        findings=(),
+        stage=stage,
+        listed=Total(),
+        listed_at=0,
+        age=0,
+        foreign=ctx.settings.delete.foreign.uris,
+        compared=Compared(
+            schemes=dict(ctx.options.equal.schemes),
+            authorities=dict(ctx.options.equal.authorities),
+            mismatch=ctx.options.mismatch,
+        ),
+    )
+
+
+class OrphanEngine(Protocol):
+    """Lists the parts of a location, compares what is listed, and deletes chunks of a published plan."""
+
+    @property
+    def name(self) -> EngineChoice: ...
+
+    def list_parts(
+        self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
+    ) -> Iterator[ListedProgress]:
+        """List parts from where they are; yield each when it is done, and count the files of others with `listed`."""
+        ...
+
+    def needed(self, ctx: OrphanContext) -> NeededSet:
+        """Return what gathers needed files for one comparison."""
+        ...
+
+    def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        """Delete chunks of one plan in any order; `report` what failed of one or more at a time."""
+        ...
+
+
+class InlineOrphans:
+    """OrphanEngine with threads of this process."""
+
+    name: EngineChoice = "inline"
+
+    def list_parts(
+        self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
+    ) -> Iterator[ListedProgress]:
+        """See OrphanEngine.list_parts."""
+        lister = PartLister(
+            how,
+            ctx.store,
+            ctx.plans,
+            ctx.attempt.checkpoint,
+            ctx.clock,
+            recorded=lambda progress: listed(progress.files),
+        )
+        return lister.run(begun)
+
+    def needed(self, ctx: OrphanContext) -> NeededSet:
+        """See OrphanEngine.needed."""
+        return SortedNeeded(ctx)
+
+    def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        """See OrphanEngine.delete."""
+        index = work[0].index
+        root = index.roots[0]
+        tags = ctx.tags(split(root)[0], root) if ctx.options.quarantine else None
+        store = ConditionalStore(ctx.store, ctx.plans, ctx.nonce, tags)
+        store.begin(index.plan_id)
+        policy, now, sleep = ctx.settings.delete, ctx.now, ctx.sleep
+        with Deleter(store, policy, now=now, sleep=sleep, rate=ctx.rate) as deleter:  # type: ignore[arg-type]
+            for _, tally in delete_chunks(ctx.plans, work, store, deleter, ctx.attempt.checkpoint):
+                report(tally)
+
+
+INLINE: Final = InlineOrphans()
+
+
+_DIGEST: Final = 20
+_ASKED: Final = b"asked\n"
+_USED: Final = b"used\n"
+
+
+class AskedNote:
+    """The note for one listing or plan, by the id that it had before it was reduced.
+
+    A former release stored JSON when it handed over, which counts as not asked.
+    """
+
+    def __init__(self, ctx: OrphanContext, origin: str) -> None:
+        self._plans = ctx.plans
+        self._key = f"{ctx.attempt.task_id}/renewed/{hashlib.sha256(origin.encode()).hexdigest()[:_DIGEST]}"
+
+    def read(self) -> AskedAnew | None:
+        """Return the note, None if there is none."""
+        try:
+            data = self._plans.get(self._key)
+        except ObjectNotFound:
+            return None
+        return AskedAnew(asked=data == _ASKED)
+
+    def write(self, note: AskedAnew) -> None:
+        """Store the note in place of the former one."""
+        self._plans.put(self._key, _ASKED if note.asked else _USED)

@@ -1,0 +1,315 @@
+"""Tags of quarantined files: setting them, and restoring files that were deleted after it.
+
+Bringing back what a removal deleted in a bucket with versions: its own delete markers are removed, and no others.
+Rights that vended credentials lack are needed (`storage.listing.versions.RIGHTS`). A call after an interruption
+resumes: records of which every file is back are not looked at again, and a marker that is gone already is not missed.
+
+Tagging orphan files for a lifecycle rule of the bucket instead of deleting them, and taking the tag away again.
+A batch of files is tagged by the rules of a conditional delete: what is not as it was listed stays as it is. Nothing is
+recorded of a file: a restore looks at every file of the plans, so that it also finds what an attempt that died tagged.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from heapq import merge
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Final, TypeVar
+
+from delegation.items import each_item, reason_of
+from delegation.removal.errors import PlanLost, PlanTampered
+from delegation.removal.index import SAMPLE, load_index_as, segment_of
+from delegation.removal.orphans.approval import ListedAmount
+from delegation.removal.orphans.index import (
+    Candidate,
+    Hidden,
+    OrphanIndex,
+    mark_restored,
+    read_candidates,
+    read_markers,
+    recorded,
+    restored,
+)
+from delegation.storage.base import BatchResult, KeyFailure, ObjectStoreDenied, PlanStore
+from delegation.storage.listing.model import GONE, KeyVersions, ListedObject, TagFound, TagStore, VersionedStore
+from delegation.storage.locations import Root, split
+from polaris_common.errors import DelegationError
+
+T = TypeVar("T")
+
+_THREADS: Final = 16
+
+
+class FileState(StrEnum):
+    """What becomes of a file in a restore."""
+
+    RESTORED = "restored"
+    """The run's marker was its newest version, above the very object that was listed; the marker is removed."""
+    PRESENT = "present"
+    """The object that was deleted is there."""
+    REWRITTEN = "rewritten"
+    """Somebody has written the key again: the newest version is another object, and stays."""
+    DELETED_AGAIN = "deleted_again"
+    """The newest version is a delete marker that the run did not write."""
+    GONE = "gone"
+    """The version below the marker is gone, as by a lifecycle rule, or the store has none of the key."""
+    FAILED = "failed"
+    """The store refused or did not answer a call for this file, so it is as it was; a repetition tries it again."""
+
+
+BACK: Final = frozenset({FileState.RESTORED, FileState.PRESENT})
+"""States of files that a reader finds as they were."""
+
+
+def state_of(hidden: Hidden, found: KeyVersions) -> FileState:
+    """Return what a restore does with a file: RESTORED if the run's marker is to be removed. Pure."""
+    listed = hidden.file.listed()
+    if found.newest is None:
+        return FileState.GONE
+    if found.newest.object is not None:
+        return FileState.PRESENT if found.newest.object == listed else FileState.REWRITTEN
+    if found.newest.version_id != hidden.marker:
+        return FileState.DELETED_AGAIN
+    below = found.newest_object
+    return FileState.RESTORED if below is not None and below.object == listed else FileState.GONE
+
+
+@dataclass(slots=True)
+class Restoration:
+    """How many files are in which state, and some of those that are not back; `resumes` if progress was recorded.
+
+    `failed` has some of the files, records and plans with an error, each with its reason.
+    """
+
+    amounts: dict[FileState, ListedAmount] = field(default_factory=lambda: dict.fromkeys(FileState, ListedAmount()))
+    left: list[tuple[str, FileState]] = field(default_factory=list)
+    resumes: bool = True
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    _error: Exception | None = None
+
+    @property
+    def files(self) -> int:
+        """How many delete markers the run recorded, as far as they were looked at."""
+        return sum(one.files for one in self.amounts.values())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every file is back."""
+        return not self.failed and all(state in BACK or not one.files for state, one in self.amounts.items())
+
+    def add_each(
+        self,
+        items: Sequence[T],
+        act: Callable[[T], FileState],
+        pool: Executor,
+        file: Callable[[T], Candidate],
+        *,
+        name: str,
+    ) -> list[FileState]:
+        """Count files by what `act` finds, and return the states; raises the last error if nothing was found so far."""
+        tried = each_item(
+            items,
+            act,
+            name=name,
+            shown=lambda one: file(one).path,
+            pool=pool,
+            at_once=_THREADS,
+            most_wasted=timedelta.max,
+        )
+        states = []
+        for one in tried:
+            state = FileState.FAILED if one.result is None else one.result
+            if one.error is not None:
+                self.fail(file(one.item).path, one.error)
+            self.add_file(file(one.item), state)
+            states.append(state)
+        self.check()
+        return states
+
+    def fail(self, what: str, error: Exception) -> None:
+        """Note a file, a record or a plan with an error."""
+        self._error = error
+        if len(self.failed) < SAMPLE:
+            self.failed.append((what, reason_of(error)))
+
+    def check(self) -> None:
+        """Raise the last error if nothing else was found: the credentials or the store, not one file."""
+        if self._error is not None and self.files == self.amounts[FileState.FAILED].files:
+            raise self._error
+
+    def add_file(self, file: Candidate, state: FileState) -> None:
+        """Count a file."""
+        self.amounts[state] += ListedAmount(1, file.size)
+        if state not in BACK and len(self.left) < SAMPLE:
+            self.left.append((file.path, state))
+
+
+@dataclass(frozen=True)
+class RestoreRun:
+    """A restore of the files of some plans of one removal at `location`; `store` has an operator's credentials.
+
+    `checkpoint` is called before each record, and may raise RunStopped; `seen` gets what was counted so far.
+    """
+
+    store: VersionedStore
+    plans: PlanStore
+    plan_ids: Sequence[str]
+    location: str
+    dry_run: bool = False
+    checkpoint: Callable[[], None] = lambda: None
+    seen: Callable[[Restoration], None] = lambda _found: None
+
+    def run(self) -> Restoration:
+        """Remove the markers, with `dry_run` only look.
+
+        Raises PlanTampered and the errors of the stores where nothing else was found, else they are in the result.
+        """
+        found = Restoration()
+        pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="restore")
+        try:
+            for plan_id in self.plan_ids:
+                done = restored(self.plans, plan_id)
+                for name in recorded(self.plans, plan_id):
+                    self.checkpoint()
+                    try:
+                        files = self._read(plan_id, name)
+                    except DelegationError as error:
+                        found.fail(f"{plan_id}/markers/{name}", error)
+                        continue
+                    act = self._present if name in done else self._file
+                    states = found.add_each(files, act, pool, lambda one: one.file, name="orphans.restored")
+                    if name not in done and not self.dry_run and len(states) == len(files) and BACK.issuperset(states):
+                        self._mark(found, plan_id, name)
+                    self.seen(found)
+        finally:
+            pool.shutdown(cancel_futures=True)
+        found.check()
+        return found
+
+    def _read(self, plan_id: str, name: str) -> list[Hidden]:
+        root = Root.of(self.location)
+        files = list(read_markers(self.plans, plan_id, name))
+        if any(not one.file.path.startswith(root.uri) for one in files):
+            raise PlanTampered(plan_id, f"the record {name} of its delete markers has files outside {root.uri}")
+        return files
+
+    def _present(self, _hidden: Hidden) -> FileState:
+        return FileState.PRESENT
+
+    def _file(self, hidden: Hidden) -> FileState:
+        bucket, key = split(hidden.file.path)
+        state = state_of(hidden, self.store.versions(bucket, key))
+        if state is FileState.RESTORED and not self.dry_run:
+            # An object that is written in this moment stays: only the marker is removed, wherever it is by then.
+            self.store.remove_version(bucket, key, hidden.marker)
+        return state
+
+    def _mark(self, found: Restoration, plan_id: str, name: str) -> None:
+        if not found.resumes:
+            return
+        try:
+            mark_restored(self.plans, plan_id, name)
+        except ObjectStoreDenied:
+            found.resumes = False  # credentials that only read plans restore all the same
+
+
+def has_records(plans: PlanStore, plan_ids: Sequence[str]) -> bool:
+    """Return whether the run recorded any delete marker."""
+    return next(_names(plans, plan_ids), None) is not None
+
+
+def _names(plans: PlanStore, plan_ids: Sequence[str]) -> Iterator[str]:
+    for plan_id in plan_ids:
+        yield from recorded(plans, plan_id)
+
+
+_AT_A_TIME: Final = 8
+"""Files that are tagged at a time, within one batch; each takes four requests."""
+_RESTORED_AT_A_TIME: Final = 16
+_BATCH: Final = 256
+"""Files between two checkpoints of a restore."""
+_STATES: Final[Mapping[TagFound, FileState]] = {
+    TagFound.TAGGED: FileState.RESTORED,
+    TagFound.UNTAGGED: FileState.PRESENT,
+    TagFound.CHANGED: FileState.REWRITTEN,
+    TagFound.ABSENT: FileState.GONE,
+}
+
+
+def tag_batch(store: TagStore, bucket: str, listed: Sequence[ListedObject]) -> BatchResult:
+    """Tag objects that are as they were listed; return those that have the tag now in place of deleted ones.
+
+    Those that are gone count as absent. The codes of failures are CHANGED, TAGS_FULL and those of a delete.
+    """
+    with ThreadPoolExecutor(min(_AT_A_TIME, len(listed)), thread_name_prefix="tag") as pool:
+        codes = list(pool.map(lambda one: store.tag(bucket, one), listed))
+    done = list(zip((one.key for one in listed), codes, strict=True))
+    absent = tuple(key for key, code in done if code == GONE)
+    tagged = tuple(key for key, code in done if code is None)
+    failed = tuple(KeyFailure(key, code) for key, code in done if code not in (None, GONE))
+    return BatchResult((*tagged, *absent), failed, absent=absent)
+
+
+@dataclass(frozen=True)
+class UntagRun:
+    """Takes the tag away from the files of a removal's plans at `location`; `store` has an operator's credentials.
+
+    With `by_location` the plans are of any removals: what they have elsewhere is left alone, and those that expired are
+    left out. `checkpoint` is called before each batch, and may raise RunStopped. A call after an interruption looks at
+    every file again.
+    """
+
+    store: TagStore
+    plans: PlanStore
+    plan_ids: Sequence[str]
+    location: str
+    dry_run: bool = False
+    by_location: bool = False
+    checkpoint: Callable[[], None] = lambda: None
+
+    def run(self) -> Restoration:
+        """Take the tags away, with `dry_run` only look.
+
+        Raises PlanLost, PlanTampered and the errors of the stores where nothing else was found, else they are in the
+        result.
+        """
+        found = Restoration()
+        files = self._files(found)
+        with ThreadPoolExecutor(_RESTORED_AT_A_TIME, thread_name_prefix="untag") as pool:
+            while batch := list(islice(files, _BATCH)):
+                self.checkpoint()
+                found.add_each(batch, self._file, pool, lambda one: one, name="orphans.untagged")
+        found.check()
+        return found
+
+    def _files(self, found: Restoration) -> Iterator[Candidate]:
+        """Yield each file of the plans once; a plan that was reduced has files of the one that replaced it."""
+        root = Root.of(self.location)
+        streams = [self._planned(plan_id, found) for plan_id in self.plan_ids]
+        for path, same in groupby(merge(*streams, key=attrgetter("path")), key=attrgetter("path")):
+            if not path.startswith(root.uri):
+                if self.by_location:
+                    continue
+                raise PlanTampered(self.plan_ids[-1], f"it has files outside {root.uri}")
+            yield next(same)
+
+    def _planned(self, plan_id: str, found: Restoration) -> Iterator[Candidate]:
+        """Yield the files of a plan, without the chunks that cannot be read."""
+        try:
+            index = load_index_as(OrphanIndex, self.plans, segment_of(self.plans, plan_id))
+        except DelegationError as error:
+            if not (self.by_location and isinstance(error, PlanLost)):
+                found.fail(plan_id, error)
+            return
+        for chunk in index.chunks:
+            try:
+                yield from read_candidates(self.plans, plan_id, chunk)
+            except DelegationError as error:
+                found.fail(plan_id, error)
+
+    def _file(self, one: Candidate) -> FileState:
+        bucket, _ = split(one.path)
+        return _STATES[self.store.untag(bucket, one.listed(), dry_run=self.dry_run)]

@@ -1,0 +1,544 @@
+"""Removing orphan files in phases, so that it can be resumed at any point.
+
+    list → wait for references → subtract → plan → (a person) → wait for references → subtract → delete → receipt
+The references of both waits are as of a pass over the catalog that began after the step before, so whatever was
+committed, registered or created until then is seen. A plan is only ever reduced; what is deleted is still as it was
+listed. A call after a crash resumes: the segment that is published last states where.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from delegation.errors import RunCancelled
+from delegation.iceberg.errors import ManifestMissing
+from delegation.iceberg.metadata import FormerMetadata
+from delegation.polaris.model import LoadedTable
+from delegation.removal.asking import AskedReferences
+from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
+from delegation.removal.choice import HandedToSpark, Size
+from delegation.removal.chunks import Chunk, Total
+from delegation.removal.deletes import MOST_SEEN, Tally, Work, delete_in_lots, delete_or_raise
+from delegation.removal.errors import EngineFailed, FilesNotDeleted, PlanLost, plan_of_another_table
+from delegation.removal.foreign import HeadsRead
+from delegation.removal.index import Finding, merge_findings, store_index
+from delegation.removal.marks import Deleted, Marks, MarksListedOnce, record_adopted_plan
+from delegation.removal.orphans.approval import Approval, Wait, new_findings, waits_for
+from delegation.removal.orphans.context import ForeignKept, OrphanContext, OrphanResult, Status
+from delegation.removal.orphans.deletes import OrphansDeleted, store_receipt, swept
+from delegation.removal.orphans.errors import RemovalWithdrawn, location_not_allowed
+from delegation.removal.orphans.index import OrphanIndex, load_plan
+from delegation.removal.orphans.keep import KeepSet, metadata_of
+from delegation.removal.orphans.needed import (
+    NeededSet,
+    SortedNeeded,
+    foreign_findings,
+    signs_now,
+    stored_signs,
+    to_include,
+)
+from delegation.removal.orphans.place import WORK, Eligible, Equal, check_allowed, hidden_partitions, place_of
+from delegation.removal.orphans.planning import INLINE, AskedNote, OrphanEngine, make_listing, make_plan, reduced
+from delegation.removal.orphans.released import leave_out, merged_released, release_needed, remember_tagged, superseded
+from delegation.removal.paths import check_can_delete, unknown_findings
+from delegation.storage.base import ObjectNotFound
+from delegation.storage.locations import FOREIGN_TABLE, Root, canonical
+from delegation.storage.rate import AdaptiveRate
+from polaris_common.errors import counted
+
+_DIGEST = 20
+_COMPARES = "compares what is listed with what is needed"
+
+
+class OrphanRun:
+    """One attempt at removing the orphan files of a table; used once."""
+
+    def __init__(self, ctx: OrphanContext, engine: OrphanEngine = INLINE) -> None:
+        self._marks = MarksListedOnce(ctx.plans)
+        self._ctx = replace(ctx, plans=self._marks)
+        self._engine = engine
+        self._started = ctx.now()
+        self._index: OrphanIndex | None = None
+        self._segment: PlanSegment | None = None
+        self._deleting = False
+        self._remembered = set[str]()
+        self._superseded: tuple[str, tuple[str, ...]] = "", ()
+        # Besides those that the plan names: files that were taken since it was made.
+        self._released: tuple[Finding, ...] = ()
+        self._approval: Approval | None = None
+        self._ended_by_finding = False
+        self._known_consent: dict[str, Any] | None = None
+        self._lost: PlanSegment | None = None
+        # What was subtracted, or is among what later commits name: an object of a table never changes.
+        self._known: set[str] = set()
+        self._former: dict[str, FormerMetadata] = {}
+        self._stopped: Wait = ""
+        self._heads: HeadsRead = {}
+
+    @collected_seldom()
+    def run(self) -> OrphanResult:
+        """List and plan what is not yet, and delete what no person has to approve; a call after an error resumes."""
+        ctx, index = self._ctx, self._open()
+        if ctx.options.dry_run:
+            return self._result("PLANNED")
+        if waits := self._waits(index):
+            return self._waiting(waits)
+        if not index.chunks and not index.reduces and not to_include(index, self._ctx.options.including):
+            return self._result("NOTHING")
+        try:
+            if waits := self._delete_all():
+                return self._waiting(waits)
+        except FilesNotDeleted as error:
+            store_receipt(ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
+            raise
+        except (RunCancelled, RemovalWithdrawn):
+            store_receipt(ctx, self._result("INCOMPLETE"), self._indexes())
+            raise
+        result = self._result("SWEPT")
+        store_receipt(ctx, result, self._indexes())
+        return result
+
+    def _waiting(self, waits: Wait) -> OrphanResult:
+        result = self._result("WAITING", waits)
+        if result.receipt is not None:
+            store_receipt(self._ctx, result, self._indexes())
+        return result
+
+    def _open(self) -> OrphanIndex:
+        """Return the published plan, or publish the named or approved one, or a listing and the plan made of it."""
+        ctx = self._ctx
+        segments, named = ctx.attempt.plan(), ctx.options.execute_plan
+        try:
+            if segments:
+                self._use(segments)
+            elif named is not None:
+                self._adopt(ctx.named_plan(named))
+            elif not self._takes_up_approved():
+                self._list(resume=True)
+            if self._current().stage == "listed":
+                self._plan()
+        except PlanLost:
+            self._known_consent = None
+            # What is lost is listed again, but nobody approved what is found now.
+            if named is not None:
+                raise
+            self._lost = next(reversed(segments), None)
+            self._list(resume=False)
+            self._plan()
+        return self._current()
+
+    def _takes_up_approved(self) -> bool:
+        """Publish the plan that waited with the task, if it is approved and of what this request asks for."""
+        ctx = self._ctx
+        if ctx.options.dry_run or ctx.waiting is None or ctx.approval(ctx.waiting) is None:
+            return False
+        try:
+            index = load_plan(ctx.plans, ctx.waiting)
+        except PlanLost:
+            return False
+        if not index.answers(ctx.options, str(ctx.identifier)):
+            return False
+        if place_of(metadata_of(self._load()), index.elsewhere).uri != index.roots[0]:
+            return False
+        self._adopt(ctx.waiting)
+        return True
+
+    def _adopt(self, segment: PlanSegment) -> None:
+        """Publish an earlier plan as that of this task; raise GuardRefused (PLAN_OF_ANOTHER_TABLE)."""
+        ctx = self._ctx
+        index = load_plan(ctx.plans, segment)
+        self._check(index)
+        if index.stage == "listed":
+            raise plan_of_another_table(f"{segment.id} is a listing and no plan")
+        record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
+        self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
+
+    def _list(self, *, resume: bool) -> None:
+        ctx = self._ctx
+        # The first places need all privileges that `CatalogPlaces` needs: a listing may take hours.
+        list(islice(ctx.places(), 2))
+        _, segment = make_listing(ctx, self._load(), self._engine.list_parts, resume=resume)
+        publish = ctx.attempt.replace_plan if ctx.attempt.plan() else ctx.attempt.publish
+        self._use(publish(segment, files_planned=0))
+
+    def _plan(self) -> None:
+        """Wait for the references as of a time after the listing, and publish what none of them needs."""
+        ctx = self._ctx
+        with self._keep() as keep:
+            self._add_others(keep, None)
+            table = self._load()
+            listing = self._current()
+            if place_of(metadata_of(table), listing.elsewhere).uri != listing.roots[0]:
+                raise PlanLost(listing.plan_id, "the table has another location since it was listed")
+            keep.add_table(table)
+            keep.add_claims()
+            keep.add_foreign(table, listing, stored_signs(ctx, listing.signs or ()), self._heads)
+            released = release_needed(ctx, listing, keep)
+            index = make_plan(ctx, table, listing, keep)
+            known = keep.named
+        unknown = unknown_findings(metadata_of(table).properties)
+        update = {"findings": (*index.findings, *released, *unknown), "deleted_before": self._deleted_before()}
+        index = index.model_copy(update=update)
+        index = index.model_copy(update={"waits": self._waits(index)})
+        if index.quarantine:
+            eligible = Eligible(Root.of(index.roots[0]), listing.age, hidden_partitions(table.metadata))
+            self._superseded = index.plan_id, superseded(ctx, listing, index, eligible)
+        segment = store_index(ctx.plans, index)
+        self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
+        if self._current().plan_id == index.plan_id:
+            self._known |= known
+
+    def _deleted_before(self) -> Total:
+        """Return what attempts before deleted by a plan that is lost, as far as that is known: rather too much."""
+        ctx = self._ctx
+        if self._lost is None or not ctx.began:
+            return Total()
+        known, done = ctx.deleted_before, Marks(ctx.plans, self._lost.id).done()
+        marked = min(len(done) * ctx.settings.chunk_paths, ctx.planned_before)
+        return Total(files=max(known.files, marked), bytes=known.bytes)
+
+    def _waits(self, index: OrphanIndex) -> Wait:
+        """Return why a plan waits for a person, by what the operator allows now, "" if it is approved.
+
+        One that needed nobody when its deletes began needs nobody until they end; one that replaces it does.
+        """
+        ctx, gone = self._ctx, index.deleted_amount
+        consent = self._consent(index)
+        begun = consent.get("begun") == index.origin and (ctx.began or self._deleting)
+        if not index.chunks or (begun and not consent.get("approved")):
+            return ""
+        is_first = consent.get("plan") in (None, index.origin)
+        waits = waits_for(
+            index.planned_amount + gone, index.listed_amount + gone, ctx.options.limits, is_first=is_first
+        )
+        if not waits or self._approval is not None:
+            return ""
+        return "finding" if self._ended_by_finding else waits
+
+    def _find_approval(self, index: OrphanIndex, segment: PlanSegment) -> None:
+        """Note the approval of a plan, or of one that it reduces, which holds until something else is found."""
+        ctx = self._ctx
+        for one in (segment, *(PlanSegment(each.id, each.sha256) for each in reversed(index.reduces))):
+            approval = ctx.approval(one)
+            if approval is None:
+                continue
+            if not new_findings(load_plan(ctx.plans, one).findings, index.findings):
+                self._approval = approval
+                break
+            self._ended_by_finding = True
+        including = () if self._approval is None else self._approval.including
+        self._ctx = replace(ctx, options=replace(ctx.options, including=including))
+
+    def _consent(self, index: OrphanIndex) -> dict[str, Any]:
+        """Return the first plan of the table here that consent was given to, and the last whose deletes began.
+
+        What a former release stored states only that there was a plan.
+        """
+        if self._known_consent is None:
+            stored = self._stored(self._key_of_consent(index))
+            found = json.loads(stored) if stored is not None else {}
+            self._known_consent = found if "begun" in found else {}
+        return self._known_consent
+
+    def _note_consent(self, index: OrphanIndex) -> None:
+        before, key = self._consent(index), self._key_of_consent(index)
+        begun = {"begun": index.origin, "approved": self._approval is not None}
+        record = {"format": 1, "plan": before.get("plan", index.origin), **begun}
+        if record != before:
+            self._ctx.plans.put(key, (json.dumps(record) + "\n").encode())
+            self._known_consent = record
+
+    def _key_of_consent(self, index: OrphanIndex) -> str:
+        digest = hashlib.sha256(index.roots[0].encode()).hexdigest()[:_DIGEST]
+        return f"orphans/{index.table_uuid}/{digest}.json"
+
+    def _keep(self, needed: NeededSet | None = None) -> KeepSet:
+        needed = needed or self._engine.needed(self._ctx)
+        return KeepSet(self._ctx, Root.of(self._current().roots[0]), needed, self._check_size)
+
+    def _check_size(self, size: Size) -> None:
+        """Raise HandedToSpark if a function has not the time or the memory to read so much, where there is Spark."""
+        ctx = self._ctx
+        if ctx.spark_above is None or ctx.options.quarantine or size.is_planned_in_a_function(ctx.settings):
+            return
+        if self._deleting:
+            # Files were deleted with what is known of other tables: the job asks for it anew.
+            raise HandedToSpark(ctx.attempt.task_id, self._current().listed.files, does=_COMPARES)
+        self._asked().hand_over(self._current().listed.files, does=_COMPARES)
+
+    def _asked(self, look: Callable[[], object] = lambda: None) -> AskedReferences:
+        note = AskedNote(self._ctx, self._current().origin)
+        return AskedReferences(self._ctx, note.read, note.write, look=look)
+
+    def _add_others(self, keep: KeepSet, left: int | None) -> None:
+        """Add what other tables need as of now; an attempt that waited for that, and has not used it, asks no more.
+
+        Every attempt that gets so far asks anew the next time: a table may have been created since. Raises
+        HandedToSpark if another engine is to delete the files that are `left`, or to plan, for which that is None.
+        """
+        ctx, index = self._ctx, self._current()
+        asked = self._asked(keep.look_at_others)
+        asked.require()
+        if ctx.spark_above is not None and not ctx.options.quarantine:
+            is_wide = ctx.settings.is_wide(index.listed.files)
+            if left is None and (ctx.leaves_plan or is_wide):
+                asked.hand_over(index.listed.files, does=_COMPARES)
+            if left is not None and (left > ctx.spark_above or is_wide):
+                asked.hand_over(left)
+        keep.add_others()
+        asked.answered()
+
+    def _stored(self, key: str) -> bytes | None:
+        try:
+            return self._ctx.plans.get(key)
+        except ObjectNotFound:
+            return None
+
+    def _use(self, segments: Sequence[PlanSegment]) -> None:
+        """Read the published segment, which another attempt may have written."""
+        index = load_plan(self._ctx.plans, segments[-1])
+        self._check(index)
+        self._index, self._segment = index, segments[-1]
+        if index.quarantine and not self._ctx.options.quarantine:
+            self._ctx = replace(self._ctx, options=replace(self._ctx.options, quarantine=True))
+        if self._ctx.options.execute_plan is not None and index.compared is not None:
+            # The approval names the plan alone; what the operator forbade since it was made stays forbidden.
+            how, options = index.compared, self._ctx.options
+            equal = Equal(how.schemes, how.authorities)
+            options = replace(options, equal=equal, mismatch=how.mismatch.within(options.loosest))
+            self._ctx = replace(self._ctx, options=options)
+        self._approval, self._ended_by_finding = None, False
+        if index.stage != "listed":
+            self._find_approval(index, segments[-1])
+
+    def _check(self, index: OrphanIndex) -> None:
+        ctx = self._ctx
+        ctx.check_plan(index)
+        if index.elsewhere and not index.elsewhere.startswith(ctx.options.locations):
+            raise location_not_allowed(index.elsewhere)
+        if index.signs is None:
+            raise PlanLost(index.plan_id, "a former release made it, which looked for no tables that no catalog lists")
+
+    def _load(self) -> LoadedTable:
+        """Load the table as it is now; raise the errors of the catalog, GuardRefused (TABLE_UUID_MISMATCH) and those of
+        guards.
+
+        Raises RemovalWithdrawn too.
+        """
+        table = self._ctx.load_table(WORK)
+        if (reason := self._ctx.permitted(table)) is not None:
+            raise RemovalWithdrawn(reason)
+        metadata = metadata_of(table)
+        check_allowed(metadata)
+        if self._ctx.options.quarantine:
+            root = place_of(metadata, self._index.elsewhere if self._index else self._ctx.options.location)
+            self._ctx.tags(root.bucket, root.uri)
+        return table
+
+    def _delete_all(self) -> Wait:
+        """Take out of the plan what is needed now, and delete the rest in lots, comparing each with what is new.
+
+        Returns why the rest waits for a person, "" if nothing is left.
+        """
+        ctx = self._ctx
+        if not self._left() and not to_include(self._current(), ctx.options.including):
+            return ""
+        self._subtract_others()
+        self._seen = SortedNeeded(self._ctx)
+        try:
+            self._delete()
+            if self._seen.added:
+                with self._keep(self._seen) as keep:
+                    self._released += release_needed(ctx, self._current(), keep)
+        finally:
+            self._seen.close()
+        return self._stopped
+
+    def _may_delete(self, lot: Sequence[Work]) -> bool:
+        """Load the table and compare what is new of it with a lot; False if the plan is another one now, or waits.
+
+        Whatever a state named that was seen in this attempt stays, also if the table does not name it any longer.
+        """
+        ctx, index = self._ctx, self._current()
+        keep = self._keep(self._seen)
+        self._add_table(keep, self._load())
+        needed = keep.needed_among([(index.plan_id, [one.chunk for one in lot])]) if self._seen.added else ()
+        if keep.seconds > index.age or self._seen.added > MOST_SEEN or any(True for _ in needed):
+            self._subtract(keep)
+            self._seen.close()
+            self._seen = SortedNeeded(ctx)
+            return False
+        self._stopped = self._waits(index)
+        if self._stopped:
+            return False
+        if not self._deleting:
+            if ctx.settings.probe and ctx.settings.vended and not ctx.options.quarantine:
+                check_can_delete(ctx.store, index.roots)
+            self._note_consent(index)
+            ctx.attempt.begin_deleting()
+            self._deleting = True
+        if ctx.options.quarantine and index.plan_id not in self._remembered:
+            assert self._segment is not None  # noqa: S101 - _open sets it
+            remember_tagged(ctx.plans, index, self._segment)
+            if self._superseded[0] == index.plan_id:
+                leave_out(ctx.plans, self._superseded[1])
+            self._remembered.add(index.plan_id)
+        return True
+
+    @property
+    def _deletes_with(self) -> OrphanEngine:
+        """The engine: this process tags, whatever engine runs, because executors have vended credentials alone."""
+        return INLINE if self._ctx.options.quarantine else self._engine
+
+    def _delete(self) -> None:
+        """Delete what is left; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
+
+        Raises ComparisonTooOld and EngineFailed too.
+        """
+        rate = AdaptiveRate(self._ctx.settings.delete.rate, now=self._ctx.now())
+        ctx, engine = replace(self._ctx, rate=rate), self._deletes_with
+
+        def report(_run: Deleted, failed: int) -> None:
+            index = self._current()
+            now, gone = swept(ctx, [index]), index.deleted_amount
+            ctx.quarantined(now.quarantined)
+            files, size = now.files + gone.files, now.bytes + gone.bytes
+            ctx.attempt.progress(files_deleted=files, files_failed=failed, bytes_deleted=size)
+
+        def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
+            if engine is INLINE:
+                INLINE.delete(ctx, work, add)
+                return
+            # Executors put marks beside this process, and it looks at them.
+            try:
+                engine.delete(replace(ctx, plans=self._marks.store), work, add)
+            finally:
+                self._marks.learn(work[0].index.plan_id, [one.chunk for one in work])
+
+        def delete_all(_work: Sequence[Work], add: Callable[[Tally], None]) -> None:
+            delete_in_lots(
+                lambda: () if self._stopped else [Work(self._current(), chunk) for chunk in self._left()],
+                ctx.settings.lot_paths,
+                self._may_delete,
+                delete,
+                add,
+                now=ctx.now,
+                most_slow=ctx.settings.most_looks,
+            )
+
+        delete_or_raise((), Deleted(), delete_all, report)
+        if not self._stopped and (left := self._left()):
+            raise EngineFailed(f"{counted(len(left), 'chunk')} of the plan ended without failures and have no mark")
+
+    def _subtract_others(self) -> None:
+        """Take out of the plan what other tables and tasks need now, and the table; raise what `_add_table` does."""
+        ctx, index = self._ctx, self._current()
+        with self._keep() as keep:
+            self._add_others(keep, sum(chunk.count for chunk in self._left()))
+            keep.add_claims()
+            # Listed before the table is loaded, so that what was committed until then is in its log.
+            signs = signs_now(ctx, Root.of(index.roots[0]), stored_signs(ctx, index.signs or ()))
+            table = self._load()
+            self._add_table(keep, table)
+            keep.add_foreign(table, index, signs, self._heads)
+            self._subtract(keep)
+
+    def _add_table(self, keep: KeepSet, table: LoadedTable) -> None:
+        """Add what the table names and no state before it did; raise GuardRefused (PLAN_OF_ANOTHER_TABLE) if it moved.
+
+        Another task may delete manifests while they are read: then the table is loaded again.
+        """
+        index, looks = self._current(), self._ctx.settings.most_looks
+        for look in range(1, looks + 1):
+            if place_of(metadata_of(table), index.elsewhere).uri != index.roots[0]:
+                raise plan_of_another_table(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
+            try:
+                keep.add_table(table, self._known, self._former)
+                break
+            except ManifestMissing:
+                now = self._load()
+                if look == looks or canonical(now.metadata_location) == canonical(table.metadata_location):
+                    raise
+                table = now
+        self._known |= keep.named
+
+    def _subtract(self, keep: KeepSet) -> None:
+        """Take out of the plan what is needed now, and the tag from such files."""
+        ctx, index = self._ctx, self._current()
+        self._released += release_needed(ctx, index, keep)
+        assert self._segment is not None  # noqa: S101 - _open sets it
+        fresh = reduced(ctx, index, self._segment, keep)
+        if fresh is not None:
+            segment = store_index(ctx.plans, fresh)
+            self._use(ctx.attempt.replace_plan(segment, files_planned=fresh.files_planned))
+
+    def _left(self) -> list[Chunk]:
+        """Return the chunks without a mark."""
+        index = self._current()
+        done = Marks(self._ctx.plans, index.plan_id).done()
+        return [chunk for chunk in index.chunks if chunk.name not in done]
+
+    def _current(self) -> OrphanIndex:
+        assert self._index is not None  # noqa: S101 - _open sets it
+        return self._index
+
+    def _indexes(self) -> list[OrphanIndex]:
+        """Return the plan and those that it reduced, the first one first."""
+        index = self._current()
+        before = [load_plan(self._ctx.plans, PlanSegment(one.id, one.sha256)) for one in index.reduces]
+        return [*before, index]
+
+    def _result(self, status: Status, waits: Wait = "") -> OrphanResult:
+        ctx, indexes = self._ctx, self._indexes()
+        first, last = indexes[0], indexes[-1]
+        included = tuple(one for index in indexes for one in index.included)
+        # What stays for such tables in the end, which may be less than at first, or more.
+        others = (one for one in merge_findings(indexes) if one.code != FOREIGN_TABLE)
+        findings = (*others, *foreign_findings(last.foreign_tables))
+        deletes = status in ("SWEPT", "INCOMPLETE") or (status == "WAITING" and (ctx.began or self._deleting))
+        done = swept(ctx, indexes) if deletes else OrphansDeleted()
+        versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
+        return OrphanResult(
+            status=status,
+            identifier=ctx.identifier,
+            table_uuid=last.table_uuid,
+            location=last.roots[0],
+            waits=waits,
+            plan_ids=tuple(one.plan_id for one in indexes),
+            files_listed=first.listed.files,
+            bytes_listed=first.listed.bytes,
+            files_planned=first.files_planned + sum(one.files for one in included),
+            bytes_planned=first.bytes_planned + sum(one.bytes for one in included),
+            files_deleted=done.files,
+            files_absent=done.absent,
+            files_changed=done.changed,
+            files_looked_only=done.looked_only,
+            quarantine=ctx.options.quarantine,
+            files_quarantined=done.quarantined,
+            bytes_quarantined=done.quarantined_bytes,
+            files_untagged=done.untagged,
+            bytes_deleted=done.bytes,
+            bytes_freed=None if versioned else done.bytes,
+            findings=merged_released(findings, self._released),
+            foreign=[ForeignKept(one.uuid, one.place, one.files, one.bytes) for one in last.foreign_tables],
+            receipt=receipt_key(last.plan_id) if deletes else None,
+            deleted_before=last.deleted_amount,
+            approval=self._approval,
+            seconds=ctx.now() - self._started,
+            engine=self._deletes_with.name,
+            deletes_with="inline"
+            if ctx.options.quarantine
+            else ctx.settings.engine_for(last.files_planned, first.listed.files),
+        )
+
+
+def remove_orphan_files(ctx: OrphanContext) -> OrphanResult:
+    """Remove the orphan files of a table in this process; a call after a failure resumes where it stopped.
+
+    Raises GuardRefused, OrphansError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of
+    the object store and of delegation.polaris.
+    """
+    return OrphanRun(ctx).run()

@@ -1,0 +1,75 @@
+"""The task types of removals of orphan files, as values (tasks.life.task_type)."""
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from delegation.metrics import BYTES_DELETED, FILES_DELETED
+from delegation.removal.details import PlanDetailRules, ShownPlan, table_labels, table_traits
+from delegation.removal.orphans.names import BACKGROUND, FOLDER, KEPT, PLAN_TASK_TYPE, PREFIX, TASK_TYPE
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.task_type import TaskType
+from delegation.timestamps import isoformat
+from polaris_common.errors import printable
+
+if TYPE_CHECKING:
+    from delegation.removal.orphans.details import OrphanDetails
+    from delegation.tasks.submission.form import RequestForm
+
+
+def _next_step(task: Task) -> str | None:
+    """Return how the plan is looked at and approved with which a task ended, None without one."""
+    from delegation.removal.orphans.details import OrphanDetails, approvable  # noqa: PLC0415 - few need it
+
+    plan = approvable(task)
+    if plan is None:
+        return None
+    approval = OrphanDetails.of(task).approval
+    if approval is not None and (approval.plan, approval.sha256) == (plan.id, plan.sha256):
+        return (
+            f"{printable(approval.by.client_id)} approved the plan until {isoformat(approval.until)}: the next run of "
+            f"the table's policy executes it, or `delegation orphans approve {plan.id} --wait`."
+        )
+    return (
+        f"Look at the files with `delegation orphans show {plan.id}`, and have the plan executed with "
+        f"`delegation orphans approve {plan.id}`."
+    )
+
+
+def _requests() -> "RequestForm":
+    from delegation.removal.orphans.requests import ORPHANS_FORM  # noqa: PLC0415 - few read requests
+
+    return ORPHANS_FORM
+
+
+def _details() -> "type[OrphanDetails]":
+    from delegation.removal.orphans.details import OrphanDetails  # noqa: PLC0415 - few processes need it
+
+    return OrphanDetails
+
+
+ORPHANS_PLAN: Final = TaskType(
+    name=PLAN_TASK_TYPE,
+    labels=table_labels,
+    traits=partial(table_traits, known=BACKGROUND),
+    details=PlanDetailRules(_details, kept=KEPT),
+    counted={
+        "files_listed": None,
+        "files_deleted": FILES_DELETED,
+        "bytes_deleted": BYTES_DELETED,
+        "files_changed": None,
+        "files_quarantined": None,
+    },
+    receipt_key=ShownPlan(_details).receipt_key,
+    next_step=_next_step,
+    folders=(FOLDER,),
+)
+ORPHANS: Final = replace(
+    ORPHANS_PLAN,
+    name=TASK_TYPE,
+    # What a removal waits for is mostly another system, as with purges.
+    retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
+    properties=PREFIX,
+    requests=_requests,
+    measured=ShownPlan(_details).measured,
+)
