@@ -224,6 +224,19 @@ class SparkJobs:
         return results
 
 
+class SparkDeletes:
+    """DeleteEngine with the executors of one context; `task` is what deletes chunks there."""
+
+    name: EngineChoice = "spark"
+    task: type[DeleteChunks] = DeleteChunks
+
+    def __init__(self, jobs: SparkJobs) -> None:
+        self._jobs = jobs
+
+    def delete(self, ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+        self._jobs.delete(ctx, work, report, self.task)
+
+
 def _tasks_ended(context: SparkContext, group: str) -> int:
     """Return how many tasks of a job group have completed."""
     tracker = context.statusTracker()

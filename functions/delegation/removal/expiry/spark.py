@@ -20,10 +20,7 @@ from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.choice import EngineChoice
 from delegation.removal.chunks import Chunk, read_chunk
-from delegation.removal.context import RemovalContext
-from delegation.removal.deletes import Tally, Work
 from delegation.removal.executors import (
     ExecutorResources,
     Gathered,
@@ -65,7 +62,17 @@ from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.model import Neighbour
 from delegation.removal.paths import GuardVerdict
 from delegation.removal.sorting import common_of_two
-from delegation.removal.spark import OWN, UNREAD, NearTables, ReadNear, SparkJobs, WritesPlan, noting, own_context
+from delegation.removal.spark import (
+    OWN,
+    UNREAD,
+    NearTables,
+    ReadNear,
+    SparkDeletes,
+    SparkJobs,
+    WritesPlan,
+    noting,
+    own_context,
+)
 from delegation.removal.unread import UnreadNeighbours
 
 CANDIDATE, NEEDED, SHARED, GONE = range(4)
@@ -200,13 +207,8 @@ def expire_in_session(ctx: ExpiryContext, resources: ExecutorResources) -> Expir
         return expire_with_spark(spark, ctx, resources)
 
 
-class SparkExpiry:
+class SparkExpiry(SparkDeletes):
     """ExpiryEngine with the executors of one context."""
-
-    name: EngineChoice = "spark"
-
-    def __init__(self, jobs: SparkJobs) -> None:
-        self._jobs = jobs
 
     def plan(self, ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
         jobs, found = self._jobs, survey(ctx, table, gone)
@@ -240,9 +242,6 @@ class SparkExpiry:
 
     def needed(self, ctx: ExpiryContext) -> NeededRows:
         return SpreadRows(self._jobs, ctx)
-
-    def delete(self, ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        self._jobs.delete(ctx, work, report)
 
 
 class ExpirySources:

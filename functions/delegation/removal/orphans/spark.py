@@ -15,9 +15,8 @@ from typing import Final
 from pyspark import SparkContext
 
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.removal.choice import UNCOUNTED_ENTRIES, EngineChoice
+from delegation.removal.choice import UNCOUNTED_ENTRIES
 from delegation.removal.chunks import Chunk
-from delegation.removal.deletes import Tally, Work
 from delegation.removal.executors import (
     ExecutorResources,
     ManifestToRead,
@@ -45,7 +44,7 @@ from delegation.removal.orphans.needed import ForeignAtLocation, NeededSet, Sort
 from delegation.removal.orphans.place import END
 from delegation.removal.orphans.run import OrphanRun
 from delegation.removal.orphans.subtraction import Orphans, Rules, Subtraction
-from delegation.removal.spark import OWN, NearTables, SparkJobs, own_context
+from delegation.removal.spark import OWN, NearTables, SparkDeletes, SparkJobs, own_context
 from delegation.removal.unread import UnreadNeighbours
 
 _PATHS: Final = 50_000
@@ -242,13 +241,10 @@ def range_ends(parts: StoredParts, count: int) -> tuple[str, ...]:
     return tuple(ends)
 
 
-class SparkOrphans:
+class SparkOrphans(SparkDeletes):
     """OrphanEngine with the executors of one context."""
 
-    name: EngineChoice = "spark"
-
-    def __init__(self, spark: SparkContext, resources: ExecutorResources) -> None:
-        self._jobs = SparkJobs(spark, resources)
+    task = DeleteOrphans
 
     def list_parts(
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
@@ -291,10 +287,6 @@ class SparkOrphans:
         """See OrphanEngine.needed."""
         return SpreadNeeded(ctx, self._jobs)
 
-    def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """See OrphanEngine.delete."""
-        self._jobs.delete(ctx, work, report, DeleteOrphans)
-
 
 def remove_with_spark(spark: SparkContext, ctx: OrphanContext, resources: ExecutorResources) -> OrphanResult:
     """Remove with executors; like `phases.remove_orphan_files`, and raises EngineFailed as well.
@@ -302,7 +294,7 @@ def remove_with_spark(spark: SparkContext, ctx: OrphanContext, resources: Execut
     `ctx` is the driver's; with `resources` each executor process opens its stores, which list, and checks the lease.
     Between two jobs the driver alone works, so that what is needed by then is subtracted before the next one.
     """
-    return OrphanRun(ctx, SparkOrphans(spark, resources)).run()
+    return OrphanRun(ctx, SparkOrphans(SparkJobs(spark, resources))).run()
 
 
 def remove_in_session(ctx: OrphanContext, resources: ExecutorResources) -> OrphanResult:

@@ -8,7 +8,7 @@ counts as deleted. ROOT is the current metadata file. Before META and before the
 so that a plan which is lost later can be made again (`guards.LostPlan`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Literal, NamedTuple, Protocol
@@ -19,9 +19,9 @@ from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetada
 from delegation.polaris.model import LoadedTable
 from delegation.removal import paths
 from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
-from delegation.removal.choice import EngineChoice, document, forecast
+from delegation.removal.choice import document, forecast
 from delegation.removal.chunks import DeleteStep, Phase
-from delegation.removal.deletes import Tally, Work, delete_in_this_process, delete_or_raise
+from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work, delete_in_this_process, delete_or_raise
 from delegation.removal.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost
 from delegation.removal.index import PlanIndex, load_index, merge_findings
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
@@ -39,19 +39,12 @@ _STEPS = tuple(DeleteStep)
 _DROPPED = (NoSuchTable, NoSuchNamespace)
 
 
-class PurgeEngine(Protocol):
+class PurgeEngine(DeleteEngine, Protocol):
     """Makes plans and deletes chunks; everything else is the same for every engine."""
-
-    @property
-    def name(self) -> EngineChoice: ...
 
     def plan(
         self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
     ) -> tuple[PlanIndex, PlanSegment]: ...
-
-    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
-        ...
 
 
 class _State(Enum):
@@ -383,12 +376,10 @@ class Execution:
         )
 
 
-class InlineEngine:
+class InlineEngine(InlineDeletes):
     """Plans and deletes with threads of one process."""
 
-    name: EngineChoice = "inline"
     plan = staticmethod(make_plan)
-    delete = staticmethod(delete_in_this_process)
 
 
 def purge_table(ctx: PurgeContext) -> PurgeResult:

@@ -9,7 +9,7 @@ Deleting: chunks → tasks (verify, delete, mark). Executors open their stores b
 them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast, get_args
 
@@ -22,9 +22,7 @@ from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.choice import EngineChoice
 from delegation.removal.chunks import Chunk, DeleteStep, Phase, read_chunk
-from delegation.removal.deletes import Tally, Work
 from delegation.removal.executors import (
     ExecutorResources,
     Gathered,
@@ -49,7 +47,7 @@ from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.planning import Survey, TableDamage, finish_plan, survey
 from delegation.removal.purge.run import Execution
 from delegation.removal.sorting import common_of_two, without
-from delegation.removal.spark import UNREAD, NearTables, ReadNear, SparkJobs, WritesPlan, own_context
+from delegation.removal.spark import UNREAD, NearTables, ReadNear, SparkDeletes, SparkJobs, WritesPlan, own_context
 from polaris_common.errors import DelegationError
 
 # The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.
@@ -163,7 +161,7 @@ def purge_with_spark(spark: SparkContext, ctx: PurgeContext, resources: Executor
 
     `ctx` is the driver's; with `resources` each executor process opens its stores and checks the lease.
     """
-    return Execution(ctx, SparkEngine(spark, resources)).run()
+    return Execution(ctx, SparkEngine(SparkJobs(spark, resources))).run()
 
 
 def purge_in_session(ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
@@ -172,13 +170,8 @@ def purge_in_session(ctx: PurgeContext, resources: ExecutorResources) -> PurgeRe
         return purge_with_spark(spark, ctx, resources)
 
 
-class SparkEngine:
+class SparkEngine(SparkDeletes):
     """Makes plans and deletes chunks with the executors of one context."""
-
-    name: EngineChoice = "spark"
-
-    def __init__(self, spark: SparkContext, resources: ExecutorResources) -> None:
-        self._jobs = SparkJobs(spark, resources)
 
     def plan(
         self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
@@ -207,9 +200,6 @@ class SparkEngine:
         return finish_plan(
             ctx, found, earlier, plan_id=plan_id, engine="spark", chunks=written.chunks, totals=written.totals
         )
-
-    def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        self._jobs.delete(ctx, work, report)
 
     def _runs(
         self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], near: NearTables, parts: int
