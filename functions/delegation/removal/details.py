@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
-from delegation.removal.attempt import PlanSegment, StepsDone
+from delegation.removal.attempt import PlanSegment, StepsDone, receipt_key
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Labels, Task
@@ -134,6 +134,8 @@ if TYPE_CHECKING:
     """Loads the model of an operation's details, which most processes do without."""
 
 FILES: Final = "files"
+PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
+"""The pattern of the id of a plan, as options name it."""
 
 
 def id_of_parts(parts: list[Any]) -> str:
@@ -242,7 +244,5 @@ class ShownPlan:
 
         It is beside the plan that was executed last.
         """
-        from delegation.removal.attempt import receipt_key  # noqa: PLC0415 - most processes show no receipt
-
         segments = self.model().of(task).plan_segments
         return receipt_key(segments[-1].id) if segments else None

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import ClassVar, Final, Self
 
+from delegation.removal.details import PLAN_ID
 from delegation.removal.expiry.history import LONG
 from delegation.removal.expiry.names import BY_POLICY, ENDS_PLAN, PLAN_TASK_TYPE, PREFIX, TASK_TYPE, UPKEEP
 from delegation.removal.expiry.retention import Retention
@@ -90,7 +91,6 @@ _COUNT: Final = "[1-9][0-9]{0,8}"
 _MILLISECONDS: Final = "[1-9][0-9]{0,14}"
 _ID: Final = "-?[0-9]{1,19}"
 _IDS: Final = rf"{_ID}(,{_ID}){{0,{MOST_IDS - 1}}}"
-_PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 
 
 def _text(name: str, pattern: str, expected: str, described: str, argument: Argument | None = None) -> Option:
@@ -170,7 +170,7 @@ OPTIONS: Final = OptionTable(
         Option(
             name=PLAN,
             by=SetBy.CALLER,
-            pattern=_PLAN_ID,
+            pattern=PLAN_ID,
             expected="the id of a plan, as listed in a dry run's `plan_segments`",
             described="The id of a dry run's plan.",
             argument=Argument("Execute the plan of a dry run, with its other options.", "PLAN_ID"),

@@ -272,7 +272,6 @@ class OrphansBehavior:
         return opened
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare."""
         return self._runs.prepare(task)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:

@@ -185,9 +185,8 @@ class OrphanResult(RemovalResult):
     INCOMPLETE: some could not be deleted, which the receipt lists. `files_changed` are those that were kept because
     they are not as they were listed, `files_untagged` because they have no place for a tag; `files_quarantined` are
     tagged and still there, with `quarantine`. `files_looked_only` were deleted after a look alone, because the store
-    has no conditional deletes. `engine` is the one that ran,
-    `deletes_with` the one for so many files as are planned. A lost plan had deleted `deleted_before`.
-    `foreign` is what stays for tables that no catalog lists.
+    has no conditional deletes. `deletes_with` is the engine for so many files as are planned. A lost plan had deleted
+    `deleted_before`. `foreign` is what stays for tables that no catalog lists.
     """
 
     status: Status

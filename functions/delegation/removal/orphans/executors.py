@@ -241,7 +241,6 @@ class DeleteOrphans(DeleteChunks):
     def deleted(
         self, plans: Any, works: Iterable[Work], checkpoint: Callable[[], None]
     ) -> Iterator[tuple[Work, Tally]]:
-        """See DeleteChunks.deleted."""
         store = _store(self.resources, self.identifier)
         (plan_id,) = self.plans
         store.begin(plan_id)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from delegation.removal.details import PLAN_ID
 from delegation.removal.orphans.approval import ApprovalLimits
 from delegation.removal.orphans.names import PREFIX
 from delegation.tasks.life.policy import InvalidProperty
@@ -38,7 +39,6 @@ _DURATION: Final = "([0-9]{1,9}(ms|[smhd])|[Pp][0-9A-Za-z.]{1,40})"
 _NAME: Final = "[!-+\\-.0-:<>-~]{1,255}"
 _LIST: Final = f"{_NAME}(,{_NAME}){{0,9}}={_NAME}"
 _LISTS: Final = f"{_LIST}(;{_LIST}){{0,9}}"
-_PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 _SHARE: Final = "0(\\.[0-9]{1,6})?|1(\\.0{1,6})?"
 _ROLE: Final = "[a-z0-9][a-z0-9.-]{2,62}=arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role/[A-Za-z0-9+=@_./-]{1,576}"
 _MOST_ROLES: Final = 100
@@ -106,7 +106,7 @@ OPTIONS: Final = OptionTable(
         Option(
             name=PLAN,
             by=SetBy.CALLER,
-            pattern=_PLAN_ID,
+            pattern=PLAN_ID,
             expected="the id of a plan that a dry run made, or that waits for approval",
             described="The id of a dry run's plan.",
         ),

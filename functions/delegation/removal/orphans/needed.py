@@ -263,7 +263,6 @@ class SortedNeeded:
         return self._files.added
 
     def add_files(self, paths: Iterable[str]) -> None:
-        """See NeededSet.add_files."""
         self._extend(self._files, paths, 0)
 
     def _extend(self, files: Sorter, paths: Iterable[str], number: int) -> None:
@@ -272,7 +271,6 @@ class SortedNeeded:
             files.extend([(text, number, 0) for text in joined_all(some, equal)])
 
     def add_entries(self, manifests: Mapping[str, ManifestFile]) -> None:
-        """See NeededSet.add_entries."""
         ctx = self._ctx
         fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
         wanted = [(path, ctx.settings.max_file_bytes) for path in manifests]
@@ -280,15 +278,12 @@ class SortedNeeded:
         self._add(all_entries(fetcher, dict(manifests), wanted, tolerance))
 
     def add_neighbour(self, neighbour: Neighbour) -> None:
-        """See NeededSet.add_neighbour."""
         self._add(reach_of_neighbour(self._ctx, neighbour, self._unread, self._once))
 
     def add_plan(self, index: PlanIndex) -> None:
-        """See NeededSet.add_plan."""
         self.add_files(planned_paths(self._ctx.plans, [index], tuple(Phase)))
 
     def add_foreign(self, foreign: ForeignAtLocation) -> None:
-        """See NeededSet.add_foreign."""
         self._foreign = foreign
         for number, files in foreign.files():
             self._extend(self._foreign_files, files, number)
@@ -299,7 +294,6 @@ class SortedNeeded:
                 self._extend(self._foreign_files, (path for path, _, _ in rows), number)
 
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
-        """See NeededSet.subtracted."""
         ctx, found = self._ctx, Subtraction(self._with_areas(rules))
         records, most = ctx.settings.run_records, ctx.settings.lot_paths
         with (
@@ -319,7 +313,6 @@ class SortedNeeded:
             return found.result(chunks, stays, self._unread.findings())
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
-        """See NeededSet.needed_among."""
         ctx = self._ctx
         with Sorter(run_records=ctx.settings.run_records) as by_path:
             for plan_id, chunk in ((plan_id, chunk) for plan_id, chunks in parts for chunk in chunks):
@@ -331,7 +324,6 @@ class SortedNeeded:
             yield from map(candidates_in, others)
 
     def close(self) -> None:
-        """See NeededSet.close."""
         self._files.__exit__()
         self._foreign_files.__exit__()
 

@@ -178,7 +178,6 @@ class InlineOrphans:
     def list_parts(
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
     ) -> Iterator[ListedProgress]:
-        """See OrphanEngine.list_parts."""
         lister = PartLister(
             how,
             ctx.store,
@@ -190,11 +189,9 @@ class InlineOrphans:
         return lister.run(begun)
 
     def needed(self, ctx: OrphanContext) -> NeededSet:
-        """See OrphanEngine.needed."""
         return SortedNeeded(ctx)
 
     def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """See OrphanEngine.delete."""
         index = work[0].index
         root = index.roots[0]
         tags = ctx.tags(split(root)[0], root) if ctx.options.quarantine else None

@@ -75,20 +75,16 @@ class SpreadNeeded:
         self._foreign_paths: list[tuple[int, Sequence[str]]] = []
 
     def add_files(self, paths: Iterable[str]) -> None:
-        """See NeededSet.add_files."""
         self._paths.extend(paths)
 
     def add_entries(self, manifests: Mapping[str, ManifestFile]) -> None:
-        """See NeededSet.add_entries."""
         self._own.update(manifests)
 
     def add_neighbour(self, neighbour: Neighbour) -> None:
-        """See NeededSet.add_neighbour."""
         self._near.add(neighbour)
         self._neighbours.append(neighbour)
 
     def add_plan(self, index: PlanIndex) -> None:
-        """See NeededSet.add_plan."""
         self._plans.append(index)
 
     def add_foreign(self, foreign: ForeignAtLocation) -> None:
@@ -108,7 +104,6 @@ class SpreadNeeded:
             self._foreign_listed += fresh
 
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
-        """See NeededSet.subtracted."""
         if self._is_small(parts):
             return self._sorted_here().subtracted(parts, plan_id, rules)
         found = Subtraction(rules)
@@ -127,7 +122,6 @@ class SpreadNeeded:
         return candidates_of(self._ctx.plans, [(plan_id, chunks)])
 
     def close(self) -> None:
-        """See NeededSet.close."""
         if self._here is not None:
             self._here.close()
 
@@ -284,7 +278,6 @@ class SparkOrphans(SparkDeletes):
         return [ListedProgress.model_validate_json(result["listed"]) for result in results]
 
     def needed(self, ctx: OrphanContext) -> NeededSet:
-        """See OrphanEngine.needed."""
         return SpreadNeeded(ctx, self._jobs)
 
 

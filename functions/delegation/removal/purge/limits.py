@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Self
 
+from delegation.removal.details import PLAN_ID
 from delegation.removal.purge.names import PREFIX, PRIORITIES, PRIORITY
 from delegation.removal.purge.options import PurgeOptions
 from delegation.tasks.life.policy import InvalidProperty
@@ -64,7 +65,6 @@ class ReferenceSettings:
 
 
 PLAN: Final = "plan"
-_PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
 
 
 def _limited(name: str, values: tuple[str, ...], loosest: str, meaning: str) -> Option:
@@ -125,7 +125,7 @@ OPTIONS: Final = OptionTable(
         Option(
             name=PLAN,
             by=SetBy.CALLER,
-            pattern=_PLAN_ID,
+            pattern=PLAN_ID,
             expected="the id of a plan, as listed in a dry run's `plan_segments`",
             described="The id of a dry run's plan.",
         ),

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any, Final, Self, cast
 
 from delegation.identifiers import TableIdentifier
-from delegation.removal import attempt
 from delegation.removal.choice import EngineChoice
 from delegation.removal.details import id_of_parts, purge_id
 from delegation.removal.errors import PlanLost
@@ -319,9 +318,3 @@ def execution_result(task: Task) -> ExecutionResult:
         files_kept=details.files_kept,
         findings=tuple(KeptFiles(code=one.code, count=one.count) for one in details.findings),
     )
-
-
-def receipt_key(task: Task) -> str | None:
-    """Return the key of the receipt in the plan bucket, None without a plan; raises MalformedRecord."""
-    segments = PurgeDetails.of(task).plan_segments
-    return attempt.receipt_key(segments[-1].id) if segments else None

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
+from delegation.removal.details import ShownPlan
 from delegation.removal.purge.names import (
     DROP_TASK_TYPE,
     PLAN_TASK_TYPE,
@@ -50,12 +51,7 @@ def _execution_result(task: Task) -> "ExecutionResult":
     return execution_result(task)
 
 
-def _receipt_key(task: Task) -> str | None:
-    from delegation.removal.purge.requests import receipt_key  # noqa: PLC0415
-
-    return receipt_key(task)
-
-
+_RECEIPT_KEY: Final = ShownPlan(lambda: PurgeDetails).receipt_key
 _COUNTED: Final = {"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED, "files_kept": None}
 
 
@@ -71,12 +67,12 @@ PURGE: Final = TaskType(
     requests=_requests,
     measured=_measured,
     execution_result=_execution_result,
-    receipt_key=_receipt_key,
+    receipt_key=_RECEIPT_KEY,
 )
 
 
 PURGE_PLAN: Final = TaskType(
-    name=PLAN_TASK_TYPE, labels=labels_of, traits=traits_of, counted=_COUNTED, receipt_key=_receipt_key
+    name=PLAN_TASK_TYPE, labels=labels_of, traits=traits_of, counted=_COUNTED, receipt_key=_RECEIPT_KEY
 )
 
 
@@ -86,7 +82,7 @@ DROP: Final = TaskType(
     traits=traits_of,
     details=PurgeDetailRules(),
     counted=_COUNTED,
-    receipt_key=_receipt_key,
+    receipt_key=_RECEIPT_KEY,
 )
 
 
