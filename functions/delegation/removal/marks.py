@@ -1,12 +1,11 @@
 """Progress of a plan, stored as marks beside it, and its receipt; each is an object with one writer.
 
-Progress of a plan, stored as marks beside it; each is an object with one writer.
 Marks are never deleted. If the store turns out to have confirmed deletes that it did not make, `done/VOID-1` makes all
 marks of chunks so far void; later ones are below `done/1/`, until `done/VOID-2` makes these void, too.
 `done/ABSENT-{chunk}-{files}-{bytes}` states how many of a chunk's files the store said it did not have; without one it
 stated it of none.
 
-The SHA-256 of the sorted list of all paths that a purge deletes, which an auditor can compute from the chunks:
+The SHA-256 of the sorted list of all paths that a purge deletes an auditor can compute from the chunks:
 zcat DATA-* META-* ROOT-* | jq -r .path | LC_ALL=C sort | sha256sum
 """
 

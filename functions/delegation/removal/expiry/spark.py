@@ -193,7 +193,7 @@ def _with_reasons(runs: Gathered, part: int, places: OtherPlaces) -> Iterator[tu
 
 
 def expire_with_spark(spark: SparkContext, ctx: ExpiryContext, resources: ExecutorResources) -> ExpiryResult:
-    """Expire snapshots with executors; like `phases.expire_snapshots`, and raises EngineFailed as well.
+    """Expire snapshots with executors; like `run.expire_snapshots`, and raises EngineFailed as well.
 
     `ctx` is the driver's; with `resources` each executor process opens its stores and checks the lease. What is needed
     is subtracted before each step, as in one process.

@@ -1,9 +1,8 @@
 """Deleting the chunks of a plan: only objects that are still as they were listed, and the receipt of that.
 
-Deleting the chunks of a plan: only objects that are still as they were listed, and what became of each chunk.
 Beside the marks of all plans, `{plan}/changed/{chunk}-{files}-{bytes}` has the files of a chunk that stay because
 somebody wrote them again, and `{plan}/looked/{chunk}-{files}` states how many were deleted after a look alone.
-`markers` has what was deleted in a bucket with versions. In a quarantine `{plan}/quarantined/{chunk}-0-0` states that
+Markers state what was deleted in a bucket with versions. In a quarantine `{plan}/quarantined/{chunk}-0-0` states that
 its files were tagged instead, and `{plan}/untagged/…` has those that have no place for a tag.
 """
 

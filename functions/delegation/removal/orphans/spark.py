@@ -282,7 +282,7 @@ class SparkOrphans(SparkDeletes):
 
 
 def remove_with_spark(spark: SparkContext, ctx: OrphanContext, resources: ExecutorResources) -> OrphanResult:
-    """Remove with executors; like `phases.remove_orphan_files`, and raises EngineFailed as well.
+    """Remove with executors; like `run.remove_orphan_files`, and raises EngineFailed as well.
 
     `ctx` is the driver's; with `resources` each executor process opens its stores, which list, and checks the lease.
     Between two jobs the driver alone works, so that what is needed by then is subtracted before the next one.

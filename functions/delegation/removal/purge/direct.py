@@ -271,7 +271,7 @@ class DirectRun:
     warn: Callable[[str], None] = field(default=lambda _text: None)
 
     def __call__(self) -> PurgeResult:
-        """Make a plan unless there is one, then execute it; raise what `inline.purge_table` raises."""
+        """Make a plan unless there is one, then execute it; raise what `run.purge_table` raises."""
         ctx = self.context()
         if self.purge.engine == "inline":
             return purge_table(ctx)

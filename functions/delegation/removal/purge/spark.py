@@ -157,7 +157,7 @@ def _damaged(runs: Gathered, part: int) -> dict[str, GuardVerdict]:
 
 
 def purge_with_spark(spark: SparkContext, ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
-    """Purge a table with executors; like `inline.purge_table`, and raises EngineFailed as well.
+    """Purge a table with executors; like `run.purge_table`, and raises EngineFailed as well.
 
     `ctx` is the driver's; with `resources` each executor process opens its stores and checks the lease.
     """
