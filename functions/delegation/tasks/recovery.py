@@ -96,12 +96,12 @@ class Recovery:
         try:
             live = self.live.get(head.task_id)
             rows = () if live is not None else versions(self.live, head.task_id)
+            last = newest(head, rows) if live is None else live
+            copied = versions(self.copy, head.task_id) if last.created_ts == head.created_ts else ()
         except MalformedRecord:
             report.unreadable.append(head.task_id)
             return
-        last = newest(head, rows) if live is None else live
-        same_life = last.created_ts == head.created_ts
-        for row in versions(self.copy, head.task_id) if same_life else ():
+        for row in copied:
             if row.version <= last.version:
                 report.versions += self._put(codec.row_item(row))
         if live is not None:

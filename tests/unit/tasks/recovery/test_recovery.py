@@ -200,3 +200,19 @@ def test_what_belongs_to_a_task_is_copied_and_the_pauses_are_not(yesterday: Yest
     assert from_item(answer["Item"]) == link
     assert yesterday.pauses.read() == record
     assert live.register().revision == 0
+
+
+@pytest.mark.parametrize("attribute", ["status", "format", "created_ts"])
+def test_a_version_that_cannot_be_read_is_named_with_its_task_and_the_others_are_recovered(
+    yesterday: Yesterday, attribute: str
+) -> None:
+    """It ended the recovery, so the tasks behind it stayed lost."""
+    bad = yesterday.ids["ended"]
+    key = to_item({"task_id": bad, "version": 1})
+    row = yesterday.client.get_item(TableName=yesterday.copied, Key=key)["Item"]
+    yesterday.client.put_item(TableName=yesterday.copied, Item={**row, attribute: {"S": "x"}})
+    live = yesterday.lose_the_tables()
+    yesterday.pause()
+    report = yesterday.recover(live)
+    assert (report.tasks, report.unreadable) == (6, [bad])
+    assert live.get(bad) is None
