@@ -69,7 +69,7 @@ class LivedTable:
         self.admission = Admission(
             self.tasks, store, {TASK_TYPE}, lambda *one: self.started.append(one), limits=self.policies.limits
         )
-        self.behaviors = {one.kind: one for one in (child(), parent(self.tasks))}
+        self.behaviors = {one.task_type: one for one in (child(), parent(self.tasks))}
         runnable = Behaviors([FunctionBehavior(self.tasks, each) for each in self.behaviors.values()])
         self.worker = Worker(self.tasks, runnable, WorkerSettings("worker-1"))
 

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from delegation.upkeep.schedule import Budget
 from tests.unit.upkeep.bad_month import PassedMonth, compare
 from tests.unit.upkeep.month import Month, simulate, table_of
@@ -18,6 +20,7 @@ def test_every_table_is_kept_and_none_waits_for_longer_than_a_day_where_there_is
     assert found.micros > 0
 
 
+@pytest.mark.long
 def test_more_runs_at_once_shorten_the_wait_where_tables_are_many_and_the_drops_wait_no_longer() -> None:
     many = replace(SMALL, tables=600, at_once=2)
     found, faster, alone = (simulate(one) for one in (many, replace(many, at_once=8), replace(many, upkeep=False)))
@@ -47,6 +50,7 @@ def test_the_outcome_is_a_table_for_people() -> None:
     assert "drops beside upkeep       none" in text
 
 
+@pytest.mark.long
 def test_good_tables_wait_no_longer_beside_bad_ones_of_every_kind() -> None:
     text, is_short = compare(PassedMonth(tables=40, days=3, at_once=1, bad=1, seed=3))
     assert is_short, text

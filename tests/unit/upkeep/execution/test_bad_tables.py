@@ -118,7 +118,7 @@ def test_tables_whose_callers_expiry_failed_after_its_commit_take_no_place() -> 
     assert all(world.loads[name] < 20 for name in bad), "a need that cannot start pauses"
 
 
-@pytest.mark.parametrize("bad", [1, 16, 30])
+@pytest.mark.parametrize("bad", [16, pytest.param(1, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.long)])
 def test_tables_that_do_not_load_stop_no_other(bad: int) -> None:
     names = [f"bad{number:02d}" for number in range(bad)]
     world = Archive(*names, *GOOD)
@@ -149,7 +149,7 @@ def test_tables_that_others_keep_from_a_run_take_no_place_however_many_they_are(
     assert all(not aside.is_overdue(world.now) for name in names for aside in world.health(name).asides.values())
 
 
-@pytest.mark.parametrize("bad", [1, 16, 30])
+@pytest.mark.parametrize("bad", [16, pytest.param(1, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.long)])
 def test_tables_whose_policies_are_not_answered_stop_no_other(bad: int) -> None:
     names = [f"bad{number:02d}" for number in range(bad)]
     world = Archive(*names, *GOOD)
@@ -168,7 +168,7 @@ def test_a_namespace_whose_policies_are_not_answered_stops_no_other() -> None:
     assert world.days(10) == set(GOOD)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
 def test_the_limits_hold_across_the_kinds(seed: int) -> None:
     """One run for each table, and 16 in all, whatever policies of both kinds ask for, and all are served."""
     chance = random.Random(seed)

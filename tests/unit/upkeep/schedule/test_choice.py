@@ -142,7 +142,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(NEEDS, TERMS, RUNS, MOMENTS, st.integers(0, 6))
 def test_whatever_is_needed_a_choice_keeps_every_promise(
     needs: list[UpkeepNeed], terms: dict[str, PolicyTerms], runs: list[UpkeepRun], now: datetime, at_once: int
@@ -173,7 +173,7 @@ def test_whatever_is_needed_a_choice_keeps_every_promise(
     assert choose(list(reversed(needs)), terms, list(reversed(runs)), now, at_once=at_once) == choice
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(1, 10)), min_size=2, max_size=7),
     st.integers(1, 3),
