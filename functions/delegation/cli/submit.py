@@ -98,7 +98,7 @@ def submit_command(
     dry_run = given.get(DRY_RUN) == "true"
     if dry_run and sync:
         raise typer.BadParameter("a dry run needs --async: the service refuses it", param_hint="--dry-run")
-    if form.words.deletes and not dry_run:
+    if form.deletes and not dry_run:
         call.confirm_deletion(f"of {identifier}")
     _submit(call, form, wanted, sync=sync, dry_run=dry_run)
 
@@ -129,14 +129,14 @@ def _submit(call: Call, form: RequestForm, wanted: WantedTask, *, sync: bool, dr
     if not sync:
         request = form.request(wanted, synchronous=False)
         accepted = _in_turn(call.output, client, table, lambda: client.submit(request, key=key))
-        call.output.accepted(accepted, key=key, dry_run=dry_run or not form.words.deletes)
+        call.output.accepted(accepted, key=key, dry_run=dry_run or not form.deletes)
         if call.wait:
             watch(call.output, client, accepted.delegation_task_id)
         return
     if wanted.table is None and form.waits_with_table:
         wanted = replace(wanted, table=call.connection.catalog().load_table(table, vend=False))
     request = form.request(wanted, synchronous=True)
-    with call.output.status(form.words.running.format(table)):
+    with call.output.status(form.running.format(table)):
         outcome = _in_turn(call.output, client, table, lambda: client.execute_synchronous(request, key=key))
     call.output.outcome(outcome, key=key)
 

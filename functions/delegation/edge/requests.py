@@ -1,7 +1,6 @@
 """Validation of request bodies; no error quotes a value of the request."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -16,19 +15,13 @@ from delegation.wire.requests import OPERATIONS
 _MAX_ERRORS_SHOWN: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPayload:
-    """A validated body, and the form of the task type that it asks for."""
-
-    form: RequestForm
-    body: Any
-
-
-def read_payload(document: Mapping[str, Any], forms: Mapping[str, RequestForm], *, identity_only: bool) -> ReadPayload:
-    """Validate a parsed body by the form of its operation; raises BadRequest with the JSON path of the first error. The
-    returned options have the names of the form's table; raises DelegationError for others. `identity_only` accepts a
-    body that only names its object, as the asynchronous endpoint does. A body without a valid operation is read by the
-    first form, to find its other errors."""
+def read_payload(
+    document: Mapping[str, Any], forms: Mapping[str, RequestForm], *, identity_only: bool
+) -> tuple[RequestForm, Any]:
+    """Return the form of a body's operation, and the validated body; raises BadRequest with the JSON path of the first
+    error. The returned options have the names of the form's table; raises DelegationError for others. `identity_only`
+    accepts a body that only names its object, as the asynchronous endpoint does. A body without a valid operation is
+    read by the first form, to find its other errors."""
     form = forms.get(_operation_of(document)) or next(iter(forms.values()))
     try:
         body = form.body.model_validate(document, context={OPERATIONS: tuple(forms)})
@@ -39,7 +32,7 @@ def read_payload(document: Mapping[str, Any], forms: Mapping[str, RequestForm], 
         raise BadRequest(places[0], "is required", others=[f"{place}: is required" for place in places[1:]])
     parameters = body.operation_parameters
     named = parameters.model_copy(update={"properties": form.options.canonical(parameters.properties)})
-    return ReadPayload(form, body.model_copy(update={"operation_parameters": named}))
+    return form, body.model_copy(update={"operation_parameters": named})
 
 
 def _operation_of(document: Mapping[str, Any]) -> str:

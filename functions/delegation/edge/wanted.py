@@ -7,7 +7,7 @@ from typing import Any
 
 from delegation.idempotency.service import Relation
 from delegation.tasks.life.model import Caller, Task
-from delegation.tasks.submission.form import Asked, RequestForm, RequestSources
+from delegation.tasks.submission.form import AskedTask, RequestForm, RequestSources
 from delegation.tasks.work.parts.submission import TaskSubmission
 
 
@@ -26,7 +26,7 @@ class SubmittedWork:
     requested_by: Caller
 
     @cached_property
-    def asked(self) -> Asked:
+    def asked(self) -> AskedTask:
         return self.form.asked(self.payload, self.document, self.sources)
 
     def first(self) -> Task:

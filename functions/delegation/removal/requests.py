@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from delegation.errors import GuardRefused
@@ -12,9 +11,9 @@ from delegation.removal.details import id_of_parts, table_traits
 from delegation.storage.locations import ForeignLocations
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.lanes import Traits
-from delegation.tasks.life.model import Labels, Task
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask, not_waited_for
+from delegation.tasks.submission.form import AskedTask, RequestSources, WantedTask, not_waited_for
 from delegation.tasks.submission.options import CALLBACK, DRY_RUN, OptionTable, callback_of
 from delegation.wire.requests import TableState, files_of
 from delegation.wire.tables import IdentifiedRequest
@@ -125,58 +124,28 @@ TableCheck = Callable[[Any], None]
 """Raises the error of a guard that refuses a loaded table (`polaris.model.LoadedTable`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkRelation(Generic[Work]):
-    """How work that is asked for relates to the task which has its id; see Asked for each of the questions."""
-
-    obstacle: Callable[[Task, Work], str | None]
-    replays: Callable[[Task, Work], bool]
-    resumes: Callable[[Task, Work], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class AskedWork(Generic[Work]):
-    """Asked, of work on one table or of its plan (a dry run)."""
-
-    work: Work
-    relation: WorkRelation[Work]
-    task_id: str
-    task_type: str
-    payload: str
-    payload_version: int
-    traits: Traits
-    callback: str | None
-    deadline: timedelta | None = None
-    labels: Labels | None = None
-
-    def obstacle(self, task: Task) -> str | None:
-        return self.relation.obstacle(task, self.work)
-
-    def replays(self, task: Task) -> bool:
-        return self.relation.replays(task, self.work)
-
-    def resumes(self, task: Task) -> bool:
-        return self.relation.resumes(task, self.work)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableForm(Generic[Work]):
     """RequestForm of work on one table whose outcome no caller waits for, since it waits for other tables.
 
-    `request_type` is a request, `work_type` the work with the table's state, `known` what admission knows of all such
-    work. `limits` raises InvalidProperty for a property of the service. `checks` raises the errors of a request's
-    options and returns what raises those of its table, so that what a guard would refuse is refused here.
+    `request_type` is a request, `work_type` the work with the table's state, `known` what admission knows of all
+    such work; `obstacle`, `replays` and `resumes` are those of an AskedTask. `limits` raises InvalidProperty for a
+    property of the service. `checks` raises the errors of a request's options and returns what raises those of its
+    table, so that what a guard would refuse is refused here.
     """
 
     body: type[Any]
     options: OptionTable
-    words: RequestWords
+    running: str
     request_type: type[IdentifiedRequest]
     work_type: type[Work]
     known: Traits
-    relation: WorkRelation[Work]
+    obstacle: Callable[[Task, Work], str | None]
+    replays: Callable[[Task, Work], bool]
+    resumes: Callable[[Task, Work], bool]
     limits: Callable[[Mapping[str, str]], Any]
     checks: Callable[[IdentifiedRequest, RequestSources], TableCheck]
+    deletes: ClassVar[bool] = False
     is_waited_for: ClassVar[bool] = False
     waits_with_table: ClassVar[bool] = False
 
@@ -205,7 +174,7 @@ class TableForm(Generic[Work]):
         body: Any,
         document: Mapping[str, Any],  # noqa: ARG002
         sources: RequestSources,
-    ) -> AskedWork[Work]:
+    ) -> AskedTask:
         """See RequestForm.asked; the table is loaded from the catalog, and refused here if a guard would refuse it.
 
         Raises DelegationError (PROPERTY_NOT_ALLOWED), and the errors of `checks` and of the catalog.
@@ -223,8 +192,16 @@ class TableForm(Generic[Work]):
         is_small = files is None or files <= sources.small_files
         payload = work.to_payload()
         traits = replace(table_traits(payload, self.known), is_small=is_small)
-        return AskedWork(
-            work, self.relation, work.task_id, work.task_type, payload, work.payload_version, traits, callback
+        return AskedTask(
+            task_id=work.task_id,
+            task_type=work.task_type,
+            payload=payload,
+            obstacle=lambda task: self.obstacle(task, work),
+            replays=lambda task: self.replays(task, work),
+            resumes=lambda task: self.resumes(task, work),
+            payload_version=work.payload_version,
+            traits=traits,
+            callback=callback,
         )
 
 

@@ -231,10 +231,8 @@ class World:
         return self.tasks.leases.end_attempt(held.task_id, held.attempt_count, error)
 
     def _submission(self, body: dict[str, Any], key: str | None, caller: str, path: str) -> Submission:
-        read = read_payload(body, TYPES.forms_by_operation, identity_only=path == "/v1/tasks")
-        return Submission(
-            caller=caller, method="POST", path=path, key=key, document=body, form=read.form, payload=read.body
-        )
+        form, payload = read_payload(body, TYPES.forms_by_operation, identity_only=path == "/v1/tasks")
+        return Submission(caller=caller, method="POST", path=path, key=key, document=body, form=form, payload=payload)
 
     def drive(self) -> None:
         """Run the executions of all dispatches sent so far, including their waits; a held purge is left waiting."""

@@ -32,7 +32,7 @@ METADATA = "operation_parameters/metadata"
 
 
 def read(body: dict[str, Any], *, identity_only: bool = False) -> PurgePayload:
-    found: PurgePayload = read_payload(body, TYPES.forms_by_operation, identity_only=identity_only).body
+    found: PurgePayload = read_payload(body, TYPES.forms_by_operation, identity_only=identity_only)[1]
     return found
 
 

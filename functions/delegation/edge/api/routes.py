@@ -12,7 +12,7 @@ from delegation.edge import headers
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint, admitted
 from delegation.edge.document import Document, read_body
 from delegation.edge.errors import BadRequest, EdgeError, route_not_found, unsupported_media_type
-from delegation.edge.requests import ReadPayload, read_payload
+from delegation.edge.requests import read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
@@ -242,10 +242,11 @@ class Routes:
         require_json(event)
         key = key_of(event, self.deps)
         document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
-        payload = read_payload(document, self.forms, identity_only=identity_only)
+        form, body = read_payload(document, self.forms, identity_only=identity_only)
         if dry_run:
-            document, payload = _as_dry_run(document, self.forms, identity_only=identity_only)
-        common = payload.body.common_payload
+            document = _as_dry_run(document)
+            form, body = read_payload(document, self.forms, identity_only=identity_only)
+        common = body.common_payload
         self.telemetry.correlate(common.polaris_correlation_id)
         if common.realm_identifier != self.deps.realm:
             raise EdgeError(
@@ -257,8 +258,8 @@ class Routes:
             path=endpoint.path,
             key=key,
             document=document,
-            form=payload.form,
-            payload=payload.body,
+            form=form,
+            payload=body,
             subject=caller.subject,
         )
 
@@ -338,15 +339,12 @@ def _asks_for_dry_run(event: Event) -> bool:
     return given == "true"
 
 
-def _as_dry_run(
-    document: Document, forms: Mapping[str, RequestForm], *, identity_only: bool
-) -> tuple[Document, ReadPayload]:
+def _as_dry_run(document: Document) -> Document:
     """Return a validated body with the property `dry-run`, as if the caller had written it there."""
     parameters = document["operation_parameters"]
     given = (parameters.get("properties") or {}).items()
     properties = {**{name: value for name, value in given if name not in DRY_RUN_SPELLINGS}, DRY_RUN: "true"}
-    asked = Document({**document, "operation_parameters": {**parameters, "properties": properties}})
-    return asked, read_payload(asked, forms, identity_only=identity_only)
+    return Document({**document, "operation_parameters": {**parameters, "properties": properties}})
 
 
 def task_id_of(text: str) -> str:

@@ -12,11 +12,11 @@ from delegation.removal.details import PLAN_ID
 from delegation.removal.expiry.history import LONG
 from delegation.removal.expiry.names import BY_POLICY, ENDS_PLAN, PLAN_TASK_TYPE, PREFIX, TASK_TYPE, UPKEEP
 from delegation.removal.expiry.retention import Retention
-from delegation.removal.requests import TableCheck, TableForm, TableWork, WorkRelation
+from delegation.removal.requests import TableCheck, TableForm, TableWork
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.form import RequestSources, RequestWords
+from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.submission.options import (
     CALLBACK_OPTION,
     DRY_RUN,
@@ -338,11 +338,13 @@ def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
 EXPIRY_FORM: Final = TableForm(
     body=ExpireSnapshotsPayload,
     options=OPTIONS,
-    words=RequestWords("Expiring snapshots of {} …"),
+    running="Expiring snapshots of {} …",
     request_type=ExpiryRequest,
     work_type=TableExpiry,
     known=UPKEEP,
-    relation=WorkRelation(obstacle, _never_replays, resumes),
+    obstacle=obstacle,
+    replays=_never_replays,
+    resumes=resumes,
     limits=Floor.from_properties,
     checks=_checks,
 )

@@ -11,11 +11,11 @@ from delegation.removal.orphans.details import OrphanDetails, waiting_plan
 from delegation.removal.orphans.index import load_plan
 from delegation.removal.orphans.limits import APPROVERS, OPTIONS, PLAN, Approvers, OrphanLimits
 from delegation.removal.orphans.names import BACKGROUND, PLAN_TASK_TYPE, TASK_TYPE, TASK_TYPES
-from delegation.removal.requests import TableCheck, TableForm, TableWork, WorkRelation
+from delegation.removal.requests import TableCheck, TableForm, TableWork
 from delegation.storage.base import PlanStore
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
-from delegation.tasks.submission.form import RequestSources, RequestWords
+from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.parts.writes import WriteLoop
 from delegation.wire.tables import (
@@ -183,11 +183,13 @@ def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
 ORPHANS_FORM: Final = TableForm(
     body=OrphanFilesPayload,
     options=OPTIONS,
-    words=RequestWords("Looking for orphan files of {} …"),
+    running="Looking for orphan files of {} …",
     request_type=OrphanFilesRequest,
     work_type=TableOrphans,
     known=BACKGROUND,
-    relation=WorkRelation(obstacle, replays, resumes),
+    obstacle=obstacle,
+    replays=replays,
+    resumes=resumes,
     limits=OrphanLimits.from_properties,
     checks=_checks,
 )

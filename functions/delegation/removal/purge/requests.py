@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, Self, cast
 
@@ -26,9 +25,9 @@ from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.requests import check_storage
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
 from delegation.tasks.life.lanes import Traits
-from delegation.tasks.life.model import Labels, Status, Task
+from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.task_type import Measured
-from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
+from delegation.tasks.submission.form import AskedTask, RequestSources, WantedTask
 from delegation.tasks.submission.options import CALLBACK, DRY_RUN, InvalidOption, SetBy, callback_of
 from delegation.wire.requests import TableState, files_of
 from delegation.wire.responses import ExecutionResult, KeptFiles
@@ -198,30 +197,6 @@ def _without_its_plan(task: Task, current: TablePurge, wanted: TablePurge) -> bo
     return task.error_code in {PlanOutdated.code, PlanLost.code} and _of_the_work(wanted) == rest
 
 
-@dataclass(frozen=True, slots=True)
-class AskedPurge:
-    """Asked, of one table's purge or of its plan (a dry run)."""
-
-    purge: TablePurge
-    task_id: str
-    task_type: str
-    payload: str
-    traits: Traits
-    labels: Labels
-    callback: str | None
-    payload_version: int = 1
-    deadline: timedelta | None = None
-
-    def obstacle(self, task: Task) -> str | None:
-        return obstacle(task, self.purge)
-
-    def replays(self, task: Task) -> bool:
-        return replays(task, self.purge)
-
-    def resumes(self, task: Task) -> bool:
-        return resumes(task, self.purge)
-
-
 @lru_cache(maxsize=1)
 def _limits_of(sources: RequestSources) -> Limits:
     return Limits.from_properties(sources.properties)
@@ -233,7 +208,8 @@ class PurgeForm:
     operations: Final = OPERATIONS
     body: Final = PurgePayload
     options: Final = OPTIONS
-    words: Final = RequestWords("Purging {} …", deletes=True)
+    running: Final = "Purging {} …"
+    deletes: Final = True
     is_waited_for: Final = True
     waits_with_table: Final = True
 
@@ -260,7 +236,7 @@ class PurgeForm:
             )
             raise InvalidOption(DRY_RUN, expected)
 
-    def asked(self, body: PurgePayload, document: Mapping[str, Any], sources: RequestSources) -> AskedPurge:
+    def asked(self, body: PurgePayload, document: Mapping[str, Any], sources: RequestSources) -> AskedTask:
         """See RequestForm.asked; the table is loaded from the catalog if only its identity is given.
 
         Raises InvalidOption, DelegationError (PROPERTY_NOT_ALLOWED), and the errors of the catalog.
@@ -275,7 +251,17 @@ class PurgeForm:
             task_id = purge.dry_run_id(options_of(purge.properties, limits).recorded())
         else:
             task_id = purge.task_id
-        return AskedPurge(purge, task_id, purge.task_type, payload, traits, labels_of(payload), callback)
+        return AskedTask(
+            task_id=task_id,
+            task_type=purge.task_type,
+            payload=payload,
+            obstacle=lambda task: obstacle(task, purge),
+            replays=lambda task: replays(task, purge),
+            resumes=lambda task: resumes(task, purge),
+            traits=traits,
+            labels=labels_of(payload),
+            callback=callback,
+        )
 
 
 def traits_at_submission(payload: str, metadata: Any, small_files: int) -> Traits:

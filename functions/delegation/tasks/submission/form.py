@@ -48,58 +48,27 @@ class WantedTask:
     table: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestWords:
-    """What a command states about such requests: `running` while it waits for a table (`{}`). `deletes`: the table's
-    files are gone afterwards, so it asks before, and states what remains to be done."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTask:
+    """The task that a request asks for, and how that relates to the stored task which has its id.
 
-    running: str
-    deletes: bool = False
+    Two requests for the same work have the same id. `task_type` is the stored one, which may be another than the
+    request names. None as `traits` or `labels` leaves them to the payload, as `deadline` to the properties. `obstacle`
+    returns why the request conflicts with a task, and what to do next; None if it can attach or start another run.
+    `replays` is whether a SUCCESS did what is asked for, `resumes` whether one that ended resumes where it stopped.
+    """
 
-
-class Asked(Protocol):
-    """The task that a request asks for, and how that relates to the task which has its id."""
-
-    @property
-    def task_id(self) -> str:
-        """The id: two requests for the same work have the same."""
-
-    @property
-    def task_type(self) -> str:
-        """The stored task type, which may be another one than the request names."""
-
-    @property
-    def payload(self) -> str:
-        """The stored payload."""
-
-    @property
-    def payload_version(self) -> int:
-        """The version of the payload."""
-
-    @property
-    def traits(self) -> Traits | None:
-        """What its admission is decided by, None if the payload states that."""
-
-    @property
-    def labels(self) -> Labels | None:
-        """What lists find it by, None if its task type finds that in the payload."""
-
-    @property
-    def callback(self) -> str | None:
-        """The callback that is sent when the task ends."""
-
-    @property
-    def deadline(self) -> timedelta | None:
-        """How long after its submission the task has to be done, None if the properties alone decide."""
-
-    def obstacle(self, task: Task) -> str | None:
-        """Return why the request conflicts with this task, and what to do next; None if it can attach or start anew."""
-
-    def replays(self, task: Task) -> bool:
-        """Return whether this task, a SUCCESS, did what is asked for."""
-
-    def resumes(self, task: Task) -> bool:
-        """Return whether this task, which ended, resumes where it stopped when it is submitted again."""
+    task_id: str
+    task_type: str
+    payload: str
+    obstacle: Callable[[Task], str | None]
+    replays: Callable[[Task], bool]
+    resumes: Callable[[Task], bool]
+    payload_version: int = 1
+    traits: Traits | None = None
+    labels: Labels | None = None
+    callback: str | None = None
+    deadline: timedelta | None = None
 
 
 class RequestForm(Protocol):
@@ -118,8 +87,12 @@ class RequestForm(Protocol):
         """The options that requests and the operator may set."""
 
     @property
-    def words(self) -> RequestWords:
-        """What a command states about the requests."""
+    def running(self) -> str:
+        """What a command states while it waits for a table (`{}`)."""
+
+    @property
+    def deletes(self) -> bool:
+        """Whether the table's files are gone afterwards, so that a command asks first, and states what remains."""
 
     @property
     def is_waited_for(self) -> bool:
@@ -138,5 +111,5 @@ class RequestForm(Protocol):
     def refuse_waiting(self, body: Any) -> None:
         """Raise the error of a request whose caller cannot wait for the outcome."""
 
-    def asked(self, body: Any, document: Mapping[str, Any], sources: RequestSources) -> Asked:
+    def asked(self, body: Any, document: Mapping[str, Any], sources: RequestSources) -> AskedTask:
         """Return what a valid body asks for; `document` is the body as JSON. Raises the errors of its options."""

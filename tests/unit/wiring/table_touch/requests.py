@@ -2,15 +2,12 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 
 from pydantic import Field
 
-from delegation.tasks.life.lanes import Traits
-from delegation.tasks.life.model import Labels, Status, Task
-from delegation.tasks.submission.form import RequestSources, RequestWords, WantedTask
+from delegation.tasks.life.model import Status
+from delegation.tasks.submission.form import AskedTask, RequestSources, WantedTask
 from delegation.tasks.submission.options import CALLBACK_OPTION, Option, OptionTable, SetBy, callback_of
 from delegation.wire.requests import Properties, ReceivedBody, ReceivedPart, TableIdentity
 from tests.unit.wiring.table_touch.task_type import DEADLINE, NAME, PREFIX
@@ -45,34 +42,8 @@ class TouchPayload(ReceivedBody):
     operation_parameters: TouchParameters
 
 
-@dataclass(frozen=True, slots=True)
-class AskedTouch:
-    """Asked, of one table and depth."""
-
-    touch: Touch
-    callback: str | None
-    task_type: str = NAME
-    payload_version: int = 1
-    traits: Traits | None = None
-    labels: Labels | None = None
-    deadline: timedelta | None = DEADLINE
-
-    @property
-    def task_id(self) -> str:
-        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"touch:{self.touch.table}:{self.touch.depth}"))
-
-    @property
-    def payload(self) -> str:
-        return self.touch.model_dump_json()
-
-    def obstacle(self, task: Task) -> str | None:
-        return None
-
-    def replays(self, task: Task) -> bool:
-        return task.status is Status.SUCCESS
-
-    def resumes(self, task: Task) -> bool:
-        return False
+def _id_of(touch: Touch) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"touch:{touch.table}:{touch.depth}"))
 
 
 class TouchForm:
@@ -81,7 +52,8 @@ class TouchForm:
     operations: Final = (NAME,)
     body: Final = TouchPayload
     options: Final = OPTIONS
-    words: Final = RequestWords("Touching {} …")
+    running: Final = "Touching {} …"
+    deletes: Final = False
     is_waited_for: Final = True
     waits_with_table: Final = False
 
@@ -105,7 +77,7 @@ class TouchForm:
     def refuse_waiting(self, body: TouchPayload) -> None:
         """A touch is short."""
 
-    def asked(self, body: TouchPayload, document: Mapping[str, Any], sources: RequestSources) -> AskedTouch:
+    def asked(self, body: TouchPayload, document: Mapping[str, Any], sources: RequestSources) -> AskedTask:
         common, parameters = body.common_payload, body.operation_parameters
         chosen = OPTIONS.chosen(parameters.properties, OPTIONS.limits(sources.properties))
         identity = parameters.table_identity
@@ -116,4 +88,13 @@ class TouchForm:
             note=chosen.get("note"),
             correlation_id=common.polaris_correlation_id,
         )
-        return AskedTouch(touch, callback_of(parameters.properties, sources.callbacks()))
+        return AskedTask(
+            task_id=_id_of(touch),
+            task_type=NAME,
+            payload=touch.model_dump_json(),
+            obstacle=lambda _task: None,
+            replays=lambda task: task.status is Status.SUCCESS,
+            resumes=lambda _task: False,
+            callback=callback_of(parameters.properties, sources.callbacks()),
+            deadline=DEADLINE,
+        )
