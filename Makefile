@@ -37,17 +37,27 @@ MINUTES ?= 30
 SEED ?=
 PLANTED ?=
 
-.PHONY: help venv demo up test check client-check clients-check recorded-calls package wheel regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
+.PHONY: help help-all release venv demo up test check client-check clients-check recorded-calls package wheel regenerate format bench bench-check bench-record crash-matrix oracle hostile simulate drill chaos drain
 .PHONY: busy linearizability applier-fuzz upkeep-month expiry-fuzz expiry-oracle orphans-oracle mutants schemathesis canonical histories orphans-histories gateway-rule gateway-kit gateway-matrix gateway-stories gateway-interleavings gateway-clients gateway-pyiceberg
 .PHONY: localstack-test sam-check deployment-check pairing-check chart-check docs upgrade-both-ways template-diffs alarms-drill s3-servers-test release-check fixtures clean
 
-help: ## List the targets
-	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
+# The ten that a contributor needs; `make help-all` lists every target.
+EVERYDAY := help-all venv demo up test check format regenerate docs release
+define list
+	@awk -v width="$${COLUMNS:-$$(tput cols 2> /dev/null || echo 80)}" -v only=" $(1) " -F ':.*## ' '/^[a-z0-9-]+:.*## / { \
+	  if (only != "  " && !index(only, " " $$1 " ")) next; \
 	  line = sprintf("  make %-17s", $$1); number = split($$2, words, " "); \
 	  for (at = 1; at <= number; at++) { \
 	    if (length(line) + 1 + length(words[at]) > width) { print line; line = sprintf("%24s", "") } \
 	    line = line " " words[at] } \
 	  print line }' $(MAKEFILE_LIST)
+endef
+
+help:
+	$(call list,$(EVERYDAY))
+
+help-all: ## List every target
+	$(call list,)
 
 venv: $(STAMP) ## Create .venv with the versions of constraints.txt
 
@@ -101,6 +111,9 @@ package: $(STAMP) ## Build dist/*.zip for Lambda and dist/*.tgz for Spark: ARGS=
 
 wheel: $(STAMP) ## Build dist/polaris_delegation_service-*.whl, to install where no checkout is: pip install 'dist/….whl[cli]'
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . && ls dist/polaris_delegation_service-*.whl
+
+release: $(STAMP) ## Tag the version of pyproject.toml and write its wheel and notes into dist (docs/releasing.md); ARGS=--dry-run
+	@PYTHONPATH=functions:. $(BIN)/python -m infra.release $(ARGS)
 
 regenerate: $(STAMP) ## Write every generated file and recording anew, and name what changed; ARGS=--all those too that need Java or Node, --check, --list
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.regenerate $(ARGS)
