@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.edge import answers
-from delegation.edge.wanted import SubmittedWork
+from delegation.edge.submitted_work import SubmittedWork
 from delegation.idempotency.canonical import Scope, payload_hashes
 from delegation.idempotency.errors import RequestInProgress
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Replayed

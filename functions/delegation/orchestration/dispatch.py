@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.orchestration.failures import execution_name
-from delegation.tasks.admission import Admission, unannounced
+from delegation.tasks.admission import Admission, announce_nothing
 from delegation.tasks.errors import StoreUnavailable
 from polaris_common.errors import DelegationError
 
@@ -96,7 +96,7 @@ def parse(body: str) -> tuple[str, int]:
     return task_id, n
 
 
-__all__ = ["Admission", "Inbox", "unannounced"]
+__all__ = ["Admission", "Inbox", "announce_nothing"]
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Final
 from delegation.items import Asides, ItemOutcome, RememberedAsides, each_item
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
 from delegation.tasks.life.lanes import LANES, Caps, Queued, Running, Stage, admitted, part, room, stage_of, suffices
-from delegation.tasks.stores.admission import EVERY_LANE, AdmissionStore, Recent, Register, Span
+from delegation.tasks.stores.admission import EVERY_LANE, AdmissionStore, LaneRange, Recent, Register
 from delegation.tasks.work.service import TaskService
 
 _RACES: Final = 5
@@ -36,7 +36,7 @@ _WRITTEN_WITHIN: Final = timedelta(seconds=5)
 """A process that was paused for longer after its entry in the register admits nothing."""
 
 
-def unannounced(_task_id: str, _n: int, _correlation_id: str | None) -> None: ...
+def announce_nothing(_task_id: str, _n: int, _correlation_id: str | None) -> None: ...
 
 
 class Admission:
@@ -51,7 +51,7 @@ class Admission:
         *,
         limits: Caps | None,
         threads: int = 1,
-        admitted: Callable[[str, int, str | None], None] = unannounced,
+        admitted: Callable[[str, int, str | None], None] = announce_nothing,
     ) -> None:
         """`start` sends a dispatch or starts its execution; tasks of types not in `task_types` belong to a newer
         deployment. `admitted` is called with each started task's id, dispatch, and correlation id, if any."""
@@ -147,10 +147,12 @@ class Admission:
         started = {one.task_id for one in running}
         found: list[Queued] = []
         reads = 0
-        for span, following, most in _spans(register.after) if free else ():
+        for span, following, most in _lane_ranges(register.after) if free else ():
             after: str | None = span.after
             while after is not None and reads < most:
-                page = self._store.queued_in(self._tasks.clock(), each=each, lanes=LANES, span=Span(after, span.until))
+                page = self._store.queued_in(
+                    self._tasks.clock(), each=each, lanes=LANES, span=LaneRange(after, span.until)
+                )
                 found += [one for one in page.found if one.task_id not in started and self._may_start(one)]
                 after, reads = page.after, reads + 1
                 if reads == _READS or suffices(found, running, self._limits):
@@ -208,7 +210,7 @@ def _starting(recent: Collection[Recent], known: Collection[str]) -> Iterator[Ru
     )
 
 
-def _spans(after: str | None) -> Iterator[tuple[Span, str | None, int]]:
+def _lane_ranges(after: str | None) -> Iterator[tuple[LaneRange, str | None, int]]:
     """Yield what to read, where the next admission begins after each if nothing is left, and its last read. First the
     lanes of higher priorities than `after`'s, then its own, from there and from the beginning, then lower ones, for
     which two reads are reserved."""
@@ -217,10 +219,10 @@ def _spans(after: str | None) -> Iterator[tuple[Span, str | None, int]]:
         return
     own = after[0]
     for span, following, most in (
-        (Span(EVERY_LANE.after, f"{own}/"), after, _READS // 2),
-        (Span(after, f"{own}0"), f"{own}0", _READS),
-        (Span(f"{own}/", after), f"{own}0", _READS - 2),
-        (Span(f"{own}0", EVERY_LANE.until), None, _READS),
+        (LaneRange(EVERY_LANE.after, f"{own}/"), after, _READS // 2),
+        (LaneRange(after, f"{own}0"), f"{own}0", _READS),
+        (LaneRange(f"{own}/", after), f"{own}0", _READS - 2),
+        (LaneRange(f"{own}0", EVERY_LANE.until), None, _READS),
     ):
         if span.after < span.until:
             yield span, following, most

@@ -7,7 +7,7 @@ from typing import Final
 
 from delegation.tasks.life.lanes import Caps, Lane, Running, blocking
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.admission import AdmissionStore, Span, behind
+from delegation.tasks.stores.admission import AdmissionStore, LaneRange, behind
 
 MOST_COUNTED: Final = 1_000
 """Tasks of the lane that are counted before a task; behind more of them its place is not known."""
@@ -30,7 +30,9 @@ def waiting_of(store: AdmissionStore, task: Task, limits: Caps | None, now: date
     if not task.is_queued or task.admission.lane is None:
         return None
     lane = Lane.parse(task.admission.lane)
-    page = store.queued_in(now, each=MOST_COUNTED, lanes=1, span=Span(task.admission.lane, behind(task.admission.lane)))
+    page = store.queued_in(
+        now, each=MOST_COUNTED, lanes=1, span=LaneRange(task.admission.lane, behind(task.admission.lane))
+    )
     ordered = sorted(page.found, key=lambda one: (one.since, one.task_id))
     place = next((number for number, one in enumerate(ordered, 1) if one.task_id == task.task_id), None)
     return QueuePlace(lane.words, place, _reasons(store.running(), lane, limits))

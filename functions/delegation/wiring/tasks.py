@@ -50,12 +50,12 @@ def task_service(
     *,
     store: StoredTasks | None = None,
     counts: bool = True,
-    says_ends: bool = True,
+    prints_ends: bool = True,
 ) -> TaskService:
     """Return the task service of a process that only submits tasks or runs purges; see `tasks_over`."""
     settings = TaskSettings.read()
     store = store or task_store()
-    return tasks_over(store, settings.policies(), queue, JobsLeftToSweeper(), counts=counts, says_ends=says_ends)
+    return tasks_over(store, settings.policies(), queue, JobsLeftToSweeper(), counts=counts, prints_ends=prints_ends)
 
 
 def connect() -> "Tasks":
@@ -63,7 +63,7 @@ def connect() -> "Tasks":
     Imports are inside, because no function of the service calls it."""
     from delegation.tasks.work.submit import Tasks  # noqa: PLC0415
 
-    return Tasks(task_service(counts=False, says_ends=False))
+    return Tasks(task_service(counts=False, prints_ends=False))
 
 
 def task_store() -> StoredTasks:
@@ -111,11 +111,11 @@ def tasks_over(
     external_jobs: ExternalJobs,
     *,
     counts: bool = True,
-    says_ends: bool = True,
+    prints_ends: bool = True,
 ) -> TaskService:
     """Return the task service; it prints a metric for each half deleted table, without `counts` the step Complete does.
-    With `says_ends`, as in every process of the service, it prints a line with metrics for each task that it ends, and
-    for each attempt that it begins or ends."""
+    With `prints_ends`, as in every process of the service, it prints a line with metrics for each task that it ends,
+    and for each attempt that it begins or ends."""
     return TaskService(
         store,
         policies,
@@ -127,8 +127,8 @@ def tasks_over(
             left_partly_done=count_partly_deleted if counts else ignored,
             results=record_bucket(),
             announce=announcer(),
-            ended=ending_lines() if says_ends else ignored,
-            counted=AttemptCounts(MetricLines.of_environment(), TYPES) if says_ends else uncounted,
+            ended=ending_lines() if prints_ends else ignored,
+            counted=AttemptCounts(MetricLines.of_environment(), TYPES) if prints_ends else uncounted,
             pauses=ReadPauses(pause_store(store).read, TYPES, monotonic=elapsed),
         ),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from delegation.idempotency.mutations.reservation import MemoryReservationStore, MutationInProgress, ReservationStore
-from delegation.idempotency.mutations.service import How
+from delegation.idempotency.mutations.service import AnswerSource
 from tests.contract.mutations.world import AFTER_LEASE, Calls, Crashed, EffectfulCatalog, crash, fail
 from tests.contract.task_tables import moto, reservation_store
 from tests.contract.where import MOTO
@@ -69,7 +69,7 @@ def others_find_one_effect(world: EffectfulCatalog, mode: str) -> None:
         if last.status == 404:
             assert mode == "refuse"
         again = world.call(key)
-        assert (again.status, again.how) == (last.status, How.REPLAYED)
+        assert (again.status, again.how) == (last.status, AnswerSource.REPLAYED)
         for seen in (first, at_once):
             if seen.performed is not None and seen.performed.answer.is_final:
                 assert seen.status == last.status

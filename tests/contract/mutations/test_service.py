@@ -10,7 +10,7 @@ import pytest
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.reservation import LARGEST_BODY, MemoryReservationStore, MutationInProgress
-from delegation.idempotency.mutations.service import How, MutationAttempt
+from delegation.idempotency.mutations.service import AnswerSource, MutationAttempt
 from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, crash
 
 SECOND = timedelta(seconds=1)
@@ -24,7 +24,7 @@ def world() -> EffectfulCatalog:
 def test_a_mutation_takes_two_calls_of_the_store_and_a_replay_one(world: EffectfulCatalog) -> None:
     first, second = Calls(), Calls()
     done, again = world.call(calls=first), world.call(calls=second)
-    assert (done.status, done.how, again.how) == (200, How.EXECUTED, How.REPLAYED)
+    assert (done.status, done.how, again.how) == (200, AnswerSource.EXECUTED, AnswerSource.REPLAYED)
     assert done.performed is not None
     assert again.performed is not None
     assert again.performed.answer == done.performed.answer
@@ -68,9 +68,9 @@ def test_an_answer_that_is_not_final_is_never_stored_and_the_next_call_reconcile
 ) -> None:
     assert world.call(mode=mode).status in {500, 429}
     again = world.call()
-    assert (again.status, again.how) == (200, How.VERIFIED if mode == "break after" else How.EXECUTED)
+    assert (again.status, again.how) == (200, AnswerSource.VERIFIED if mode == "break after" else AnswerSource.EXECUTED)
     assert len(world.effects) == 1
-    assert world.call().how is How.REPLAYED
+    assert world.call().how is AnswerSource.REPLAYED
 
 
 def test_after_an_unclear_outcome_the_next_call_waits_until_effects_have_settled() -> None:
@@ -86,7 +86,7 @@ def test_the_key_of_a_holder_that_died_is_taken_over_when_its_lease_is_over(worl
     world.clock.advance(AFTER_LEASE - 2 * SECOND)
     assert isinstance(world.call().error, MutationInProgress)
     world.clock.advance(2 * SECOND)
-    assert world.call().how is How.EXECUTED
+    assert world.call().how is AnswerSource.EXECUTED
     assert len(world.effects) == 1
 
 
@@ -99,7 +99,7 @@ def test_a_holder_that_was_taken_for_dead_has_no_effect_and_answers_the_truth(wo
 
     late = world.call(calls=Calls(at=3, act=paused))
     assert isinstance(late.error, MutationInProgress)
-    assert seen[0].how is How.EXECUTED
+    assert seen[0].how is AnswerSource.EXECUTED
     assert len(world.effects) == 1
 
 
@@ -111,7 +111,7 @@ def test_a_holder_that_finishes_late_answers_what_its_successor_stored(world: Ef
         seen.append(world.call())
 
     late = world.call(mode="refuse", calls=Calls(at=4, act=paused))
-    assert (late.status, late.how, seen[0].status) == (200, How.REPLAYED, 200)
+    assert (late.status, late.how, seen[0].status) == (200, AnswerSource.REPLAYED, 200)
 
 
 def test_a_holder_that_extends_its_lease_keeps_the_key(world: EffectfulCatalog) -> None:
@@ -147,14 +147,14 @@ def test_a_refusal_caused_by_the_former_calls_late_effect_becomes_its_success(wo
 
     seen = iter([None, MutationAnswer(200, b'{"exists":true}')])
     again = world.call(run=run, verify=lambda _attempt: next(seen))
-    assert (again.status, again.how) == (200, How.VERIFIED)
+    assert (again.status, again.how) == (200, AnswerSource.VERIFIED)
     assert world.call().status == 200
 
 
 def test_a_state_that_became_incompatible_is_refused_terminally(world: EffectfulCatalog) -> None:
     world.call(mode="break")
     refused = world.call(verify=lambda _attempt: MutationAnswer(422, b'{"error":"incompatible"}'))
-    assert (refused.status, refused.how) == (422, How.VERIFIED)
+    assert (refused.status, refused.how) == (422, AnswerSource.VERIFIED)
     assert (world.call().status, world.effects) == (422, [])
 
 
@@ -169,9 +169,9 @@ def test_verifying_knows_what_was_observed_before_the_first_call(world: Effectfu
 def test_a_key_is_forgotten_a_lifetime_after_its_answer(world: EffectfulCatalog) -> None:
     world.call()
     world.clock.advance(POLICY.lifetime)
-    assert world.call().how is How.REPLAYED
+    assert world.call().how is AnswerSource.REPLAYED
     world.clock.advance(POLICY.clock_drift + SECOND)
-    assert world.call(payload="q").how is How.EXECUTED
+    assert world.call(payload="q").how is AnswerSource.EXECUTED
     assert len(world.effects) == 2
 
 
@@ -196,7 +196,7 @@ def test_an_answer_too_large_to_store_is_restored_at_its_replay(world: Effectful
     world.call(run=lambda _attempt: MutationAnswer(200, body))
     again = world.call(restore=lambda answer: replace(answer, body=b"loaded", is_whole=True))
     assert again.performed is not None
-    assert (again.how, again.performed.answer.body) == (How.REPLAYED, b"loaded")
+    assert (again.how, again.performed.answer.body) == (AnswerSource.REPLAYED, b"loaded")
 
 
 def test_of_64_duplicates_at_once_one_has_an_effect_and_the_others_answer_the_truth(world: EffectfulCatalog) -> None:
@@ -212,7 +212,7 @@ def test_of_64_duplicates_at_once_one_has_an_effect_and_the_others_answer_the_tr
     for thread in threads:
         thread.join()
     assert len(world.effects) == 1
-    assert sum(one.how is How.EXECUTED for one in seen) == 1
+    assert sum(one.how is AnswerSource.EXECUTED for one in seen) == 1
     assert {one.status for one in seen if one.performed} == {200}
     assert all(one.performed or isinstance(one.error, MutationInProgress) for one in seen)
-    assert world.call().how is How.REPLAYED
+    assert world.call().how is AnswerSource.REPLAYED

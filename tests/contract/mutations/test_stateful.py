@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.reservation import MemoryReservationStore, MutationInProgress
-from delegation.idempotency.mutations.service import How
+from delegation.idempotency.mutations.service import AnswerSource
 from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, Outcome, crash, fail
 from tests.effort import examples
 
@@ -106,7 +106,7 @@ class Callers(RuleBasedStateMachine):
                 if one.key == key and one.outcome.performed and one.outcome.performed.answer.is_final
             ]
             for earlier, later in itertools.pairwise(final):
-                if later.began - earlier.ended < POLICY.lifetime and earlier.outcome.how is not How.REPLAYED:
+                if later.began - earlier.ended < POLICY.lifetime and earlier.outcome.how is not AnswerSource.REPLAYED:
                     assert later.payload == earlier.payload
                     assert later.outcome.performed.answer == earlier.outcome.performed.answer  # type: ignore[union-attr]
 

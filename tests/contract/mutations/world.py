@@ -16,7 +16,7 @@ from delegation.idempotency.mutations.reservation import (
     Reservation,
     ReservationStore,
 )
-from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
+from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt, Mutations, Performed
 from delegation.testing.reservations import NOW, nonce
 from tests.kit.clocks import Clock
 
@@ -104,7 +104,7 @@ class Outcome:
         return None if self.performed is None else self.performed.answer.status
 
     @property
-    def how(self) -> How | None:
+    def how(self) -> AnswerSource | None:
         return None if self.performed is None else self.performed.how
 
 

@@ -19,7 +19,7 @@ from delegation.gateway.drop import tombstones as drops
 from delegation.gateway.drop.tombstones import ENDED
 from delegation.idempotency.errors import KeyConflict
 from delegation.idempotency.mutations.reservation import MutationInProgress
-from delegation.idempotency.mutations.service import How
+from delegation.idempotency.mutations.service import AnswerSource
 from delegation.notifications.delivery import DeliveryOutcome, Notifier, send_due
 from delegation.notifications.queue import SqsNotificationQueue, dead_letters_of, parse, resent
 from delegation.orchestration.dispatch import Dispatcher, Inbox
@@ -222,13 +222,16 @@ def test_keys_of_mutations_are_replayed_refused_verified_and_run(client: Any) ->
         world.effects = [mutating.Effect(key, "p", world.clock()) for key in ("answered", "died")]
         replayed = world.call("answered")
         assert replayed.performed is not None
-        assert (replayed.how, replayed.performed.answer.body) == (How.REPLAYED, b'{"key":"answered","payload":"p"}')
+        assert (replayed.how, replayed.performed.answer.body) == (
+            AnswerSource.REPLAYED,
+            b'{"key":"answered","payload":"p"}',
+        )
         assert isinstance(world.call("answered", "other").error, KeyConflict)
         assert isinstance(world.call("died").error, MutationInProgress)
         assert world.runs == 0
-        assert world.call("released").how is How.EXECUTED
+        assert world.call("released").how is AnswerSource.EXECUTED
         world.clock.advance(mutating.AFTER_LEASE)
-        assert world.call("died").how is How.VERIFIED
+        assert world.call("died").how is AnswerSource.VERIFIED
         assert world.runs == 1
 
 

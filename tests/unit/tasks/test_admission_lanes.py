@@ -15,10 +15,10 @@ from delegation.tasks.life.model import LanePlace, Status
 from delegation.tasks.stores.admission import (
     EVERY_LANE,
     Entry,
+    LaneRange,
     LaneReader,
     LanesPage,
     Register,
-    Span,
     any_waits,
     merged,
     page_of,
@@ -49,7 +49,7 @@ class SlowStore(MemoryTaskStore):
         self._read()
         return super().queued(now, each=each)
 
-    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         self._read()
         return super().queued_in(now, each=each, lanes=lanes, span=span)
 
@@ -274,7 +274,7 @@ class Index:
         self.entries = entries
         self.queries = 0
 
-    def read(self, span: Span, limit: int, start: Any) -> tuple[list[Entry], Any]:
+    def read(self, span: LaneRange, limit: int, start: Any) -> tuple[list[Entry], Any]:
         self.queries += 1
         inside = [one for one in self.entries if span.after <= one[0] <= span.until and (start is None or one > start)]
         page = inside[:limit]
@@ -300,7 +300,7 @@ def test_reading_on_from_page_to_page_finds_what_one_read_of_everything_finds(
 ) -> None:
     indexes = [Index(entries_of(shard, number)) for number, shard in enumerate(shards)]
 
-    def page(span: Span, most: int | None) -> LanesPage:
+    def page(span: LaneRange, most: int | None) -> LanesPage:
         return merged([LaneReader(one.read, each=each, lanes=most).run(span) for one in indexes], NOW + HOUR, each=each)
 
     everything = page(EVERY_LANE, None)
@@ -308,7 +308,7 @@ def test_reading_on_from_page_to_page_finds_what_one_read_of_everything_finds(
     found: list[Queued] = []
     after: str | None = EVERY_LANE.after
     while after is not None:
-        part = page(Span(after, EVERY_LANE.until), lanes)
+        part = page(LaneRange(after, EVERY_LANE.until), lanes)
         assert part.after is None or part.after > after
         found += part.found
         after = part.after

@@ -41,7 +41,7 @@ from delegation.edge.api.endpoints import (
 )
 from delegation.edge.api.management import Management
 from delegation.edge.api.release import VERSION
-from delegation.edge.api.routes import Dependencies, Event, Routes, Served
+from delegation.edge.api.routes import ApiResponse, Dependencies, Event, Routes
 from delegation.edge.errors import MethodNotAllowed, route_not_found
 from delegation.edge.telemetry import Telemetry, request_id_of
 from delegation.edge.trust.permissions import Permission
@@ -68,20 +68,20 @@ class Description:
 
     telemetry: Telemetry
 
-    def openapi(self, event: Event) -> Served:
+    def openapi(self, event: Event) -> ApiResponse:
         """Return the OpenAPI document as JSON; it equals docs/openapi.yaml."""
         return self._file(event, DESCRIPTION, "openapi.json")
 
-    def page(self, event: Event) -> Served:
+    def page(self, event: Event) -> ApiResponse:
         """Return the page, in which every error code has an anchor (`type` of an ErrorResponse)."""
         found = self._file(event, PAGE, "docs.html")
-        return Served(found.status, found.body, _HTML)
+        return ApiResponse(found.status, found.body, _HTML)
 
-    def _file(self, event: Event, endpoint: Endpoint, name: str) -> Served:
+    def _file(self, event: Event, endpoint: Endpoint, name: str) -> ApiResponse:
         check_request_id(event)
         body = resources.files("delegation.edge.api").joinpath(name).read_bytes()
         self.telemetry.served(endpoint.operation, 200)
-        return Served(200, body, {})
+        return ApiResponse(200, body, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class HealthCheck:
     deps: Dependencies
     telemetry: Telemetry
 
-    def health(self, event: Event) -> Served:
+    def health(self, event: Event) -> ApiResponse:
         """Return 200 if the service is up, and 503 if a request would fail."""
         check_request_id(event)
         caller = caller_of(event)
@@ -105,7 +105,7 @@ class HealthCheck:
             body["maintenance"] = self.deps.maintenance()
         answer = 200 if status == "up" else 503
         self.telemetry.served(HEALTH.operation, answer)
-        return Served(answer, render_json(body), {} if status == "up" else {"Retry-After": "5"})
+        return ApiResponse(answer, render_json(body), {} if status == "up" else {"Retry-After": "5"})
 
     def _paused(self) -> list[Mapping[str, Any]]:
         """Return what is paused; nothing if that cannot be read now, for then the check of the task table fails."""
@@ -125,7 +125,7 @@ def checked(name: str, check: Callable[[], object]) -> Mapping[str, Any]:
 
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
-Operation = Callable[[Event, LambdaContext, str], Served]
+Operation = Callable[[Event, LambdaContext, str], ApiResponse]
 """Answers a request whose path has this id, empty for a path without one."""
 
 
@@ -147,7 +147,7 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: MetricLines) -> A
         except Exception as error:  # noqa: BLE001 - a bug, which is logged and answered with 500
             problem = problem_of(error)
             telemetry.crashed(operation, problem, error)
-        return _response(event, Served(problem.status, problem.body, problem.headers))
+        return _response(event, ApiResponse(problem.status, problem.body, problem.headers))
 
     return handle
 
@@ -220,7 +220,7 @@ def _pausing(deps: Dependencies, telemetry: Telemetry) -> "Pausing":
     return Pausing(deps, telemetry)
 
 
-def _response(event: Event, served: Served) -> dict[str, Any]:
+def _response(event: Event, served: ApiResponse) -> dict[str, Any]:
     """Return the answer for API Gateway's REST proxy, with text as its body: it does not decode Base64 without binary
     media types."""
     headers = {

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from delegation.edge.api.endpoints import LIST, admitted
-from delegation.edge.api.routes import Dependencies, Event, Served
+from delegation.edge.api.routes import ApiResponse, Dependencies, Event
 from delegation.edge.errors import BadRequest
 from delegation.edge.outlook import outlook_of
 from delegation.edge.telemetry import Telemetry
@@ -49,7 +49,7 @@ def read(event: Mapping[str, Any], *, of: str, largest: int) -> Page:
     return Page(of, _size(query.get(SIZE), largest), _position(query.get(TOKEN), of))
 
 
-class Room:
+class PageBudget:
     """The bytes that a page has left; its first record has room whatever its size."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Lists:
     deps: Dependencies
     telemetry: Telemetry
 
-    def tasks(self, event: Event) -> Served:
+    def tasks(self, event: Event) -> ApiResponse:
         """Return a page of tasks; BadRequest names a filter that is not valid."""
         admitted(event, LIST)
         query = event.get("queryStringParameters") or {}
@@ -127,7 +127,7 @@ class Lists:
         body = _body(found, self.deps.clock(), self.deps.types)
         cursor = body.pop("cursor")
         self.telemetry.served(LIST.operation, 200)
-        return Served(200, render_json({**body, "next_page_token": cursor and page.token(cursor)}), {})
+        return ApiResponse(200, render_json({**body, "next_page_token": cursor and page.token(cursor)}), {})
 
 
 def selected(query: Mapping[str, str], now: datetime) -> Selection:
@@ -180,7 +180,7 @@ def _body(page: ReceivedPage, now: datetime, types: TaskTypes) -> dict[str, Any]
     """Return the page's tasks and those that cannot be read, as far as there is room, and the cursor that follows."""
     tasks: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
-    cursor, room, last = page.cursor, Room(), None
+    cursor, room, last = page.cursor, PageBudget(), None
     for place, entry in page.entries:
         if isinstance(entry, Unreadable):
             unreadable.append({"task_id": entry.task_id, "reason": entry.reason})

@@ -25,7 +25,7 @@ from delegation.edge.api.endpoints import (
     Endpoint,
     admitted,
 )
-from delegation.edge.api.routes import Dependencies, Event, Served, key_of, record_of, require_json, task_id_of
+from delegation.edge.api.routes import ApiResponse, Dependencies, Event, key_of, record_of, require_json, task_id_of
 from delegation.edge.document import read_body
 from delegation.edge.errors import EdgeError
 from delegation.edge.requests import bad_request
@@ -34,7 +34,7 @@ from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
 from delegation.idempotency.canonical import Scope, payload_hashes, unread_body
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations, Performed
+from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt, Mutations, Performed
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.transitions import CANCELLED
@@ -95,7 +95,7 @@ def once(mutations: Mutations, reads: TaskReads, request: KeyedChange) -> Perfor
             observe=lambda: _observed(reads, request.task_id),
         )
     )
-    if refusals and performed.how is How.EXECUTED:
+    if refusals and performed.how is AnswerSource.EXECUTED:
         raise refusals[-1]
     return performed
 
@@ -135,7 +135,7 @@ class Management:
     deps: Dependencies
     telemetry: Telemetry
 
-    def versions(self, event: Event, task_id: str) -> Served:
+    def versions(self, event: Event, task_id: str) -> ApiResponse:
         """Return versions of a task, oldest first (Delegation Service proposal, Persistence)."""
         admitted(event, VERSIONS)
         found = task_id_of(task_id)
@@ -144,7 +144,7 @@ class Management:
         rows = self.deps.tasks.reads.versions(found, after=after, limit=page.size + 1)
         if not rows and not after:
             raise TaskNotFound(found)
-        room = lists.Room()
+        room = lists.PageBudget()
         records = itertools.takewhile(room.has_room_for, (shown(row.public()) for row in rows[: page.size]))
         versions = list(records)
         more = len(rows) > len(versions)
@@ -152,7 +152,7 @@ class Management:
         body = {"versions": versions, "next_page_token": page.token(str(last)) if more else None}
         return self._served(VERSIONS, found, body)
 
-    def receipt(self, event: Event, task_id: str) -> Served:
+    def receipt(self, event: Event, task_id: str) -> ApiResponse:
         """Return the receipt of a purge that ended; raises EdgeError (RECEIPT_NOT_FOUND)."""
         admitted(event, RECEIPT)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
@@ -165,9 +165,9 @@ class Management:
                 task_id=task.task_id,
             )
         self.telemetry.served(RECEIPT.operation, 200, task_id=task.task_id)
-        return Served(200, found, {})
+        return ApiResponse(200, found, {})
 
-    def estimate(self, event: Event, task_id: str) -> Served:
+    def estimate(self, event: Event, task_id: str) -> ApiResponse:
         """Return what the execution of a task's plan takes, and what is left of it; raises EdgeError."""
         admitted(event, ESTIMATE)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
@@ -183,7 +183,7 @@ class Management:
 
         return self._served(ESTIMATE, task.task_id, estimate_of(task, found, self.deps.clock(), self.deps.types))
 
-    def place(self, event: Event, task_id: str) -> Served:
+    def place(self, event: Event, task_id: str) -> ApiResponse:
         """Return for what a task waits: its lane, its place in it, and what keeps the lane from starting its next."""
         admitted(event, PLACE)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
@@ -192,7 +192,7 @@ class Management:
         body = {"task_id": task.task_id, "waits": waiting is not None, "lane": lane, "place": place}
         return self._served(PLACE, task.task_id, {**body, "reasons": list(reasons)})
 
-    def cancel(self, event: Event, task_id: str) -> Served:
+    def cancel(self, event: Event, task_id: str) -> ApiResponse:
         """Cancel a task; a repeat returns the cancelled task. Raises EdgeError for one that ended otherwise."""
         caller = admitted(event, CANCEL)
         found = task_id_of(task_id)
@@ -207,7 +207,7 @@ class Management:
 
         return self._changed(event, CANCEL, found, caller, change=cancel, did=_shows_cancellation)
 
-    def retry(self, event: Event, task_id: str) -> Served:
+    def retry(self, event: Event, task_id: str) -> ApiResponse:
         """Retry a FAILURE with a fresh attempt budget, and dispatch it; raises EdgeError for any other task."""
         caller = admitted(event, RETRY)
         found = task_id_of(task_id)
@@ -226,7 +226,7 @@ class Management:
 
         return self._changed(event, RETRY, found, caller, change=retry, did=_shows_retry)
 
-    def resend(self, event: Event, task_id: str) -> Served:
+    def resend(self, event: Event, task_id: str) -> ApiResponse:
         """Have the dead letters of a task's ends delivered again, and return the task; a repeat finds none."""
         caller = admitted(event, RESEND)
         found = task_id_of(task_id)
@@ -238,7 +238,7 @@ class Management:
 
         return self._changed(event, RESEND, found, caller, change=resend, did=_shows_nothing)
 
-    def approve(self, event: Event, task_id: str) -> Served:
+    def approve(self, event: Event, task_id: str) -> ApiResponse:
         """Record the caller's approval of the plan with which a task ended; a repeat changes nothing. Raises
         BadRequest."""
         caller = admitted(event, APPROVE)
@@ -266,7 +266,7 @@ class Management:
         *,
         change: Callable[[], Task],
         did: Callable[[str, Task], bool],
-    ) -> Served:
+    ) -> ApiResponse:
         """Change a task, at most once if the request has an idempotency key, and return it."""
         key = key_of(event, self.deps)
         if key is None:
@@ -278,11 +278,11 @@ class Management:
         performed = once(self.deps.mutations(), self.deps.tasks.reads, request)
         answer = SubmissionAnswer(performed.answer.status, performed.answer.body, task_id, performed.how)
         self.telemetry.answered(endpoint.operation, answer)
-        return Served(answer.status, answer.body, {})
+        return ApiResponse(answer.status, answer.body, {})
 
-    def _served(self, endpoint: Endpoint, task_id: str, body: Mapping[str, Any]) -> Served:
+    def _served(self, endpoint: Endpoint, task_id: str, body: Mapping[str, Any]) -> ApiResponse:
         self.telemetry.served(endpoint.operation, 200, task_id=task_id)
-        return Served(200, render_json(body), {})
+        return ApiResponse(200, render_json(body), {})
 
 
 def _named(caller: Admitted) -> Caller:
@@ -313,11 +313,11 @@ class Pausing:
     deps: Dependencies
     telemetry: Telemetry
 
-    def shown(self, event: Event) -> Served:
+    def shown(self, event: Event) -> ApiResponse:
         admitted(event, PAUSES)
         return self._served(PAUSES, self.deps.pauses().shown())
 
-    def pause(self, event: Event) -> Served:
+    def pause(self, event: Event) -> ApiResponse:
         """Pause a scope in the caller's name; raises BadRequest, TaskError (TOO_MANY_PAUSES)."""
         caller = admitted(event, PAUSE)
 
@@ -328,7 +328,7 @@ class Pausing:
 
         return self._changed(event, PAUSE, caller, PauseRequest, pause)
 
-    def resume(self, event: Event) -> Served:
+    def resume(self, event: Event) -> ApiResponse:
         """End the pause of a scope; raises BadRequest."""
         caller = admitted(event, RESUME)
         return self._changed(
@@ -337,7 +337,7 @@ class Pausing:
 
     def _changed(
         self, event: Event, endpoint: Endpoint, caller: Admitted, model: type[B], change: Callable[[B], PauseRecord]
-    ) -> Served:
+    ) -> ApiResponse:
         """Make a change, at most once for its key; one whose outcome is unknown is made again, with the same effect."""
         key = key_of(event, self.deps)
         document = _document(event)
@@ -358,15 +358,15 @@ class Pausing:
             )
         )
         self.telemetry.served(endpoint.operation, performed.answer.status)
-        return Served(performed.answer.status, performed.answer.body, {})
+        return ApiResponse(performed.answer.status, performed.answer.body, {})
 
     def _scope(self, wanted: ResumeRequest) -> PauseScope:
         realm = self.deps.realm if wanted.scope == "realm" else None
         return PauseScope(realm=realm, table=wanted.table)
 
-    def _served(self, endpoint: Endpoint, record: PauseRecord) -> Served:
+    def _served(self, endpoint: Endpoint, record: PauseRecord) -> ApiResponse:
         self.telemetry.served(endpoint.operation, 200)
-        return Served(200, _body(record), {})
+        return ApiResponse(200, _body(record), {})
 
 
 def _body(record: PauseRecord) -> bytes:

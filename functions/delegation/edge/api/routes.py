@@ -171,7 +171,7 @@ class Dependencies:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ApiResponse:
     """An answer; its body is sent byte for byte."""
 
     status: int
@@ -192,7 +192,7 @@ class Routes:
     telemetry: Telemetry
     forms: Mapping[str, RequestForm]
 
-    def execute(self, event: Event, context: LambdaContext) -> Served:
+    def execute(self, event: Event, context: LambdaContext) -> ApiResponse:
         """Run a task and answer with its outcome (Delegation Service proposal, Delegation Service REST API spec)."""
         submission = self._submission(event, EXECUTE, identity_only=False)
         now = self.deps.clock()
@@ -204,18 +204,18 @@ class Routes:
         )
         return self._answered(EXECUTE, answer)
 
-    def submit(self, event: Event, _context: LambdaContext) -> Served:
+    def submit(self, event: Event, _context: LambdaContext) -> ApiResponse:
         """Accept a task (Delegation Service proposal, Asynchronous Task Submission & Status Endpoints)."""
         submission = self._submission(event, SUBMIT, identity_only=True, dry_run=_asks_for_dry_run(event))
         return self._answered(SUBMIT, self.deps.submissions.submit(submission))
 
-    def status(self, event: Event, task_id: str) -> Served:
+    def status(self, event: Event, task_id: str) -> ApiResponse:
         """Return the task's current version; a deployment serves one realm, so every task id belongs to it."""
         caller = admitted(event, STATUS)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
         self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
         holder = task.lease.owner if Permission.MANAGE in caller.permissions else None
-        return Served(
+        return ApiResponse(
             200,
             render_json(
                 record_of(self.deps.tasks.reads, task, self.deps.clock(), types=self.deps.types, holder=holder)
@@ -223,7 +223,7 @@ class Routes:
             {},
         )
 
-    def config(self, event: Event) -> Served:
+    def config(self, event: Event) -> ApiResponse:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""
         admitted(event, CONFIG)
         body = {
@@ -233,7 +233,7 @@ class Routes:
             "endpoints": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS],
         }
         self.telemetry.served(CONFIG.operation, 200)
-        return Served(200, render_json(body), {})
+        return ApiResponse(200, render_json(body), {})
 
     def _submission(
         self, event: Event, endpoint: Endpoint, *, identity_only: bool, dry_run: bool = False
@@ -263,9 +263,9 @@ class Routes:
             subject=caller.subject,
         )
 
-    def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> Served:
+    def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> ApiResponse:
         self.telemetry.answered(endpoint.operation, answer)
-        return Served(answer.status, answer.body, answer.headers)
+        return ApiResponse(answer.status, answer.body, answer.headers)
 
 
 def key_of(event: Event, deps: Dependencies) -> str | None:

@@ -19,9 +19,9 @@ from delegation.edge.api.endpoints import (
     admitted,
 )
 from delegation.edge.api.routes import (
+    ApiResponse,
     Dependencies,
     Event,
-    Served,
     TombstoneEntry,
     TombstoneOperations,
     key_of,
@@ -53,7 +53,7 @@ class TombstoneRoutes:
     deps: Dependencies
     telemetry: Telemetry
 
-    def list(self, event: Event) -> Served:
+    def list(self, event: Event) -> ApiResponse:
         """Return a page of tombstones, the newest first."""
         admitted(event, TOMBSTONES)
         page = lists.read(event, of="tombstones", largest=_LARGEST_PAGE)
@@ -64,12 +64,12 @@ class TombstoneRoutes:
         body = {"tombstones": [record.public() for record in found.tombstones], "next_page_token": token}
         return self._served(TOMBSTONES, render_json(body))
 
-    def show(self, event: Event, tombstone_id: str) -> Served:
+    def show(self, event: Event, tombstone_id: str) -> ApiResponse:
         admitted(event, TOMBSTONE)
         record = self._operations().get(tombstone_id_of(tombstone_id))
         return self._served(TOMBSTONE, render_json(record.public()))
 
-    def restore(self, event: Event, tombstone_id: str) -> Served:
+    def restore(self, event: Event, tombstone_id: str) -> ApiResponse:
         """Rename a tombstone back, to its former name or to that of the body."""
         caller = admitted(event, RESTORE_TOMBSTONE)
         key, found, document = key_of(event, self.deps), tombstone_id_of(tombstone_id), _document(event)
@@ -84,7 +84,7 @@ class TombstoneRoutes:
 
         return self._changed(_Change(caller, RESTORE_TOMBSTONE, found, key, document, restore))
 
-    def purge(self, event: Event, tombstone_id: str) -> Served:
+    def purge(self, event: Event, tombstone_id: str) -> ApiResponse:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed."""
         caller = admitted(event, PURGE_TOMBSTONE)
         key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
@@ -94,7 +94,7 @@ class TombstoneRoutes:
             _Change(caller, PURGE_TOMBSTONE, found, key, body, lambda: self._operations().run_now(found, by=by))
         )
 
-    def dismiss(self, event: Event, tombstone_id: str) -> Served:
+    def dismiss(self, event: Event, tombstone_id: str) -> ApiResponse:
         """End a tombstone that failed: drop its entry, and keep its files."""
         caller = admitted(event, DISMISS_TOMBSTONE)
         key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
@@ -103,12 +103,12 @@ class TombstoneRoutes:
             _Change(caller, DISMISS_TOMBSTONE, found, key, body, lambda: self._operations().dismiss(found))
         )
 
-    def _changed(self, change: "_Change") -> Served:
+    def _changed(self, change: "_Change") -> ApiResponse:
         """Make a change, once for its key; one whose outcome is unknown is made again, with the same effect."""
         if change.key is None:
             return self._served(change.endpoint, render_json(change.make().public()))
         from delegation.idempotency.canonical import Scope, payload_hashes  # noqa: PLC0415 - only a key needs it
-        from delegation.idempotency.mutations.service import How, Mutation  # noqa: PLC0415
+        from delegation.idempotency.mutations.service import AnswerSource, Mutation  # noqa: PLC0415
 
         endpoint, refusals = change.endpoint, list[DelegationError]()
         path = endpoint.path.replace("{tombstoneId}", change.tombstone_id)
@@ -121,10 +121,10 @@ class TombstoneRoutes:
                 observe=lambda: None,
             )
         )
-        if refusals and performed.how is How.EXECUTED:
+        if refusals and performed.how is AnswerSource.EXECUTED:
             raise refusals[-1]
         self.telemetry.served(endpoint.operation, performed.answer.status)
-        return Served(performed.answer.status, performed.answer.body, {})
+        return ApiResponse(performed.answer.status, performed.answer.body, {})
 
     def _operations(self) -> TombstoneOperations:
         found = self.deps.tombstones()
@@ -135,9 +135,9 @@ class TombstoneRoutes:
             )
         return found
 
-    def _served(self, endpoint: Endpoint, body: bytes) -> Served:
+    def _served(self, endpoint: Endpoint, body: bytes) -> ApiResponse:
         self.telemetry.served(endpoint.operation, 200)
-        return Served(200, body, {})
+        return ApiResponse(200, body, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.service import How, Mutation, MutationAttempt, Mutations
+from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt, Mutations
 from delegation.identifiers import TableIdentifier
 
 
@@ -74,7 +74,7 @@ class KeyedDrops(PurgingDrops):
         mutation = Mutation(scope, payload_of(request), run=call.performed, verify=call.earlier)
         performed = self.patience.perform(self.mutations, mutation)
         answer = performed.answer
-        marks = ((REPLAYED, "true"),) if performed.how is How.REPLAYED else ()
+        marks = ((REPLAYED, "true"),) if performed.how is AnswerSource.REPLAYED else ()
         return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
 
 

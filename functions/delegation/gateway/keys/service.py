@@ -24,7 +24,7 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation, canonical_path
 from delegation.idempotency.canonical import RULE, NotCanonicalizable, Scope, payload_hashes
 from delegation.idempotency.mutations.reservation import KeyPolicy, MutationInProgress
-from delegation.idempotency.mutations.service import How, Mutation, Mutations, Performed
+from delegation.idempotency.mutations.service import AnswerSource, Mutation, Mutations, Performed
 from delegation.identifiers import encoded_query
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}")
@@ -207,7 +207,7 @@ class CatalogMutations:
         answer = performed.answer
         done = {"operation": target.operation, "how": performed.how, "status": answer.status}
         logger.info("performed a mutation by its key", extra={"action": "gateway", **done})
-        marks = ((REPLAYED, "true"),) if performed.how is How.REPLAYED else ()
+        marks = ((REPLAYED, "true"),) if performed.how is AnswerSource.REPLAYED else ()
         return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
 
     def refusal(self, request: CatalogRequest, caller: GatewayCaller, refused: CatalogAnswer) -> CatalogAnswer:

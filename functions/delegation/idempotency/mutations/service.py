@@ -27,7 +27,7 @@ from delegation.idempotency.mutations.reservation import (
 _RACES: Final = 20
 
 
-class How(StrEnum):
+class AnswerSource(StrEnum):
     EXECUTED = "executed"
     VERIFIED = "verified"
     REPLAYED = "replayed"
@@ -38,7 +38,7 @@ class Performed:
     """The answer to a mutation, and how it was reached."""
 
     answer: MutationAnswer
-    how: How
+    how: AnswerSource
 
 
 class MutationAttempt:
@@ -266,24 +266,24 @@ class Mutations:
         return _replayed(mutation, stored)
 
 
-def _executed(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationAnswer, How]:
-    return mutation.run(attempt), How.EXECUTED
+def _executed(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationAnswer, AnswerSource]:
+    return mutation.run(attempt), AnswerSource.EXECUTED
 
 
-def _reconciled(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationAnswer, How]:
+def _reconciled(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationAnswer, AnswerSource]:
     """Verify, and run the mutation if it was not applied (Idempotency-Key proposal, Reconciliation branches R1, R2)."""
     found = mutation.verify(attempt)
     if found is not None:
-        return found, How.VERIFIED
+        return found, AnswerSource.VERIFIED
     attempt.require_time()
     answer = mutation.run(attempt)
     # A former call's effect that appeared only now is refused as a conflict with itself.
     late = mutation.verify(attempt) if answer.is_refusal else None
-    return (answer, How.EXECUTED) if late is None else (late, How.VERIFIED)
+    return (answer, AnswerSource.EXECUTED) if late is None else (late, AnswerSource.VERIFIED)
 
 
 def _replayed(mutation: Mutation, stored: Reservation) -> Performed:
     answer = stored.answer
     if answer is None:
         raise MutationInProgress
-    return Performed(answer if answer.is_whole else mutation.restore(answer), How.REPLAYED)
+    return Performed(answer if answer.is_whole else mutation.restore(answer), AnswerSource.REPLAYED)

@@ -40,14 +40,14 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LaneRange:
     """Lanes whose keys sort behind `after` and before `until`; by default all."""
 
     after: str = " "
     until: str = "\x7f"
 
 
-EVERY_LANE: Final = Span()
+EVERY_LANE: Final = LaneRange()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class AdmissionStore(Protocol):
         """Return the tasks that wait since `now` or longer: of every lane the `each` that wait longest. They may have
         been admitted since. It reads all lanes, maybe thousands."""
 
-    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         """Return what `queued` does for the first lanes of a span, `lanes` or more if there are. The number of reads is
         bounded, so there may be fewer lanes, at least one."""
 
@@ -84,7 +84,7 @@ def any_waits(store: AdmissionStore, now: datetime) -> bool:
     """Return whether a task waits for its admission whose time has come; raises StoreUnavailable."""
     after: str | None = EVERY_LANE.after
     while after is not None:
-        page = store.queued_in(now, each=1, lanes=_PAGE, span=Span(after, EVERY_LANE.until))
+        page = store.queued_in(now, each=1, lanes=_PAGE, span=LaneRange(after, EVERY_LANE.until))
         if page.found:
             return True
         after = page.after
@@ -140,7 +140,7 @@ def register_of(item: Mapping[str, Any] | None) -> Register:
 
 Entry = tuple[str, str]
 """An entry of the index of waiting tasks: its key, and the task's id."""
-ReadPage = Callable[[Span, int, Any], tuple[Sequence[Entry], Any]]
+ReadPage = Callable[[LaneRange, int, Any], tuple[Sequence[Entry], Any]]
 """Reads the first entries of a span, at most so many, from a former page's end on; returns them and its own end."""
 
 
@@ -156,7 +156,7 @@ class LaneReader:
         self.after: str | None = None
         """Where the next lane begins that was not read, None if all were."""
 
-    def run(self, span: Span) -> "LaneReader":
+    def run(self, span: LaneRange) -> "LaneReader":
         """Read the first lanes of a span; raises what `read` raises."""
         limit, start, queries = min(4 * (self._each + 1), _PAGE), None, 0
         while True:
@@ -174,7 +174,7 @@ class LaneReader:
                 return self._ended(last, is_read=is_read or complete == 0)
             limit = min(2 * limit, _PAGE) if len(self._counts) > before + 1 else self._each + 1
             if is_read:
-                span, start = Span(behind(last), span.until), None
+                span, start = LaneRange(behind(last), span.until), None
 
     def _add(self, key: str, task_id: str) -> None:
         lane = lane_of(key)
@@ -209,7 +209,7 @@ def merged(shards: Sequence[LaneReader], now: datetime, *, each: int) -> LanesPa
     return LanesPage(tuple(first_of_each(due, each)), after)
 
 
-def page_of(lanes: Mapping[str, Sequence[Entry]], now: datetime, *, each: int, most: int, span: Span) -> LanesPage:
+def page_of(lanes: Mapping[str, Sequence[Entry]], now: datetime, *, each: int, most: int, span: LaneRange) -> LanesPage:
     """Return the first lanes of a span, of lanes whose entries are sorted by their keys."""
     inside = sorted(f"{lane}/" for lane, entries in lanes.items() if entries and span.after < f"{lane}/" < span.until)
     read = [lane[:-1] for lane in inside[:most]]

@@ -26,10 +26,10 @@ from delegation.tasks.stores.admission import (
     EVERY_LANE,
     RUNNING,
     Entry,
+    LaneRange,
     LaneReader,
     LanesPage,
     Register,
-    Span,
     merged,
     register_of,
     running_entry,
@@ -272,18 +272,18 @@ class DynamoDbTaskReads:
         """Return waiting tasks: Queries for each lane that has more, of four shards in parallel."""
         return self._lanes(now, EVERY_LANE, each, None).found
 
-    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         """Return waiting tasks: usually one Query for each of the four shards."""
         return self._lanes(now, span, each, lanes)
 
-    def _lanes(self, now: datetime, span: Span, each: int, lanes: int | None) -> LanesPage:
+    def _lanes(self, now: datetime, span: LaneRange, each: int, lanes: int | None) -> LanesPage:
         def read(bucket: str) -> LaneReader:
             return LaneReader(partial(self._waiting, bucket), each=each, lanes=lanes).run(span)
 
         with ThreadPoolExecutor(max_workers=4) as pool:
             return merged(list(pool.map(read, codec.queued_buckets())), now, each=each)
 
-    def _waiting(self, bucket: str, span: Span, limit: int, start: Any) -> tuple[Sequence[Entry], Any]:
+    def _waiting(self, bucket: str, span: LaneRange, limit: int, start: Any) -> tuple[Sequence[Entry], Any]:
         """Read one page; neither bound is a key."""
         if span.after > span.until:
             return (), None

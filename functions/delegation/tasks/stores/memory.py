@@ -14,9 +14,9 @@ from delegation.tasks.life.notifications import Notification, NotificationState,
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
+    LaneRange,
     LanesPage,
     Register,
-    Span,
     page_of,
     place_of,
     queued_entry,
@@ -237,7 +237,7 @@ class MemoryTaskStore:
             first = [queued_entry(task_id, key) for lane in self._queued.values() for key, task_id in lane[:each]]
         return tuple(one for one in first if one.since <= now)
 
-    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         self.fault("before queued")
         with self.lock:
             return page_of(self._queued, now, each=each, most=lanes, span=span)

@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from delegation.tasks.life.notifications import Notification
-from delegation.tasks.work.parts.hooks import unannounced
+from delegation.tasks.work.parts.hooks import announce_nothing
 from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.settings import NotificationQueueSettings
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def announcer() -> Callable[[Sequence[Notification]], None]:
     """Return what sends notifications that were just stored; nothing in a process without their queue."""
-    return unannounced if NotificationQueueSettings.read().queue_url is None else _announce
+    return announce_nothing if NotificationQueueSettings.read().queue_url is None else _announce
 
 
 def notification_queue() -> "NotificationQueue | None":

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from delegation.tasks.life.lanes import Lane, Queued, Running, Traits
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.admission import LanesPage, Register, Span
+from delegation.tasks.stores.admission import LaneRange, LanesPage, Register
 from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 
@@ -17,11 +17,13 @@ class QueuedIgnoresLanes(MemoryTaskStore):
 
 
 class SkipsALaneBetweenPages(MemoryTaskStore):
-    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         page = super().queued_in(now, each=each, lanes=lanes, span=span)
         if page.after is None:
             return page
-        return replace(page, after=super().queued_in(now, each=1, lanes=1, span=Span(page.after, span.until)).after)
+        return replace(
+            page, after=super().queued_in(now, each=1, lanes=1, span=LaneRange(page.after, span.until)).after
+        )
 
 
 class QueuedTooEarly(MemoryTaskStore):

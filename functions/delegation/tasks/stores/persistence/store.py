@@ -15,9 +15,9 @@ from delegation.tasks.stores.admission import (
     QUEUED,
     RUNNING,
     Entry,
+    LaneRange,
     LanesPage,
     Register,
-    Span,
     first_of_each,
     lane_of,
     page_of,
@@ -202,7 +202,7 @@ class PersistenceTaskStore:
         found = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
         return tuple(first_of_each((one for one in found if one.since <= now), each))
 
-    def queued_in(self, now: datetime, *, each: int, lanes: int, span: Span) -> LanesPage:
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         of_lane: dict[str, list[Entry]] = {}
         for entry in sorted(self._places(QUEUED)):
             of_lane.setdefault(lane_of(entry[0]), []).append(entry)

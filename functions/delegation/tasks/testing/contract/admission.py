@@ -10,7 +10,7 @@ from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lanes import Lane, Queued, Running, Traits
 from delegation.tasks.life.model import Task
-from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register, Span
+from delegation.tasks.stores.admission import EVERY_LANE, LaneRange, Recent, Register
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange, TaskStore
 from delegation.tasks.testing.contract.support import (
     FAR,
@@ -76,12 +76,12 @@ def lanes_are_read_from_one_to_the_next(store: Any) -> None:
     after: str | None = EVERY_LANE.after
     pages = 0
     while after is not None:
-        page = store.queued_in(NOW + MINUTE, each=2, lanes=2, span=Span(after, EVERY_LANE.until))
+        page = store.queued_in(NOW + MINUTE, each=2, lanes=2, span=LaneRange(after, EVERY_LANE.until))
         found += page.found
         after, pages = page.after, pages + 1
     assert Counter(found) == Counter(store.queued(NOW + MINUTE, each=2))
     assert (len(found), [one.lane.priority for one in found] == sorted((2, 1, 0) * 6, reverse=True)) == (18, True)
-    urgent = store.queued_in(FAR, each=9, lanes=99, span=Span(until="8/"))
+    urgent = store.queued_in(FAR, each=9, lanes=99, span=LaneRange(until="8/"))
     assert {one.lane.priority for one in urgent.found} == {2, 5}
     assert urgent.after is None
 

@@ -52,7 +52,7 @@ def ignored(_task: Task) -> None: ...
 def uncounted(_before: Task | None, _after: Task) -> None: ...
 
 
-def unannounced(_owed: Sequence[Notification]) -> None:
+def announce_nothing(_owed: Sequence[Notification]) -> None:
     """Send nothing: without a queue of notifications the sweeper sends them."""
 
 
@@ -70,7 +70,7 @@ class TaskHooks:
     types: TaskTypes = field(default_factory=lambda: NO_TYPES)
     external_jobs: ExternalJobs = field(default_factory=NoExternalJobs)
     results: ResultStore | None = None
-    announce: Callable[[Sequence[Notification]], None] = unannounced
+    announce: Callable[[Sequence[Notification]], None] = announce_nothing
     ended: Callable[[Task], None] = ignored
     counted: Callable[[Task | None, Task], None] = uncounted
     left_partly_done: Callable[[Task], None] = ignored
