@@ -375,9 +375,9 @@ AT_MOST_ONCE: Final = (
     ),
     Mutant(
         "a held key is taken over before its lease is over",
-        f"{MUTATIONS}reservation.py",
-        "Ruling.IN_PROGRESS if now < record.lost_not_before else Ruling.RECONCILE",
-        "Ruling.RECONCILE",
+        f"{MUTATIONS}service.py",
+        "KeyState.HELD if now < stored.lost_not_before:",
+        "KeyState.HELD if False:",
         (f"{KEYS}test_service.py",),
     ),
     Mutant(
@@ -401,7 +401,7 @@ AT_MOST_ONCE: Final = (
     Mutant(
         "a call that lost its key answers nevertheless",
         f"{MUTATIONS}service.py",
-        """        if stored.state is ReservationState.IN_PROGRESS:
+        """        if stored.state is State.IN_PROGRESS:
             raise MutationInProgress from None
         return _replayed(mutation, stored)
 """,

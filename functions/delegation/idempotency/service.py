@@ -14,13 +14,13 @@ from delegation.idempotency.errors import (
     ResubmittedTooSoon,
     task_conflict,
 )
+from delegation.idempotency.keys import KeyState, State
 from delegation.idempotency.store import (
     IdempotencyStore,
     Record,
     RecordConflict,
     RecordWrite,
     ResubmitPolicy,
-    State,
     StoredAnswer,
     finalize,
     start_expiry,
@@ -43,17 +43,6 @@ class Relation(StrEnum):
     REPLAY = "replay"
     RESUBMIT = "resubmit"
     CONFLICT = "conflict"
-
-
-class KeyState(StrEnum):
-    """What to do with a request, given the record of its key."""
-
-    FRESH = "fresh"
-    CONFLICT = "conflict"
-    REPLAY = "replay"
-    IN_PROGRESS = "in-progress"
-    FINALIZE = "finalize"
-    TAKE_OVER = "take-over"
 
 
 class RequestedTask(Protocol):
@@ -159,22 +148,27 @@ class Acceptance:
         if request.scope is None:
             return None
         record = self._store.get(request.scope.id)
-        outcome: StoredAnswer | None = None
-        if record is not None and record.state is State.IN_PROGRESS:
-            terminal = self.outcome(record.task_id, record.bound_version)
-            outcome = request.answer_of(terminal) if terminal else None
-        match decide(record, request.payload_hash, outcome, self._clock()):
+        if record is None:
+            return None
+        match record.found_by(request.payload_hash, self._clock()):
             case KeyState.CONFLICT:
                 raise KeyConflict
-            case KeyState.IN_PROGRESS if record:
-                raise RequestInProgress(record.task_id)
-            case KeyState.REPLAY if record and record.answer:
+            case KeyState.REPLAY if record.answer:
                 self._start_expiry(record)
                 return Replayed(record.answer, record.task_id)
-            case KeyState.FINALIZE if record and outcome:
-                return Replayed(self._finalize(record, outcome), record.task_id)
+            case KeyState.HELD:
+                return self._reconciled(request, record)
             case _:
                 return record
+
+    def _reconciled(self, request: IdempotentRequest, record: Record) -> Replayed | Record:
+        """Store and return the outcome of the key's task (R1 of the proposal); a 5xx is not stored, and the request
+        runs the task again (R2). Raises RequestInProgress without an outcome."""
+        terminal = self.outcome(record.task_id, record.bound_version)
+        if terminal is None:
+            raise RequestInProgress(record.task_id)
+        answer = request.answer_of(terminal)
+        return Replayed(self._finalize(record, answer), record.task_id) if answer.is_final else record
 
     def _finalize(self, record: Record, answer: StoredAnswer) -> StoredAnswer:
         final = finalize(record, answer, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
@@ -258,30 +252,6 @@ def _resubmits(replaced: Record | None, *, submitted: bool) -> int | None:
     if replaced is None:
         return None
     return (replaced.resubmits or 0) + 1 if submitted else replaced.resubmits
-
-
-def decide(
-    record: Record | None, payload_hash: Callable[[int], str], outcome: StoredAnswer | None, now: datetime
-) -> KeyState:
-    """Decide what to do with a request (Idempotency-Key proposal, Request Flow; FINALIZE is its R1, TAKE_OVER its R2).
-    `payload_hash` returns the payload's hash under a rule: a record is compared by its own, so that a release with a
-    new rule takes no repeat for another payload. `outcome` is the answer of the task's first terminal version since it
-    was bound, None while there is none. A 5xx outcome is not stored: the next request runs the task again."""
-    if record is None or record.is_expired(now):
-        return KeyState.FRESH
-    if not _is_same_payload(record, payload_hash):
-        return KeyState.CONFLICT
-    if record.state is State.FINALIZED:
-        return KeyState.REPLAY
-    if outcome is None:
-        return KeyState.IN_PROGRESS
-    return KeyState.FINALIZE if outcome.is_final else KeyState.TAKE_OVER
-
-
-def _is_same_payload(record: Record, payload_hash: Callable[[int], str]) -> bool:
-    """Compare by the record's rule; one without a number may be a new record that an older release wrote again."""
-    rules = range(1, RULE + 1) if record.identity_rule is None else (record.identity_rule,)
-    return any(record.payload_hash == payload_hash(rule) for rule in rules)
 
 
 def bind(

@@ -1,28 +1,21 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from delegation.idempotency.canonical import RULE
 from delegation.idempotency.errors import IdempotencyError
+from delegation.idempotency.keys import KeyRecord, State
 from delegation.items import each_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import TaskChange, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.parts.reads import first_outcome
-from delegation.timestamps import Timestamp
 from polaris_common.backoff import exponential
 
 FORMAT: Final = 1
-
-
-class State(StrEnum):
-    IN_PROGRESS = "IN_PROGRESS"
-    FINALIZED = "FINALIZED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,43 +49,24 @@ class ResubmitPolicy:
         return failed_at + timedelta(seconds=exponential(resubmits, first, longest))
 
 
-class Record(BaseModel):
+class Record(KeyRecord):
     """The record of one key, bound to a task and to its version when the request was accepted. `resubmits` counts how
     often a repeat ran the task again, None if none did. `identity_rule` is the rule of `payload_hash` (canonical.py),
     None if a release that knew only rule 1 last wrote the record. `expires_at` is set once the task is terminal, so
     that no key expires while its task runs."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    scope: str
-    caller: str
-    realm_id: str
-    method: str
-    resource_path: str
-    idempotency_key: str
-    payload_hash: str
-    state: State
     task_id: str
     bound_version: int = Field(ge=1)
     resubmits: int | None = Field(default=None, ge=1)
     http_status: int | None = None
     response_body: str | None = None
-    created_at: Timestamp
-    updated_at: Timestamp
-    expires_at: Timestamp | None = None
-    nonce: str
     format: int = FORMAT
-    identity_rule: int | None = Field(default=None, ge=1, le=RULE)
 
     @property
     def answer(self) -> StoredAnswer | None:
         if self.http_status is None or self.response_body is None:
             return None
         return StoredAnswer(self.http_status, self.response_body)
-
-    def is_expired(self, now: datetime) -> bool:
-        """Whether the record has expired; DynamoDB's TTL may delete it days later."""
-        return self.expires_at is not None and self.expires_at <= now
 
 
 class RecordConflict(IdempotencyError):

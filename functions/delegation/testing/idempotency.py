@@ -7,6 +7,7 @@ import pytest
 
 from delegation.idempotency import store as records
 from delegation.idempotency.canonical import Scope
+from delegation.idempotency.keys import State
 from delegation.idempotency.service import bind
 from delegation.idempotency.store import (
     IdempotencyStore,
@@ -15,7 +16,6 @@ from delegation.idempotency.store import (
     RecordPage,
     RecordUpkeep,
     RecordWrite,
-    State,
     StoredAnswer,
     start_expiry,
 )

@@ -10,13 +10,13 @@ import pytest
 
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import IdempotencyError
+from delegation.idempotency.keys import State
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.reservation import (
     KeyPolicy,
     Reservation,
     ReservationConflict,
-    ReservationState,
     ReservationStore,
 )
 
@@ -61,7 +61,7 @@ def a_final_answer_comes_back_whole(store: ReservationStore) -> None:
     stored = store.get(SCOPE.id)
     assert stored == final
     assert stored is not None
-    assert (stored.state, stored.answer) == (ReservationState.FINALIZED, ANSWER)
+    assert (stored.state, stored.answer) == (State.FINALIZED, ANSWER)
 
 
 def an_empty_answer_comes_back(store: ReservationStore) -> None:

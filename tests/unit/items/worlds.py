@@ -13,7 +13,8 @@ import pytest
 
 from delegation.gateway.drop.tombstones import TombstoneState, pending
 from delegation.handlers import dispatcher, sweeper
-from delegation.idempotency.store import Record, RecordUpkeep, RecordWrite, State
+from delegation.idempotency.keys import State
+from delegation.idempotency.store import Record, RecordUpkeep, RecordWrite
 from delegation.identifiers import TableIdentifier
 from delegation.notifications.delivery import Delivered, Notifier, deliver_due
 from delegation.notifications.queue import announce, parse

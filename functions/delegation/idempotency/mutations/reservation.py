@@ -5,13 +5,13 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Final, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from delegation.idempotency.canonical import RULE, Scope
 from delegation.idempotency.errors import IdempotencyError
+from delegation.idempotency.keys import KeyRecord, State
 from delegation.idempotency.mutations.answer import MutationAnswer, shortened, storable
 from delegation.timestamps import Timestamp
 
@@ -78,28 +78,14 @@ class KeyPolicy:
     clock_drift: timedelta = timedelta(seconds=5)
 
 
-class ReservationState(StrEnum):
-    IN_PROGRESS = "IN_PROGRESS"
-    FINALIZED = "FINALIZED"
-
-
-class Reservation(BaseModel):
+class Reservation(KeyRecord):
     """The record of one key. `attempt` counts the calls that held the key; `nonce` names the write, so that a former
     holder's writes are refused. While IN_PROGRESS no other call may take the key over before `lost_not_before`.
     `before` is what the first holder observed before it ran. `packed_body` is the answer's body, compressed.
     `nothing_done` is True after calls that surely had no effect; a record without it may be that of an effect."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    scope: str
-    caller: str
-    realm_id: str
-    method: str
-    resource_path: str
-    idempotency_key: str
-    payload_hash: str
     identity_rule: int = Field(ge=1, le=RULE)
-    state: ReservationState = ReservationState.IN_PROGRESS
+    state: State = State.IN_PROGRESS
     attempt: int = Field(ge=1)
     lost_not_before: Timestamp
     before: str | None = None
@@ -108,10 +94,7 @@ class Reservation(BaseModel):
     headers: Mapping[str, str] = Field(default_factory=dict)
     packed_body: bytes | None = Field(default=None, repr=False)
     is_whole: bool = True
-    created_at: Timestamp
-    updated_at: Timestamp
     expires_at: Timestamp
-    nonce: str
     kind: str = KIND
     format: int = FORMAT
 
@@ -122,35 +105,6 @@ class Reservation(BaseModel):
             return None
         body = b"" if self.packed_body is None else zlib.decompress(self.packed_body)
         return MutationAnswer(self.http_status, body, self.headers, self.is_whole)
-
-    def is_expired(self, now: datetime) -> bool:
-        """Whether the key is forgotten; the record may be deleted much later."""
-        return self.expires_at <= now
-
-    def has_payload(self, payload_hash: Callable[[int], str]) -> bool:
-        """Whether the payload is the one that the key is bound to, by the record's own rule."""
-        return self.payload_hash == payload_hash(self.identity_rule)
-
-
-class Ruling(StrEnum):
-    """What to do with a request whose key has a record."""
-
-    FRESH = "fresh"
-    CONFLICT = "conflict"
-    REPLAY = "replay"
-    IN_PROGRESS = "in-progress"
-    RECONCILE = "reconcile"
-
-
-def decide(record: Reservation, payload_hash: Callable[[int], str], now: datetime) -> Ruling:
-    """Decide what to do with a request (Idempotency-Key proposal, Request Flow)."""
-    if record.is_expired(now):
-        return Ruling.FRESH
-    if not record.has_payload(payload_hash):
-        return Ruling.CONFLICT
-    if record.state is ReservationState.FINALIZED:
-        return Ruling.REPLAY
-    return Ruling.IN_PROGRESS if now < record.lost_not_before else Ruling.RECONCILE
 
 
 def reserved(
@@ -211,7 +165,7 @@ def finalized(record: Reservation, answer: MutationAnswer, now: datetime, policy
         packed = zlib.compress(shortened(kept.body))
     return record.model_copy(
         update={
-            "state": ReservationState.FINALIZED,
+            "state": State.FINALIZED,
             "http_status": kept.status,
             "headers": dict(kept.headers),
             "packed_body": packed,

@@ -9,6 +9,7 @@ from typing import Final
 
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.keys import KeyState, State
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.reservation import (
@@ -19,9 +20,7 @@ from delegation.idempotency.mutations.reservation import (
     RecordsUnavailable,
     Reservation,
     ReservationConflict,
-    ReservationState,
     ReservationStore,
-    Ruling,
 )
 
 _RACES: Final = 20
@@ -193,7 +192,7 @@ class Mutations:
     def is_held(self, scope: Scope) -> bool:
         """Return whether a call holds a key now, with one read; raises the errors of the store."""
         stored = self._store.get(scope.id)
-        if stored is None or stored.state is not ReservationState.IN_PROGRESS:
+        if stored is None or stored.state is not State.IN_PROGRESS:
             return False
         return self._clock() < stored.lost_not_before
 
@@ -206,16 +205,16 @@ class Mutations:
         """Answer a request whose key has a record; None if the record changed meanwhile."""
         if stored is None:
             return None
-        match records.decide(stored, mutation.payload_hash, now):
-            case Ruling.CONFLICT:
+        match stored.found_by(mutation.payload_hash, now):
+            case KeyState.CONFLICT:
                 raise KeyConflict
-            case Ruling.IN_PROGRESS:
+            case KeyState.HELD if now < stored.lost_not_before:
                 raise MutationInProgress
-            case Ruling.REPLAY:
-                return _replayed(mutation, stored)
-            case Ruling.RECONCILE:
+            case KeyState.HELD:
                 return self._take_over(mutation, stored, now)
-            case Ruling.FRESH:
+            case KeyState.REPLAY:
+                return _replayed(mutation, stored)
+            case KeyState.FRESH:
                 return None
 
     def _take_over(self, mutation: Mutation, stored: Reservation, now: datetime) -> Performed | None:
@@ -261,7 +260,7 @@ class Mutations:
         stored = conflict.stored
         if stored is None or stored.is_expired(self._clock()) or not stored.has_payload(mutation.payload_hash):
             return performed
-        if stored.state is ReservationState.IN_PROGRESS:
+        if stored.state is State.IN_PROGRESS:
             raise MutationInProgress from None
         return _replayed(mutation, stored)
 
