@@ -84,12 +84,10 @@ def dead_letters(store: NotificationStore, task_id: str | None) -> Sequence[Noti
 
 
 def store_of(connection: Connection, table: str | None) -> NotificationStore:
-    """Return the notifications beside the tasks."""
     return notification_store(connection.task_store(table))
 
 
 def document_of(one: Notification) -> dict[str, Any]:
-    """Return a notification for programs, without its body."""
     return {
         "notification_id": one.notification_id,
         "task_id": one.task_id,
@@ -104,7 +102,6 @@ def document_of(one: Notification) -> dict[str, Any]:
 
 
 def name_of(one: Notification) -> str:
-    """Return what names a notification for people."""
     return f"{one.channel} of task {one.task_id}, version {one.version}"
 
 

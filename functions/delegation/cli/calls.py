@@ -78,10 +78,7 @@ _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {
 
 @dataclass
 class Call:
-    """A call of a command, with the values of the options that it takes of _OPTIONS.
-
-    `given` are those of the table of its operation, by their names there and as a request has them.
-    """
+    """A call of a command with its options' values; `given` are those of its operation's table, as in a request."""
 
     ctx: typer.Context
     as_json: bool = False
@@ -128,10 +125,7 @@ class Call:
         return self.as_json
 
     def confirm(self, question: str, *, otherwise: str | None = None) -> None:
-        """Ask at a terminal, unless --yes is given; raises Abort unless the answer is yes.
-
-        Where there is no terminal the answer is yes, or raises BadParameter with the text `otherwise` if there is one.
-        """
+        """Ask at a terminal unless --yes is given; elsewhere it is confirmed, or BadParameter says `otherwise`."""
         if self.yes:
             return
         if at_a_terminal():
@@ -140,23 +134,17 @@ class Call:
             raise typer.BadParameter(otherwise, param_hint="--yes")
 
     def confirm_deletion(self, scope: str) -> None:
-        """Ask whether to delete every file in `scope`."""
         self.confirm(f"This permanently deletes every file {scope}. Continue?")
 
 
 def at_a_terminal() -> bool:
-    """Return whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 def command(
     app: typer.Typer | None = None, name: str | None = None, takes: str = "stack", table: "OptionTable | None" = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function of a Call and of the command's own arguments; `app` has it under a name.
-
-    `takes` are the names of the options of many commands that it takes too, --json always the last; before them come
-    those of an operation's `table` that have an argument.
-    """
+    """Make a command of a function of a Call; `takes` names options of _OPTIONS, `table` is that of its operation."""
     of_table = [] if table is None else [one for one in table.options if one.argument is not None]
     names: Sequence[str] = (*takes.split(), "as_json")
 

@@ -36,10 +36,7 @@ PROFILE_KEY: Final = "delegation.profile"
 
 
 def settings_of(ctx: typer.Context) -> CallerSettings:
-    """Return the settings with the profile that the call names; they are read once in a call.
-
-    Raises SettingsInvalid.
-    """
+    """Return the settings with the profile that the call names, read once in a call; raises SettingsInvalid."""
     meta = ctx.meta  # shared by the contexts of one call
     if _KEY not in meta:
         meta[_KEY] = CallerSettings.load(meta.get(PROFILE_KEY))
@@ -154,7 +151,6 @@ class Stack(BaseModel):
             raise SettingsInvalid(str(path), problems_of(error), next_step) from None
 
     def client_settings(self) -> ClientSettings:
-        """Return the settings of the service's client."""
         return ClientSettings(**{name: getattr(self, name) for name in ClientSettings.model_fields})
 
     def operator_settings(self) -> ClientSettings:
@@ -165,11 +161,7 @@ class Stack(BaseModel):
 
 
 class Connection:
-    """Opens the connections of a command on demand.
-
-    The file given with --stack takes precedence, then the settings if `edge_url` (for the catalog `polaris_url`) is
-    set, then the file that a profile names as `stack`, then `.local/stack.json`.
-    """
+    """Opens connections on demand: by --stack, else the settings, else the stack.json of the profile or the default."""
 
     def __init__(self, stack: Path | None, settings: CallerSettings | None = None) -> None:
         self._opened = ExitStack()
@@ -187,7 +179,6 @@ class Connection:
         return connection
 
     def close(self) -> None:
-        """Close what was opened."""
         self._opened.close()
 
     def http(self) -> httpx.Client:
@@ -213,38 +204,27 @@ class Connection:
 
     def catalog(self) -> PolarisClient:
         """Return a Polaris client with the caller's credential; raises CommandError, SettingsInvalid."""
-        if self._is_set("polaris_url"):
-            return polaris_as(
-                self.settings.get("polaris_url") or "",
-                SecretStr(self.settings.get("polaris_credential") or ""),
-                scope=self.settings.get("polaris_scope") or DEFAULT_SCOPE,
-                realm=self.settings.get("realm"),
-                http=self.http(),
-            )
-        stack = self.stack()
-        return polaris_as(
-            stack.polaris_url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm, http=self.http()
-        )
+        named = self.named_polaris()
+        return self._as_caller(named or self.stack().polaris_url, self.http(), by_settings=named is not None)
 
     def catalog_through_gateway(self, timeout_seconds: float) -> PolarisClient:
-        """Return a client with the caller's credential whose requests lead through the gateway.
-
-        Raises as `catalog`, and CommandError (GATEWAY_UNKNOWN).
-        """
+        """Return a client with the caller's credential whose requests lead through the gateway; raises CommandError."""
         http = self._opened.enter_context(httpx.Client(timeout=httpx.Timeout(timeout_seconds, connect=5.0)))
-        own = self.settings.get("gateway_url")
-        if self._is_set("gateway_url") and own is not None:
-            credential = SecretStr(self.settings.get("polaris_credential") or "")
-            scope = self.settings.get("polaris_scope") or DEFAULT_SCOPE
-            return polaris_as(own, credential, scope=scope, realm=self.settings.get("realm"), http=http)
-        if self._is_set("polaris_url"):
+        own = self.settings.get("gateway_url") if self._is_set("gateway_url") else None
+        if own is None and self.named_polaris() is not None:
             raise gateway_unknown("gateway_url (DELEGATION_GATEWAY_URL) is not set")
-        stack = self.stack()
-        if stack.gateway_url is None:
+        url = own or self.stack().gateway_url
+        if url is None:
             raise gateway_unknown(f"{self._path} has no gateway_url: the stack runs without a gateway")
-        return polaris_as(
-            stack.gateway_url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm, http=http
-        )
+        return self._as_caller(url, http, by_settings=own is not None)
+
+    def _as_caller(self, url: str, http: httpx.Client, *, by_settings: bool) -> PolarisClient:
+        if not by_settings:
+            stack = self.stack()
+            return polaris_as(url, stack.polaris_credential, scope=stack.polaris_scope, realm=stack.realm, http=http)
+        credential = SecretStr(self.settings.get("polaris_credential") or "")
+        scope = self.settings.get("polaris_scope") or DEFAULT_SCOPE
+        return polaris_as(url, credential, scope=scope, realm=self.settings.get("realm"), http=http)
 
     def named_polaris(self) -> str | None:
         """Return the catalog's address in the settings, None if it is that of the local stack."""
@@ -258,10 +238,7 @@ class Connection:
         return None if self._is_set("polaris_url") else self.stack().polaris_root_credential
 
     def task_store(self, table: str | None) -> "StoredTasks":
-        """Return the store that the settings name: a task table as `task_table` does, or the persistence.
-
-        A named table is a task table whatever the settings. Also raises SettingsInvalid for the store's settings.
-        """
+        """Return the store of the settings: a task table, which a named table always is, or the persistence."""
         if table is not None or not self.uses_persistence():
             return self.task_table(table)
         from delegation.wiring.persistent_tasks import persistent_tasks  # noqa: PLC0415 - loads boto3
@@ -270,7 +247,6 @@ class Connection:
         return persistent_tasks(self._dynamodb(objects), objects, references)
 
     def uses_persistence(self) -> bool:
-        """Return whether the tasks are in the persistence; raises SettingsInvalid."""
         store = self.settings.get("task_store") or "table"
         if store not in {"table", "persistence"}:
             raise SettingsInvalid(
@@ -287,11 +263,7 @@ class Connection:
         return found[0], found[1]
 
     def task_table(self, table: str | None) -> "DynamoDbTaskStore":
-        """Return the store over the task table, with the operator's own AWS credentials.
-
-        Without --stack, `table` is in the account of the AWS environment; without `table`, the stack is searched for
-        it. Raises CommandError, SettingsInvalid, TaskTableUnknown, StoreUnavailable.
-        """
+        """Return a task table in the AWS environment, or without `table` or with --stack that of the local stack."""
         from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore  # noqa: PLC0415 - loads boto3
 
         table = table or self.settings.get("tasks_table")
@@ -299,15 +271,8 @@ class Connection:
         return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
 
     def reference_store(self, table: str | None) -> "DynamoDbReferenceStore":
-        """Return the reference index, with the operator's own AWS credentials.
-
-        Without --stack, `table` is in the account of the AWS environment; without `table`, the stack is searched for
-        it. Raises CommandError, SettingsInvalid, CommandError, ReferencesUnavailable.
-        """
-        from delegation.references.dynamodb import (  # noqa: PLC0415 - loads boto3
-            DynamoDbReferenceStore,
-            ReferenceTable,
-        )
+        """Return the reference index, found as a task table is; raises CommandError, ReferencesUnavailable."""
+        from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable  # noqa: PLC0415 - boto3
 
         client, name = self._index_table(table)
         return DynamoDbReferenceStore(ReferenceTable(client), name)
@@ -325,11 +290,7 @@ class Connection:
         return client, table or find_index_table(client)
 
     def s3(self, bucket: str | None, endpoint: str | None = None) -> "S3Client":
-        """Return a client of S3 with the operator's own AWS credentials, at `endpoint` if that is given.
-
-        Without --stack, a named `bucket` is in the account of the AWS environment. Raises CommandError,
-        SettingsInvalid, ObjectStoreError.
-        """
+        """Return a client of S3 with the operator's own credentials, of the local stack unless `bucket` is on AWS."""
         from delegation.storage.credentials import S3Settings  # noqa: PLC0415 - loads boto3
         from delegation.storage.s3 import S3Timeouts  # noqa: PLC0415
         from delegation.storage.sessions import s3_client  # noqa: PLC0415
@@ -351,10 +312,7 @@ class Connection:
         return pause_store(self.task_store(table))
 
     def operator(self, table: str | None) -> str:
-        """Return the ARN of the AWS identity with which `task_store` works, or that AWS STS could not be asked.
-
-        A cancellation must not fail because of it; CloudTrail has the identity too. Raises as `task_store`.
-        """
+        """Return the ARN of the AWS identity, or that STS did not tell it, for which no cancellation must fail."""
         import boto3  # noqa: PLC0415 - commands that call the API work without it
         from botocore.config import Config  # noqa: PLC0415
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
@@ -374,11 +332,9 @@ class Connection:
             return f"unknown, AWS STS could not be asked ({type(error).__name__})"
 
     def stack(self) -> Stack:
-        """Return the local stack; raises CommandError, SettingsInvalid."""
         return Stack.read(self._path)
 
     def uses_stack(self) -> bool:
-        """Return whether the connection is that of a local stack."""
         return not self._is_set("edge_url")
 
     def _client_settings(self, instead: Mapping[str, str]) -> ClientSettings:
@@ -392,7 +348,6 @@ class Connection:
             raise SettingsInvalid("the connection to the service", problems_of(error), _CORRECT) from None
 
     def _dynamodb(self, table: str | None) -> Any:
-        """Return a client for a table; raises CommandError, SettingsInvalid."""
         if self._is_on_aws(table):
             return dynamodb_client()
         endpoint = self.stack().dynamodb_endpoint

@@ -135,13 +135,8 @@ def command_unavailable(name: str, reason: str, extra: str | None = None) -> Com
 _OTHER_FOLDER: Final = "Name a folder that this user may write (HOME, TMPDIR, or the option that has the path)."
 _FREE_SPACE: Final = "Free space there, or name another folder (HOME, TMPDIR, --state-dir)."
 _REMEDIES: Final = {
-    errno.EACCES: _OTHER_FOLDER,
-    errno.EPERM: _OTHER_FOLDER,
-    errno.EROFS: _OTHER_FOLDER,
-    errno.ENOTDIR: _OTHER_FOLDER,
-    errno.EEXIST: _OTHER_FOLDER,
-    errno.ENOSPC: _FREE_SPACE,
-    errno.EDQUOT: _FREE_SPACE,
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST), _OTHER_FOLDER),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FREE_SPACE),
     errno.EADDRINUSE: "Another process uses the port: end it, or give another port.",
 }
 
@@ -156,5 +151,4 @@ def refused_by_machine(error: OSError) -> CommandError | None:
 
 
 def exit_status_of(error: DelegationError) -> int:
-    """Return the exit status with which a command ends after an error."""
     return MISUSE if isinstance(error, SettingsInvalid) else getattr(error, "exit_status", FAILED)

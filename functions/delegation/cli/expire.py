@@ -66,7 +66,6 @@ def _properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _limit_of(older_than: str | None) -> dict[str, str]:
-    """Return the property of a time or an age; a date is its midnight in UTC."""
     if older_than is None:
         return {}
     if re.fullmatch(r"\d{4}-\d{2}-\d{2}", older_than, re.ASCII):
@@ -77,7 +76,6 @@ def _limit_of(older_than: str | None) -> dict[str, str]:
 
 
 def _age(text: str, option: str) -> str:
-    """Return an age in milliseconds; raises BadParameter."""
     try:
         return str(int(parse_duration(text).total_seconds() * 1000))
     except ValueError as error:
@@ -103,30 +101,27 @@ class Preview:
         return cls(table, history(table.metadata), decision, unknown_ids(table.metadata, retention), now)
 
     def document(self) -> dict[str, Any]:
-        """Return all of it for JSON."""
         gone = self.decision.expired
-        snapshots, refs = [], []
-        for one in self.history.snapshots.values():
-            kept = self.decision.kept.get(one.snapshot_id)
-            why = {} if kept is None else {"why": kept.why, "ref": kept.ref}
-            snapshots.append(
-                {
-                    "snapshot_id": one.snapshot_id,
-                    "committed_at": _committed(one),
-                    "expires": one.snapshot_id in gone.snapshot_ids,
-                    **why,
-                }
-            )
-        for name, ref in self.history.refs.items():
-            refs.append(
-                {
-                    "name": name,
-                    "type": "branch" if ref.is_branch else "tag",
-                    "snapshot_id": ref.snapshot_id,
-                    "expires": name in gone.refs,
-                    "max_ref_age_ms": self.decision.refs.get(name),
-                }
-            )
+        snapshots = [
+            {
+                "snapshot_id": one.snapshot_id,
+                "committed_at": _committed(one),
+                "expires": one.snapshot_id in gone.snapshot_ids,
+                **({} if kept is None else {"why": kept.why, "ref": kept.ref}),
+            }
+            for one in self.history.snapshots.values()
+            for kept in [self.decision.kept.get(one.snapshot_id)]
+        ]
+        refs = [
+            {
+                "name": name,
+                "type": "branch" if ref.is_branch else "tag",
+                "snapshot_id": ref.snapshot_id,
+                "expires": name in gone.refs,
+                "max_ref_age_ms": self.decision.refs.get(name),
+            }
+            for name, ref in self.history.refs.items()
+        ]
         return {
             "metadata_location": self.table.metadata_location,
             "decided_at": isoformat(self.now),
@@ -137,7 +132,6 @@ class Preview:
         }
 
     def show(self, output: Output) -> None:
-        """Print what expires, what stays and why."""
         gone = self.decision.expired
         output.show(self._snapshots())
         if len(self.history.snapshots) > MOST_ROWS:
@@ -182,7 +176,6 @@ def _committed(snapshot: KnownSnapshot) -> str:
 
 
 def _reason(kept: KeptSnapshot, table: TableHistory) -> str:
-    """Return pydantic's message as the end of a sentence."""
     name = printable(kept.ref or "", 60)
     match kept.why:
         case "ref":

@@ -50,7 +50,6 @@ class LazyCommand:
     help: str
 
     def load(self) -> Any:
-        """Import the command."""
         module, _, attribute = self.target.partition(":")
         return getattr(import_module(module), attribute)
 
@@ -154,10 +153,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
 
 
 class CommandRoot(WordGroup):
-    """Imports a command when it is called, and prints a foreseen error with a next step.
-
-    Any other exception is a bug and shows its traceback.
-    """
+    """Imports a command when it is called, and prints a foreseen error with a next step; any other one is a bug."""
 
     loaders: Mapping[str, Callable[[], Any]]
     as_json = False

@@ -12,27 +12,10 @@ from typer.core import TyperGroup
 from delegation.cli.errors import FAILED, MISUSE
 
 HARMLESS: Final = frozenset(
-    [
-        "blocking",
-        "callbacks",
-        "certs",
-        "check",
-        "completion",
-        "config",
-        "doctor",
-        "estimate",
-        "history",
-        "list",
-        "persistence",
-        "polaris",
-        "references",
-        "refs",
-        "show",
-        "tasks",
-        "types",
-        "watch",
-        "why",
-    ]
+    (
+        *("blocking", "callbacks", "certs", "check", "completion", "config", "doctor", "estimate", "history", "list"),
+        *("persistence", "polaris", "references", "refs", "show", "tasks", "types", "watch", "why"),
+    )
 )
 """The words that only show something, or that only lead to other words: the others are never suggested."""
 _CONSENT: Final = frozenset({"--yes", "--even-if-incomplete", "--experimental-format", "--keep", "--outside"})
@@ -44,7 +27,6 @@ class WordGroup(TyperGroup):
     """A group of commands that answers a wrong word with a similar harmless one, or with none."""
 
     def words(self) -> Iterable[str]:
-        """Return the words of the group."""
         return self.commands
 
     def get_params(self, ctx: Any) -> list[Any]:

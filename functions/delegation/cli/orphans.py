@@ -1,6 +1,5 @@
 """The plan of a scan or a removal, read with the operator's own AWS credentials."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.misuse import WordGroup
 from delegation.cli.output import Output
-from delegation.cli.restore import PlanBucketOption, plans_of, restore_command
+from delegation.cli.restore import PLAN_NAME, PlanBucketOption, plans_of, restore_command
 from delegation.cli.screens import LabelledLines, Whole, plain, size_text, summary_text
 from delegation.cli.submit import TableArgument, call_request, parse_table, refused, send
 from delegation.client.client import DelegationClient
@@ -37,10 +36,6 @@ from delegation.wire.tables import OrphanFilesRequest, PlanApproval
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import counted, printable
 
-_PLAN: Final = re.compile(
-    r"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]+/[0-9a-f]+)"
-    r"(?:/receipt\.json)?"
-)
 KnownPlanArgument = Annotated[
     str,
     argument(
@@ -51,7 +46,7 @@ KnownPlanArgument = Annotated[
 
 def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> tuple[PlanStore, OrphanIndex]:
     """Return the plans and the index of a plan; raises BadParameter and CommandError."""
-    named = _PLAN.fullmatch(text)
+    named = PLAN_NAME.fullmatch(text)
     if named is None:
         raise typer.BadParameter("must be a plan's id, or a receipt's key", param_hint="PLAN")
     bucket = named["bucket"] or plan_bucket or connection.settings.get("plan_bucket")

@@ -32,10 +32,7 @@ _QUOTED: Final = re.compile(r"`[^`]*`")
 
 
 def next_step(error: DelegationError, options: Set[str] | None = None) -> str:
-    """Return one or two sentences; an error of another package may have its own as `next_step`.
-
-    `options` are those of the command that failed: a sentence about another option is left out.
-    """
+    """Return one or two sentences of advice; a sentence about an option that is not of `options` is left out."""
     own: object = getattr(error, "next_step", None)
     if isinstance(own, str):
         return own
@@ -78,11 +75,7 @@ _ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS
 
 
 class Output:
-    """Prints a command's result: as text, in color where the terminal has colors, or as JSON, one document on a line.
-
-    `options` are the command's, which may be named in what to do next; None: any. While watching, JSON is a document
-    for each change of the task.
-    """
+    """Prints a result as text, or as JSON on a line; `options` are the command's, which advice may name (None: any)."""
 
     def __init__(self, options: Set[str] | None = None, *, as_json: bool = False) -> None:
         self._options = options
@@ -109,7 +102,6 @@ class Output:
 
     @property
     def width(self) -> int:
-        """The number of columns."""
         return self._out.width
 
     def accepted(
@@ -286,10 +278,7 @@ def watch(
     interval_seconds: float = 1.0,
     timeout_seconds: float | None = None,
 ) -> TaskRecord:
-    """Show a task until it is terminal.
-
-    Raises CommandError after the time-out, or CommandError (INTERRUPTED) after Ctrl-C.
-    """
+    """Show a task until it is terminal; raises CommandError after the time-out, Ctrl-C, or a failure."""
     try:
         with output.watching() as show:
             for view in client.follow(task_id, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds):

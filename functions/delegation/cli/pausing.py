@@ -89,10 +89,7 @@ def drain(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Any] = time.sleep,
 ) -> PauseList:
-    """Keep new attempts from beginning and return when none runs; raises CommandError after the time-out.
-
-    Nothing may run for as long as a process may not have read yet that the service drains.
-    """
+    """Keep attempts from beginning until none runs and every process knows it; raises CommandError (time-out)."""
     found = pauses.pause(PauseRequest(reason=reason, mode="drain"))
     began, quiet_since = now(), None
     while True:
@@ -115,14 +112,12 @@ def drain(
 
 
 def running(tasks: TaskSource) -> list[TaskRecord]:
-    """Return the tasks that a process holds."""
     held = [StatusName.ACQUIRING_RESOURCES, StatusName.RUNNING]
     wanted = make_filter(status=held, task_type=None, table=None, since=None, correlation_id=None)
     return list(tasks.found(wanted, limit=_MOST_SHOWN).tasks)
 
 
 def report_running(held: list[TaskRecord]) -> None:
-    """Print to stderr what a drain waits for."""
     names = ", ".join(plain(one.table or one.task_type) for one in held[:5])
     more = f" and {len(held) - 5:,} more" if len(held) > 5 else ""
     text = (
@@ -134,7 +129,6 @@ def report_running(held: list[TaskRecord]) -> None:
 
 
 def show(call: Call, found: PauseList) -> None:
-    """Print what is paused."""
     table = Rows("paused", "mode", "since", "by", "reason")
     for one in found.pauses:
         other = one.by.subject if one.by.subject not in {None, "", one.by.client_id} else None

@@ -70,8 +70,6 @@ NotCoveredOption = Annotated[
 
 
 class Kept(StrEnum):
-    """What `--keep` leaves out of a purge."""
-
     DAMAGED = "damaged"
     UNSUPPORTED = "unsupported"
     AMBIGUOUS = "ambiguous"
@@ -225,7 +223,6 @@ class _Report:
         return planned or None, deleted
 
     def document(self) -> dict[str, Any]:
-        """Return the object that `--json` prints."""
         result, problem = self.result, self.problem
         if result is None:
             planned, deleted = self.marked()
@@ -254,7 +251,6 @@ class _Report:
         return document | {"message": str(problem)} if problem else document
 
     def show(self, call: Call) -> None:
-        """Print the outcome, or the error with its next step."""
         document = self.document()
         if call.printed(document):
             if isinstance(self.problem, Interrupted):

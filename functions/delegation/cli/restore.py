@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 _TASK: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_PLAN: Final = re.compile(rf"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>{_TASK.pattern}/[0-9]+/[0-9a-f]+)(?:/receipt\.json)?")
+PLAN_NAME: Final = re.compile(
+    rf"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>{_TASK.pattern}/[0-9]+/[0-9a-f]+)(?:/receipt\.json)?"
+)
 _MEANINGS: Final[Mapping[FileState, str]] = {
     FileState.PRESENT: "there already",
     FileState.REWRITTEN: "written again since; the new object stays",
@@ -90,10 +92,7 @@ def nothing_to_restore(reason: str) -> CommandError:
 
 @dataclass(frozen=True, slots=True)
 class PastRemoval:
-    """What a receipt states about a removal: its plans, the location, and how many files it deleted or found absent.
-
-    One that is a quarantine tagged its files instead. With `by_location` it is all quarantines of a location.
-    """
+    """What a receipt states about a removal, or about all quarantines of a location; a quarantine tagged its files."""
 
     plan_ids: tuple[str, ...]
     location: str
@@ -181,7 +180,7 @@ def _run_of(client: "S3Client", plans: PlanStore, removal: PastRemoval, *, dry_r
 
 def _bucket_of(receipt: str, plan_bucket: str | None, connection: Connection) -> str | None:
     """Return the bucket of plans that the command or the settings name; raises BadParameter for no receipt."""
-    found = _PLAN.fullmatch(receipt)
+    found = PLAN_NAME.fullmatch(receipt)
     if found is None and not _TASK.fullmatch(receipt) and _location_of(receipt) is None:
         raise typer.BadParameter(
             "must be a plan's or a task's id, a receipt's key, or a location", param_hint="RECEIPT"
@@ -191,7 +190,7 @@ def _bucket_of(receipt: str, plan_bucket: str | None, connection: Connection) ->
 
 def _location_of(text: str) -> str | None:
     try:
-        return Root.of(text).uri if "://" in text and not _PLAN.fullmatch(text) else None
+        return Root.of(text).uri if "://" in text and not PLAN_NAME.fullmatch(text) else None
     except GuardRefused:
         return None
 
@@ -216,9 +215,8 @@ def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
 
 
 def _opened(connection: Connection, receipt: str, bucket: str | None) -> tuple[PlanStore, PastRemoval]:
-    """Return the plans and the receipt; raises CommandError and the errors of the store."""
     plans = plans_of(connection, bucket)
-    found, location = _PLAN.fullmatch(receipt), _location_of(receipt)
+    found, location = PLAN_NAME.fullmatch(receipt), _location_of(receipt)
     if location is not None:
         return plans, _tagged_here(plans, location)
     if found is None:

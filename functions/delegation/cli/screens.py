@@ -97,10 +97,7 @@ class LabelledLines:
 
 
 class Rows:
-    """A table without lines; where a word of it would be broken, each row is a block of its fields.
-
-    `otherwise` is drawn in place of those blocks.
-    """
+    """A table without lines; where a word would be broken, `otherwise`, or a block of fields for each row."""
 
     def __init__(self, *header: str, right: Collection[str] = (), otherwise: RenderableType | None = None) -> None:
         self._header = header
@@ -109,7 +106,6 @@ class Rows:
         self._rows: list[tuple[Text, ...]] = []
 
     def add(self, *cells: Cell) -> None:
-        """Add a row, with a cell for each column."""
         self._rows.append(tuple(map(text_of, cells)))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -198,10 +194,7 @@ def duration_text(seconds: float) -> str:
 
 
 class TaskWatch:
-    """Draws a task for `tasks watch`: its table, versions and progress. Pass it each record, oldest first.
-
-    Versions that existed only between two polls are counted: `tasks history` has them all.
-    """
+    """Draws a task for `tasks watch` from its records, oldest first; versions between two polls are only counted."""
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._clock = clock

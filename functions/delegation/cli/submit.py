@@ -149,11 +149,7 @@ def call_request(
 
 
 def _about(call: Call) -> dict[str, Any]:
-    """Return what each request has: a caller may repeat the command with the same --key.
-
-    That requires the same payload each time (Idempotency-Key proposal, API Design, "Reuse rule"), which then has no
-    time.
-    """
+    """Return what each request has; with --key it has no time, for a repetition must have the same payload."""
     key = checked_key(call.key)
     at = utc_now() if call.key is None else None
     return {"realm": call.connection.client_settings().realm, "correlation_id": key, "requested_at": at}
@@ -169,17 +165,13 @@ def send(call: Call, request: IdentifiedRequest, shown: Mapping[str, Any] | None
 
 
 def refused(table: OptionTable, error: DelegationError, name: str) -> typer.BadParameter:
-    """Return the misuse of the option of a command that sets an option of the request."""
     [option] = [one for one in table.options if one.name == name]
     reason = str(error).removeprefix(f"{PLACE}.{getattr(error, 'name', name)}: ")
     return typer.BadParameter(reason, param_hint=flag_of(option))
 
 
 def _in_turn(output: Output, client: DelegationClient, table: TableIdentifier, send: Callable[[], T]) -> T:
-    """Send a request, after the task of a clone has ended if that is in its way: clones have one uuid, and one task.
-
-    Raises what `send` and `client.wait` raise.
-    """
+    """Send a request, after the task of a clone has ended if that is in its way: clones have one uuid, and one task."""
     ended: set[tuple[str, int]] = set()
     while True:
         try:
@@ -217,6 +209,14 @@ def parse_table(text: str) -> TableIdentifier:
         return TableIdentifier(parts[0], tuple(parts[1:-1]), parts[-1])
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="CATALOG.NAMESPACE.TABLE") from None
+
+
+def parse_namespace(text: str, hint: str = "CATALOG.NAMESPACE") -> tuple[str, tuple[str, ...]]:
+    """Parse `catalog.level.level`; raises BadParameter."""
+    parts = split_name(text)
+    if len(parts) < 2:
+        raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE", param_hint=hint)
+    return parts[0], tuple(parts[1:])
 
 
 def parse_properties(texts: Sequence[str]) -> dict[str, str]:

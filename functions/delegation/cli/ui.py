@@ -69,8 +69,6 @@ class _Catalog(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """An answer to a browser."""
-
     status: int
     content_type: str
     body: bytes
@@ -143,7 +141,6 @@ def _tombstones(client: DelegationClient) -> Mapping[str, Any]:
 
 
 def _given(query: Mapping[str, list[str]], name: str) -> str:
-    """Return a parameter of the query; raise DelegationError if it is missing, empty or too long."""
     value = query.get(name, [""])[0]
     if not 0 < len(value) <= _LONGEST:
         raise DelegationError(
@@ -206,13 +203,10 @@ class StatusServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The page's address."""
         return f"http://{LOOPBACK}:{self.server_port}/{self.secret}/"
 
 
 class StatusRequest(BaseHTTPRequestHandler):
-    """One request of a browser."""
-
     server: StatusServer
     server_version: ClassVar[str] = "delegation"  # type: ignore[misc]
     sys_version: ClassVar[str] = ""  # type: ignore[misc]

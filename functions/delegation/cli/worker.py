@@ -45,8 +45,6 @@ FENCED: Final = 3
 
 
 class BadSettings(CommandError):
-    """A setting of the worker is missing or invalid."""
-
     code = "BAD_SETTINGS"
 
     def __init__(self, reason: str) -> None:
@@ -178,15 +176,11 @@ def read_properties(path: Path) -> Mapping[str, str]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path} cannot be read: {type(error).__name__}") from None
-    if text.lstrip().startswith("{"):
-        return _json_properties(path, text)
-    try:
-        return parse_properties(text)
-    except ValueError as error:
-        raise BadSettings(f"{path}, {error}") from None
-
-
-def _json_properties(path: Path, text: str) -> Mapping[str, str]:
+    if not text.lstrip().startswith("{"):
+        try:
+            return parse_properties(text)
+        except ValueError as error:
+            raise BadSettings(f"{path}, {error}") from None
     try:
         document: Any = json.loads(text)
     except ValueError as error:

@@ -80,17 +80,13 @@ class PlanFigures:
 
 
 class KnownPlans:
-    """The figures of plans, kept in a file so that an audit that was interrupted reads none of them twice.
-
-    A plan never changes, so what the file has stays true.
-    """
+    """The figures of plans, which never change, kept in a file so that an interrupted audit reads none twice."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._known = {} if path is None else dict(_read(path))
 
     def get(self, plan_id: str) -> PlanFigures | None:
-        """Return what is known of a plan."""
         return self._known.get(plan_id)
 
     def put(self, plan_id: str, found: PlanFigures) -> None:

@@ -58,7 +58,6 @@ def exemption_document(exemption: Exemption) -> dict[str, Any]:
 
 
 def kind_of(subject: Subject) -> str:
-    """Return what a subject is: table, namespace or catalog."""
     if subject.name is not None:
         return "table"
     return "namespace" if subject.namespace else "catalog"
@@ -141,7 +140,6 @@ def exempted_screens(exemption: Exemption, released: int | None) -> Iterator[str
 
 
 def found_in(documents: Sequence[Mapping[str, Any]], catalog: str, waiting: int, state: CatalogPass) -> dict[str, Any]:
-    """Return the list as one JSON document."""
     complete, since = state.complete_as_of, state.problem_since
     last = {
         "complete_as_of": None if complete is None else isoformat(complete),

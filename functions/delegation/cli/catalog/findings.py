@@ -24,8 +24,6 @@ MOST_NAMED: Final = 5
 
 
 class Matter(StrEnum):
-    """What an audit finds."""
-
     UNREACHABLE = "unreachable"
     """Orphan files by the last look at the table's location."""
     EXPIRABLE = "expirable"
@@ -50,7 +48,6 @@ class Extent:
 
     @classmethod
     def exact(cls, count: int, size: int | None) -> "Extent":
-        """Return an extent of as many bytes."""
         return cls(count, size, size)
 
     def __add__(self, other: "Extent") -> "Extent":
@@ -92,10 +89,7 @@ def audited(
     located: Iterable[tuple[str, str]],
     looks: Mapping[str, OrphanLook],
 ) -> list[AuditedTable]:
-    """Return the tables of a catalog, those of the reference index and those whose health is known.
-
-    `located` are the names and areas of tables of other formats, `looks` the last ones by table uuid.
-    """
+    """Return the tables of a catalog; `located` are names and areas of other formats, `looks` the last ones by uuid."""
     by_name = {one.identifier: one for one in healths}
     known = {one.identifier: one for one in entries if not one.absent}
     named = [(str(one.identifier), one.areas) for one in known.values()]
@@ -132,11 +126,7 @@ def _found(
 
 
 def overlapping(tables: Sequence[tuple[str, Sequence[str]]]) -> dict[str, tuple[str, ...] | None]:
-    """Return for each table that has an area at, above or below another one's some of the others' names.
-
-    None for a table that may have files everywhere. The time grows with the number of areas and their depth, whatever
-    overlaps.
-    """
+    """Return for each table others with areas at, above or below its own; None if it may have files everywhere."""
     owners: dict[str, list[str]] = {}
     found: dict[str, tuple[str, ...] | None] = {}
     for name, areas in tables:
@@ -210,7 +200,6 @@ class Audit:
     prices: StoragePrices
 
     def month(self, size: int | None) -> float | None:
-        """Return what bytes cost a month."""
         return None if size is None else size * self.prices.s3_gb_month / GIB
 
     def in_order(self) -> list[AuditedTable]:
@@ -284,7 +273,6 @@ class Audit:
         return out.getvalue()
 
     def screens(self, most: int) -> Iterator[RenderableType]:
-        """Yield the summary, the first tables, and notes."""
         shown = self.in_order()
         if shown:
             yield self._summary()

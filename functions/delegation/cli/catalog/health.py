@@ -103,13 +103,18 @@ def _aside_document(key: str, aside: SetAside) -> dict[str, Any]:
     }
 
 
-def _run_document(run: LastRun) -> dict[str, Any]:
+def _begun(run: LastRun | PastRun) -> dict[str, Any]:
     return {
         "task_type": run.task_type,
-        "kind": run.task_type,
         "task_id": run.task_id,
         "policy": run.policy,
         "began": isoformat(run.began),
+    }
+
+
+def _run_document(run: LastRun) -> dict[str, Any]:
+    return {
+        **_begun(run),
         "ended": None if run.ended is None else isoformat(run.ended),
         "outcome": run.outcome,
         "failures": run.failures,
@@ -118,13 +123,11 @@ def _run_document(run: LastRun) -> dict[str, Any]:
 
 
 def rows_of(healths: Sequence[TableHealth], prices: StoragePrices) -> list[HealthRow]:
-    """Return the rows, the worst table first."""
     rows = [HealthRow.of(one, prices) for one in healths]
     return sorted(rows, key=lambda one: (*(-each for each in one.badness), str(one.health.identifier)))
 
 
 def storage_prices() -> StoragePrices:
-    """Return the prices that the release has."""
     return StoragePrices.model_validate(document_of(BUNDLED))
 
 
@@ -158,17 +161,7 @@ def health_of(store: HealthStore, identifier: TableIdentifier) -> TableHealth:
 def history_document(health: TableHealth) -> dict[str, Any]:
     """Return the upkeep of one table as JSON has it: the runs that have not ended, and those that have."""
     return {
-        "under_way": [
-            {
-                "task_type": one.task_type,
-                "kind": one.task_type,
-                "task_id": one.task_id,
-                "policy": one.policy,
-                "began": isoformat(one.began),
-            }
-            for one in health.runs.values()
-            if one.ended is None
-        ],
+        "under_way": [_begun(one) for one in health.runs.values() if one.ended is None],
         "waiting_plans": [one.waiting for one in health.runs.values() if one.waiting],
         "past": [_past_document(one) for one in health.past],
     }
@@ -176,11 +169,8 @@ def history_document(health: TableHealth) -> dict[str, Any]:
 
 def _past_document(run: PastRun) -> dict[str, Any]:
     return {
-        "task_type": run.task_type,
-        "kind": run.task_type,
+        **_begun(run),
         "task_id": run.task_id or None,
-        "policy": run.policy,
-        "began": isoformat(run.began),
         "ended": isoformat(run.ended),
         "outcome": run.outcome,
         "snapshots_removed": run.snapshots,

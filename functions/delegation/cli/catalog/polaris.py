@@ -206,7 +206,6 @@ def connect_management(connection: Connection, url: str | None = None) -> Polari
 
 
 def as_administrator(connection: Connection) -> PolarisClient:
-    """Return a client of the catalog with the administrator's credential; raises SettingsInvalid."""
     credential, realm = _admin_credential(connection), realm_of(connection)
     return polaris_as(polaris_url(connection), credential, scope=DEFAULT_SCOPE, realm=realm, http=connection.http())
 

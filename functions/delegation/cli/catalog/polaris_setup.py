@@ -24,20 +24,13 @@ _EVERYTHING: Final = frozenset({"CATALOG_MANAGE_CONTENT"})
 _READS: Final = frozenset(
     {"TABLE_WRITE_PROPERTIES", "TABLE_FULL_METADATA", "CATALOG_MANAGE_METADATA", "TABLE_WRITE_DATA"}
 )
+_NAMESPACE_READS: Final = frozenset(
+    {"NAMESPACE_WRITE_PROPERTIES", "NAMESPACE_FULL_METADATA", "CATALOG_MANAGE_METADATA"}
+)
 _VIEW_READS: Final = frozenset({"VIEW_WRITE_PROPERTIES", "VIEW_FULL_METADATA", "CATALOG_MANAGE_METADATA"})
 _INCLUDED_IN: Final[Mapping[str, frozenset[str]]] = {
-    "NAMESPACE_LIST": frozenset(
-        {
-            "NAMESPACE_CREATE",
-            "NAMESPACE_READ_PROPERTIES",
-            "NAMESPACE_WRITE_PROPERTIES",
-            "NAMESPACE_FULL_METADATA",
-            "CATALOG_MANAGE_METADATA",
-        }
-    ),
-    "NAMESPACE_READ_PROPERTIES": frozenset(
-        {"NAMESPACE_WRITE_PROPERTIES", "NAMESPACE_FULL_METADATA", "CATALOG_MANAGE_METADATA"}
-    ),
+    "NAMESPACE_LIST": _NAMESPACE_READS | {"NAMESPACE_CREATE", "NAMESPACE_READ_PROPERTIES"},
+    "NAMESPACE_READ_PROPERTIES": _NAMESPACE_READS,
     "VIEW_LIST": _VIEW_READS | {"VIEW_CREATE", "VIEW_READ_PROPERTIES"},
     "VIEW_READ_PROPERTIES": _VIEW_READS,
     "TABLE_LIST": _READS | {"TABLE_CREATE", "TABLE_READ_DATA", "TABLE_READ_PROPERTIES"},
@@ -61,8 +54,6 @@ class WantedAccess:
 
 
 class SetupKind(StrEnum):
-    """What a step does."""
-
     PRINCIPAL = "create-principal"
     SECRET = "reset-secret"  # noqa: S105 - a name
     PRINCIPAL_ROLE = "create-principal-role"
@@ -87,11 +78,7 @@ class SetupStep:
 
 
 def wanted_grants(namespaces: Iterable[tuple[str, ...]], *, whole_index: bool) -> tuple[PolarisGrant, ...]:
-    """Return the grants for purging in these namespaces, in the whole catalog without any.
-
-    With `whole_index` the reference index and upkeep may read the whole catalog; it is needed unless
-    `delegation.purge.references` is `namespace`.
-    """
+    """Return the grants for purging in namespaces, or everywhere; `whole_index` adds reading the whole catalog."""
     places = list(namespaces) or [()]
     privileges = (*INDEX_PRIVILEGES, *UPKEEP_PRIVILEGES) if whole_index else ()
     index = [PolarisGrant(privilege) for privilege in privileges]
@@ -99,10 +86,7 @@ def wanted_grants(namespaces: Iterable[tuple[str, ...]], *, whole_index: bool) -
 
 
 def gives(granted: PolarisGrant, needed: PolarisGrant) -> bool:
-    """Return whether a grant gives what is needed.
-
-    One on a catalog or a namespace counts for all namespaces below, and a privilege for those that it includes.
-    """
+    """Return whether a grant gives what is needed: it counts for all namespaces below, and for included privileges."""
     places = granted.namespace == needed.namespace[: len(granted.namespace)]
     including = _INCLUDED_IN.get(needed.privilege, frozenset()) | _EVERYTHING | {needed.privilege}
     return places and granted.privilege in including
@@ -171,10 +155,7 @@ RENAME_INTO: Final = "TABLE_CREATE"
 
 
 def service_grants(namespace: tuple[str, ...], purged: Iterable[tuple[str, ...]]) -> tuple[PolarisGrant, ...]:
-    """Return the service's grants for tombstones of tables in the namespaces `purged`, of all without any.
-
-    RENAME_INTO where tables are purged lets it restore them to their names.
-    """
+    """Return the service's grants for tombstones of tables in `purged`, where RENAME_INTO lets it restore them."""
     places = list(purged) or [()]
     on_tombstones = [PolarisGrant(privilege, namespace) for privilege in SERVICE_PRIVILEGES]
     return (*on_tombstones, *(PolarisGrant(RENAME_INTO, place) for place in places))
@@ -189,10 +170,7 @@ def tombstone_steps(
     callers: Sequence[str],
     role: str,
 ) -> tuple[list[SetupStep], list[SetupStep]]:
-    """Return the steps before the service's grants, which create the namespace, and those after them, for callers.
-
-    The latter give the principal roles `callers` a role of the catalog with RENAME_INTO there. Raises CommandError.
-    """
+    """Return the steps before the service's grants (the namespace), and those after (a role for the callers)."""
     paths = [namespace[: number + 1] for number in range(len(namespace))]
     before = [
         SetupStep(

@@ -15,7 +15,7 @@ from delegation.cli.deployment.limits import InsteadOption, StageFileOption, kno
 from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.misuse import WordGroup
 from delegation.cli.screens import Rows, Whole
-from delegation.cli.submit import parse_properties, parse_table
+from delegation.cli.submit import parse_namespace, parse_properties, parse_table
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import each_item, reason_of
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisForbidden
@@ -36,7 +36,6 @@ CatalogOption = Annotated[str | None, option("--catalog", "The catalog of the po
 
 
 def parse_policy(text: str) -> PolicyIdentifier:
-    """Parse `catalog.level.policy`; raises BadParameter."""
     parts = split_name(text)
     if len(parts) < 3:
         raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE.POLICY", param_hint="CATALOG.NAMESPACE.POLICY")
@@ -54,7 +53,7 @@ def parse_target(
     if table is not None:
         target = PolicyTarget.of(parse_table(table))
     elif namespace is not None:
-        catalog_name, levels = parse_namespace(namespace)
+        catalog_name, levels = parse_namespace(namespace, "--namespace")
         target = PolicyTarget(catalog_name, levels)
     else:
         target = PolicyTarget(str(catalog))
@@ -71,14 +70,6 @@ def parse_shown(text: str) -> PolicyTarget:
     if not parts:
         raise typer.BadParameter(f"{text!r} is not CATALOG, CATALOG.NAMESPACE or a table", param_hint="NAME")
     return PolicyTarget(parts[0], tuple(parts[1:]))
-
-
-def parse_namespace(text: str, hint: str = "--namespace") -> tuple[str, tuple[str, ...]]:
-    """Parse `catalog.level.level`; raises BadParameter."""
-    parts = split_name(text)
-    if len(parts) < 2:
-        raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE", param_hint=hint)
-    return parts[0], tuple(parts[1:])
 
 
 def parse_type(text: str) -> PolicyType:
@@ -187,11 +178,6 @@ def policy_file_unreadable(path: Path, reason: str) -> CommandError:
     return CommandError(
         f"{path} cannot be read: {reason}", "Name a file that exists and is text.", code="FILE_UNREADABLE"
     )
-
-
-@app.callback()
-def policy() -> None:
-    """Create and attach Polaris' policies, and show what they ask for."""
 
 
 @command(app, "create")
@@ -303,7 +289,7 @@ def list_command(
 
     Needs POLICY_LIST and POLICY_READ there.
     """
-    catalog, levels = parse_namespace(namespace, "CATALOG.NAMESPACE")
+    catalog, levels = parse_namespace(namespace)
     wanted = None if type_ is None else parse_type(type_).value
     client = _policies(call)
     listed = sorted(client.list_policies(catalog, levels, wanted))

@@ -101,7 +101,6 @@ def lost_screens(catalog: str, found: Sequence[LostRefs]) -> Iterator[Renderable
 
 
 def summary_of(lost: LostRefs) -> str:
-    """Return one sentence about lost refs, for a list of tables."""
     return (
         f"{plain(_table(lost))}: an expiry lost {_refs(lost)}; files are kept until {_day(lost.until)}: "
         f"`delegation references lost {plain(lost.identifier.catalog)}` states how to restore or dismiss them"

@@ -30,10 +30,7 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A simulation with the healths that it is made from, and the tables of which nothing can be said.
-
-    `unreadable` states why policies cannot be read, each reason once.
-    """
+    """A simulation with its healths, tables whose needs are unknown, and each reason why policies are unreadable."""
 
     simulation: Simulation
     healths: dict[str, TableHealth]
@@ -45,7 +42,6 @@ class Simulated:
         return {
             "table": str(need.table),
             "task_type": need.task_type,
-            "kind": need.task_type,
             "policy": need.policy,
             "expirable_snapshots": health.expirable,
             "freed_bytes": {"at_least": health.freed.lower, "at_most": health.freed.upper},
@@ -66,7 +62,6 @@ def show_simulation(
     cdk: Path | None,
     stage_file: Path | None,
 ) -> None:
-    """Print what the policies of a catalog would run; see `delegation policy simulate`."""
     connection = call.connection
     known = known_limits(connection, cdk, stage_file)
     known.require_file_for(catalog, policy_file)

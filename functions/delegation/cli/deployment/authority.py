@@ -1,4 +1,4 @@
-"""Errors of certificates; each names the file or the name, and what to do next."""
+"""A private certificate authority in a folder, with the certificates that it issued."""
 
 import ipaddress
 import re
@@ -53,7 +53,6 @@ class Issued:
 
     @property
     def use(self) -> str:
-        """`CA`, `server` or `client`."""
         try:
             usage = self.certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         except x509.ExtensionNotFound:
@@ -89,7 +88,6 @@ class Authority:
 
     @classmethod
     def open(cls, folder: Path) -> "Authority":
-        """Return the authority of a folder; raises CommandError."""
         if not exists(folder):
             raise CommandError(
                 f"{folder} has no certificate authority",
@@ -106,7 +104,6 @@ class Authority:
         return cls(folder, certificate, key)
 
     def has(self, name: str) -> bool:
-        """Return whether the folder has a certificate with this name."""
         return (self.folder / f"{name}.pem").exists()
 
     def issue_client(
@@ -119,7 +116,6 @@ class Authority:
     def issue_server(
         self, name: str, hosts: Sequence[str], *, organization: str, lifetime: timedelta, now: datetime
     ) -> Issued:
-        """Issue a server's certificate for `hosts` (DNS names, IP addresses)."""
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         return self._issue(
             name, _subject(hosts[0], organization), ExtendedKeyUsageOID.SERVER_AUTH, names, lifetime=lifetime, now=now
@@ -221,12 +217,10 @@ class Authority:
 
 
 def exists(folder: Path) -> bool:
-    """Return whether a folder has an authority, or a part of one."""
     return (folder / f"{CA}.pem").exists() or (folder / f"{CA}.key").exists()
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a certificate's files."""
     return bool(_NAME.fullmatch(text)) and text != CA
 
 

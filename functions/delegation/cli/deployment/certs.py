@@ -145,7 +145,6 @@ def revoke_command(
 
 
 def _show(call: Call, authority: Authority, now: datetime, operators: Sequence[str] = ()) -> Sequence[CommandError]:
-    """Print the certificates; return the errors of files that cannot be read."""
     unreadable: dict[str, CommandError] = {}
     issued = authority.issued(unreadable)
     table = Rows("name", "use", "until", "subject, serial")

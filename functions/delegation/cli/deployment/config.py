@@ -53,7 +53,6 @@ class Shown:
 
 @cache
 def described() -> Mapping[str, tuple[ServiceSetting, ...]]:
-    """Return the settings by group: `deployment`, `properties`, `variables`."""
     text = files("delegation.cli.deployment").joinpath("service.json").read_text(encoding="utf-8")
     groups: dict[str, dict[str, dict[str, str | None]]] = json.loads(text)
     return {

@@ -102,7 +102,6 @@ class MonthlyPrices(Prices):
     xray_trace: float
 
     def of(self, processor: Architecture) -> "MonthlyPrices":
-        """Return the prices with those of a processor as Lambda's and EMR's."""
         if processor is Architecture.X86_64:
             return self
         return self.model_copy(
@@ -122,8 +121,6 @@ class NetworkChoice(StrEnum):
 
 
 class EngineName(StrEnum):
-    """The engine of all purges of a workload."""
-
     INLINE = "inline"
     SPARK = "spark"
 
@@ -156,7 +153,6 @@ def monthly(work: Workload, prices: MonthlyPrices) -> list[Cost]:
 
 
 def total(lines: list[Cost]) -> float:
-    """Return the sum of lines."""
     return sum(line.cost for line in lines)
 
 

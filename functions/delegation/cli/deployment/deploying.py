@@ -38,8 +38,6 @@ _RETAINED: Final = frozenset({"Retain", "RetainExceptOnCreate"})
 
 
 class Harm(StrEnum):
-    """Why a change is refused."""
-
     REPLACED = "REPLACED"
     REMOVED = "REMOVED"
     NETWORK_REPLACED = "NETWORK_REPLACED"
@@ -77,7 +75,6 @@ class Danger:
 
     @property
     def advice(self) -> str:
-        """What to do instead."""
         return ADVICE[self.harm]
 
 
@@ -93,10 +90,7 @@ def dangers_of(
     imports: Imports,
     identities: Identities = lambda _stack, _name: None,
 ) -> list[Danger]:
-    """Return what must not be deployed of the new templates, by stack name, where the former ones are deployed.
-
-    A stack that the new templates lack stays as it is, for the CDK deletes none; what it imports stays in use.
-    """
+    """Return what must not be deployed, by the former and the new templates of each stack; the CDK deletes no stack."""
     found: list[Danger] = []
     for stack, before in former.items():
         after = new.get(stack)
@@ -156,7 +150,6 @@ def _indexes(table: Mapping[str, Any]) -> set[str]:
 
 
 def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
-    """Take the tag from an object that was written over the listed one, in case that it has it."""
     before, after = one.get("Properties", {}), other.get("Properties", {})
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
@@ -209,7 +202,6 @@ class DeployedStacks:
 
     @classmethod
     def connect(cls) -> Self:
-        """Return the stacks of the AWS environment's account and region."""
         import boto3  # noqa: PLC0415 - commands that call the API work without it
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 

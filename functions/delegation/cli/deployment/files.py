@@ -7,10 +7,7 @@ from delegation.cli.errors import CommandError
 
 
 def write_secret(path: Path, content: bytes, *, replace: bool = False) -> None:
-    """Write a file with mode 0600; raises CommandError if it exists (unless `replace`) or cannot be written.
-
-    A replaced file is never seen half written.
-    """
+    """Write a file with mode 0600, never seen half written; raises CommandError if it exists, unless `replace`."""
     target = path.with_name(f".{path.name}.new") if replace else path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,11 +30,7 @@ DEFAULT_CDK = Path("cdk.json")
 
 @dataclass(frozen=True, slots=True)
 class KnownLimits:
-    """The operator's properties and limits, and where they are from.
-
-    Without a `source` they are the defaults with all types allowed. `note` is a sentence about that. `file_catalogs`
-    are those whose policies are in the deployment's policy file.
-    """
+    """The operator's properties and limits with their source (None: defaults), and the policy file's catalogs."""
 
     properties: Mapping[str, str]
     limits: UpkeepLimits
@@ -69,10 +65,7 @@ def given_foreign(cdk: Path, stage_file: Path | None) -> ForeignLocations:
 
 
 def known_limits(connection: Connection, cdk: Path | None, stage_file: Path | None) -> KnownLimits:
-    """Return the limits of the files that are named, else of the running deployment, else of a cdk.json that exists.
-
-    Raises SettingsInvalid, InvalidProperty.
-    """
+    """Return the limits of named files, else of the running deployment, else of a cdk.json; raises SettingsInvalid."""
     why = ""
     if cdk is None and stage_file is None:
         try:

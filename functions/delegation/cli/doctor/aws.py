@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from botocore.exceptions import (
@@ -20,56 +21,36 @@ from delegation.tasks.stores.dynamodb_reads import DUE_INDEX
 from polaris_common.errors import counted
 
 _ABSENT: Final = frozenset(
-    {
-        "ResourceNotFoundException",
-        "AWS.SimpleQueueService.NonExistentQueue",
-        "QueueDoesNotExist",
-        "NoSuchBucket",
-        "404",
-        "NotFound",
-        "NotFoundException",
-        "InvalidVpcEndpointId.NotFound",
-    }
+    (
+        *("ResourceNotFoundException", "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NoSuchBucket"),
+        *("404", "NotFound", "NotFoundException", "InvalidVpcEndpointId.NotFound"),
+    )
 )
 _DENIED: Final = frozenset({"AccessDeniedException", "AccessDenied", "403", "Forbidden", "UnauthorizedOperation"})
 _TASK_KEY: Final = ["task_id", "version"]
 
 
 @dataclass(frozen=True, slots=True)
-class DeploymentNames:
-    """The names of a deployment's parts; None for one that is not set."""
-
-    tasks_table: str | None = None
-    idempotency_table: str | None = None
-    references_table: str | None = None
-    queue_url: str | None = None
-    plan_bucket: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AwsCheck:
-    """Checks the named parts; `client` returns a boto3 client of a service."""
+    """Checks the parts of a deployment by their settings; `client` returns a boto3 client of a service."""
 
-    named: DeploymentNames
+    named: Mapping[str, str | None]
     client: Callable[[str], Any]
 
     def findings(self) -> Iterator[CheckResult]:
-        """Yield a finding for each part."""
-        named = self.named
-        yield self._checked("tasks_table", named.tasks_table, self._task_table)
-        yield self._checked("idempotency_table", named.idempotency_table, self._table)
-        yield self._checked("references_table", named.references_table, self._table)
-        yield self._checked("queue_url", named.queue_url, self._queue)
-        yield self._checked("plan_bucket", named.plan_bucket, self._bucket)
-
-    def _checked(self, setting: str, value: str | None, check: Callable[[str, str], CheckResult]) -> CheckResult:
-        name = setting.removesuffix("_url").replace("_", " ")
-        if value is None:
-            return not_checked(name, f"{setting} (DELEGATION_{setting.upper()}) is not set")
-        try:
-            return check(name, value)
-        except (BotoCoreError, ClientError) as error:
-            return aws_failure(name, value, error)
+        checks: Mapping[str, Callable[[str, str], CheckResult]] = {
+            "tasks_table": self._task_table,
+            "idempotency_table": self._table,
+            "references_table": self._table,
+            "queue_url": self._queue,
+            "plan_bucket": self._bucket,
+        }
+        for setting, check in checks.items():
+            name, value = setting.removesuffix("_url").replace("_", " "), self.named.get(setting)
+            if value is None:
+                yield not_checked(name, f"{setting} (DELEGATION_{setting.upper()}) is not set")
+            else:
+                yield asked(name, value, partial(check, name))
 
     def _table(self, name: str, table: str) -> CheckResult:
         description = self.client("dynamodb").describe_table(TableName=table)["Table"]
@@ -116,7 +97,6 @@ def asked(name: str, value: str, check: Callable[[str], CheckResult]) -> CheckRe
 
 
 def aws_failure(name: str, value: str, error: Exception) -> CheckResult:
-    """Return what an error of AWS means for a part."""
     if isinstance(error, NoCredentialsError | PartialCredentialsError):
         return failed(name, "there are no AWS credentials", "Sign in as for the AWS CLI, for example `aws sso login`.")
     if isinstance(error, NoRegionError):
@@ -154,10 +134,7 @@ class StackResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeployedGateway:
-    """Checks what only the gateway has; `client` returns a boto3 client of a service.
-
-    Its function and its target group are checked with those of the other stacks.
-    """
+    """Checks what only the gateway has; its function and its target group are checked with the other stacks'."""
 
     client: Callable[[str], Any]
 
@@ -243,7 +220,6 @@ class DeployedCheck:
     client: Callable[[str], Any]
 
     def findings(self) -> Iterator[CheckResult]:
-        """Yield a finding for each part that AWS shows from outside."""
         found: dict[str, tuple[StackResource, ...]] = {}
         for part in ("Data", "Service", *_OPTIONAL):
             name = f"PolarisDelegation-{self.stage}-{part}"

@@ -42,7 +42,6 @@ class CatalogCheck:
     namespace: tuple[str, ...] = ()
 
     def findings(self) -> Iterator[CheckResult]:
-        """Yield whether Polaris answers, and whether the namespace can be listed."""
         try:
             self.client.sign_in()
         except PolarisError as error:
@@ -106,10 +105,7 @@ class ViewCheck:
 
 @dataclass(frozen=True, slots=True)
 class GrantCheck:
-    """Checks the service's principal and each grant that it needs, as an administrator of Polaris sees them.
-
-    `tombstones` is the namespace of tombstones, None if no tables are dropped through the gateway.
-    """
+    """Checks the principal and its grants as an administrator sees them; `tombstones` is None without a gateway."""
 
     management: PolarisManagement
     url: str
@@ -119,7 +115,6 @@ class GrantCheck:
     tombstones: tuple[str, ...] | None = None
 
     def findings(self) -> Iterator[CheckResult]:
-        """Yield the principal, its roles, and each needed grant."""
         setup = self._setup()
         try:
             if self.management.client_id_of(self.principal) is None:
@@ -155,7 +150,6 @@ def grants_of_role(management: PolarisManagement, catalog: str, role: str) -> li
 
 
 def unknown_catalog(name: str, place: str) -> CheckResult:
-    """Return that the catalog of a place does not exist."""
     return failed(name, f"{place}: {_NO_CATALOG}", "Check the name's first part, and polaris_url.")
 
 
@@ -202,7 +196,6 @@ class TombstoneCheck:
     callers: tuple[str, ...]
 
     def findings(self) -> Iterator[CheckResult]:
-        """Yield the namespace, and each of the callers' roles."""
         place = ".".join(self.namespace)
         setup = f"delegation polaris setup {self.catalog} --tombstones {place}"
         try:

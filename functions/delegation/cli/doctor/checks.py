@@ -61,10 +61,7 @@ _BETWEEN: Final = re.compile(r"'s?\b|'")
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check: `ok` is None if it could not be made; `fix` states how to mend what is broken.
-
-    Raises ValueError for a name whose id is not one of CHECKS.
-    """
+    """The result of a check: `ok` is None if it could not be made; `fix` states how to mend what is broken."""
 
     name: str
     ok: bool | None
@@ -100,17 +97,14 @@ class CheckResult:
 
 
 def passed(name: str, detail: str) -> CheckResult:
-    """Return that a part works."""
     return CheckResult(name, ok=True, detail=detail)
 
 
 def failed(name: str, detail: str, fix: str) -> CheckResult:
-    """Return that a part is broken, and how to mend it."""
     return CheckResult(name, ok=False, detail=detail, fix=fix)
 
 
 def not_checked(name: str, why: str) -> CheckResult:
-    """Return that a part could not be checked."""
     return CheckResult(name, ok=None, detail=why)
 
 
@@ -128,15 +122,11 @@ def report(findings: Sequence[CheckResult], release: str) -> dict[str, Any]:
 
 
 def is_healthy(findings: Sequence[CheckResult]) -> bool:
-    """Return whether no check failed."""
     return all(one.ok is not False for one in findings)
 
 
 def findings_screen(findings: Sequence[CheckResult]) -> RenderableType:
-    """Return the findings, a line each, with the fix below what is broken; print it with `crop=False`.
-
-    A fix is one line however narrow the terminal is, because it is often a command, which is copied.
-    """
+    """Return a line for each finding, with the fix below, unbroken because it is often a command to copy."""
     marks = {True: Text("✓", "green"), False: Text("✗", "bold red"), None: Text("-", "dim")}
     widest = max((len(one.name) for one in findings), default=0)
     parts: list[RenderableType] = []

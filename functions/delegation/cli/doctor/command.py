@@ -98,7 +98,6 @@ def doctor_command(
 
 
 def service_findings(connection: Connection) -> Iterator[CheckResult]:
-    """Yield the checks of the service with the operator's identity."""
     try:
         settings = connection.operator_settings()
     except SettingsInvalid as error:
@@ -120,7 +119,7 @@ def aws_findings(connection: Connection) -> Iterator[CheckResult]:
     try:
         import boto3  # noqa: PLC0415 - installed where the service is
 
-        from delegation.cli.doctor.aws import AwsCheck, DeploymentNames  # noqa: PLC0415
+        from delegation.cli.doctor.aws import AwsCheck  # noqa: PLC0415
     except ModuleNotFoundError as error:
         yield not_checked("AWS", f"the module {error.name} is not installed")
         return
@@ -132,11 +131,10 @@ def aws_findings(connection: Connection) -> Iterator[CheckResult]:
     except DelegationError as error:
         yield failed("tasks table", str(error), next_step(error))
         return
-    yield from AwsCheck(DeploymentNames(**names), client).findings()
+    yield from AwsCheck(names, client).findings()
 
 
 def deployed_findings(stage: str) -> Iterator[CheckResult]:
-    """Yield the checks of a stage's stacks with AWS credentials."""
     try:
         import boto3  # noqa: PLC0415 - installed where the service is
 
@@ -178,7 +176,6 @@ class CatalogOptions:
     callers: tuple[str, ...] = ()
 
     def needed(self) -> tuple[PolarisGrant, ...]:
-        """Return the grants that the service's principal needs."""
         places = [self.levels] if self.levels else []
         grants = wanted_grants(places, whole_index=self.whole_index)
         more = () if self.tombstones is None else service_grants(self.tombstones, places)

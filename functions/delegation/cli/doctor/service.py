@@ -185,7 +185,6 @@ class ServiceCheck:
 
 
 def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> CheckResult:
-    """Return whether the client certificate exists and is valid now."""
     if cert is None:
         return failed(
             CERTIFICATE, "no client certificate is set", "Set operator_cert and operator_key, or client_cert."
@@ -214,10 +213,7 @@ def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> Che
 def plain_address(
     name: str, setting: str, url: str, status: int | None, error: BaseException | None = None
 ) -> CheckResult | None:
-    """Return that an address without TLS is the cause of a failure, None if it begins with https:// or is served.
-
-    A server of TLS answers such a request with 400, sends a browser elsewhere, or closes the connection.
-    """
+    """Return that an address without TLS is the cause of a failure, None if it begins with https:// or is served."""
     refused_here = isinstance(error, httpx.ConnectError) and urlsplit(url).hostname in _LOOPBACK
     if not url.startswith("http://") or refused_here or status not in {None, 400, 301, 302, 307, 308}:
         return None
@@ -251,7 +247,6 @@ def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
 
 
 def token_failure(settings: ClientSettings, error: PolarisError) -> CheckResult:
-    """Return why the issuer gave no token."""
     if error.status is None and isinstance(error, PolarisUnavailable):
         return failed(TOKEN, f"{settings.token_url} cannot be reached", "Check token_url and the network.")
     said = f"{error.status} {error.error_type or ''}".strip()
@@ -265,7 +260,6 @@ def token_failure(settings: ClientSettings, error: PolarisError) -> CheckResult:
 
 
 def dependency(entry: Mapping[str, Any]) -> CheckResult:
-    """Return what the service reports of a part that it depends on."""
     name, code = f"service: {plain(str(entry.get('name')))}", entry.get("error_code")
     if entry.get("ok"):
         return passed(name, "reachable for the service")

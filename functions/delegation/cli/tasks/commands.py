@@ -12,21 +12,7 @@ import typer
 from delegation.cli.calls import Call, TaskId, argument, command, option
 from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.misuse import WordGroup
-from delegation.cli.tasks.filters import (
-    COLUMN_NAMES,
-    OPEN,
-    CorrelationOption,
-    Order,
-    SinceOption,
-    StatusName,
-    StatusOption,
-    TableFilter,
-    TaskFilter,
-    TypeOption,
-    given_filter,
-    in_order,
-    make_filter,
-)
+from delegation.cli.tasks import filters
 from polaris_common.errors import counted
 
 if TYPE_CHECKING:
@@ -45,28 +31,32 @@ TaskIds = Annotated[list[str] | None, argument("[TASK_ID]...", "The tasks' ids."
 def list_command(
     call: Call,
     *,
-    status: StatusOption = None,
-    task_type: TypeOption = None,
+    status: filters.StatusOption = None,
+    task_type: filters.TypeOption = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only tasks that have not ended.")] = False,
-    table: TableFilter = None,
-    since: SinceOption = None,
-    correlation_id: CorrelationOption = None,
+    table: filters.TableFilter = None,
+    since: filters.SinceOption = None,
+    correlation_id: filters.CorrelationOption = None,
     sort: Annotated[
-        Order, typer.Option("--sort", help="What the list is sorted by; times are newest first.")
-    ] = Order.RECEIVED,
+        filters.Order, typer.Option("--sort", help="What the list is sorted by; times are newest first.")
+    ] = filters.Order.RECEIVED,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number of tasks to list.")] = 50,
-    columns: Annotated[str | None, option("--columns", f"Which columns: {', '.join(COLUMN_NAMES)}.", "NAME,…")] = None,
+    columns: Annotated[
+        str | None, option("--columns", f"Which columns: {', '.join(filters.COLUMN_NAMES)}.", "NAME,…")
+    ] = None,
     cursor: Annotated[str | None, option("--cursor", "Continue an earlier list; it printed the cursor.")] = None,
 ) -> None:
     """List tasks with their status, the newest first; piped, a line for each with its id first."""
     from delegation.cli.tasks.source import chosen  # noqa: PLC0415
 
     wanted_columns = chosen(columns)
-    wanted = make_filter(
+    wanted = filters.make_filter(
         status=status, task_type=task_type, table=table, since=since, correlation_id=correlation_id, only_open=only_open
     )
     page = call.tasks().found(wanted, limit=limit, cursor=cursor)
-    call.output.tasks(page.sorted_by(lambda tasks: in_order(tasks, sort)), since=wanted.since, columns=wanted_columns)
+    call.output.tasks(
+        page.sorted_by(lambda tasks: filters.in_order(tasks, sort)), since=wanted.since, columns=wanted_columns
+    )
 
 
 @command(app, "types", "stack tasks_table")
@@ -163,11 +153,11 @@ def cancel_command(
     call: Call,
     task_ids: TaskIds = None,
     *,
-    status: StatusOption = None,
-    task_type: TypeOption = None,
-    table: TableFilter = None,
-    since: SinceOption = None,
-    correlation_id: CorrelationOption = None,
+    status: filters.StatusOption = None,
+    task_type: filters.TypeOption = None,
+    table: filters.TableFilter = None,
+    since: filters.SinceOption = None,
+    correlation_id: filters.CorrelationOption = None,
 ) -> None:
     """Cancel tasks: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
 
@@ -175,8 +165,8 @@ def cancel_command(
     never choose the service's own maintenance. The record of each task names who
     cancelled it (`cancelled_by`).
     """
-    wanted = given_filter(
-        OPEN, status=status, task_type=task_type, table=table, since=since, correlation_id=correlation_id
+    wanted = filters.given_filter(
+        filters.OPEN, status=status, task_type=task_type, table=table, since=since, correlation_id=correlation_id
     )
     tasks = call.tasks()
     _change(call, tasks, task_ids, wanted, tasks.cancel, word=_CANCELLED)
@@ -187,17 +177,17 @@ def retry_command(
     call: Call,
     task_ids: TaskIds = None,
     *,
-    task_type: TypeOption = None,
-    table: TableFilter = None,
-    since: SinceOption = None,
-    correlation_id: CorrelationOption = None,
+    task_type: filters.TypeOption = None,
+    table: filters.TableFilter = None,
+    since: filters.SinceOption = None,
+    correlation_id: filters.CorrelationOption = None,
 ) -> None:
     """Retry failed tasks with a fresh attempt budget; a purge resumes where it stopped.
 
     Give ids, or filters that choose among the FAILURE tasks.
     """
-    failed = {StatusName.FAILURE}
-    wanted = given_filter(failed, task_type=task_type, table=table, since=since, correlation_id=correlation_id)
+    failed = {filters.StatusName.FAILURE}
+    wanted = filters.given_filter(failed, task_type=task_type, table=table, since=since, correlation_id=correlation_id)
     tasks = call.tasks()
     _change(call, tasks, task_ids, wanted, tasks.retry, word="retried")
 
@@ -229,7 +219,7 @@ def _change(
     call: Call,
     tasks: "TaskSource",
     task_ids: list[str] | None,
-    wanted: TaskFilter | None,
+    wanted: filters.TaskFilter | None,
     change: "Callable[[str], TaskRecord]",
     *,
     word: str,

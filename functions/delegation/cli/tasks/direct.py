@@ -36,10 +36,7 @@ class DirectStore(TaskStore, AdmissionStore, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DirectTasks:
-    """The tasks of a task table; `operator` returns who changes one (`cancelled_by`).
-
-    `added` are the modules or functions of DELEGATION_BEHAVIORS, whose task types are known too.
-    """
+    """The tasks of a task table; `operator` returns who changes one, `added` are DELEGATION_BEHAVIORS."""
 
     store: "DirectStore"
     operator: Callable[[], str]
@@ -63,8 +60,7 @@ class DirectTasks:
         """Return for what a task waits; DELEGATION_PROPERTIES names the caps."""
         return waiting_of(self.store, self._task(task.task_id), LimitSettings.read().limits(), utc_now())
 
-    def executed_by(self, task: TaskRecord) -> None:
-        """Return None: the task table has no receipts."""
+    def executed_by(self, task: TaskRecord) -> None: ...
 
     def versions(self, task_id: str) -> list[TaskRecord]:
         return versions_of(self.store, task_id)
@@ -91,11 +87,7 @@ class DirectTasks:
             raise task_unknown(task_id) from error
 
     def _service(self) -> TaskService:
-        """Return the service that may change a task whatever its type: no behavior decides on either change.
-
-        It needs no dispatch queue, because the sweeper or a worker finds the task, and reads no retry policy. Details
-        of a type that this release does not have are kept.
-        """
+        """Return the service that may change tasks of any type; a sweeper or a worker finds them afterwards."""
         policies = Policies(RetryPolicy(), {})
         return TaskService(self.store, policies, NoDispatchQueue(), clock=utc_now, hooks=TaskHooks(types=TYPES))
 
@@ -118,10 +110,7 @@ def count_types(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
 def collect(
     store: TaskStore, wanted: TaskFilter, *, limit: int, cursor: str | None = None, known: frozenset[str] | None = None
 ) -> TaskPage:
-    """Return up to `limit` of the wanted tasks; the cursor is the last one's id.
-
-    A record that cannot be read may be a wanted one, so it is always listed.
-    """
+    """Return up to `limit` of the wanted tasks; an unreadable record may be a wanted one, so it is always listed."""
     found: list[TaskRecord] = []
     unreadable: list[UnreadableRecord] = []
     names = frozenset(TYPES) if known is None else known
@@ -164,7 +153,6 @@ def holder_may_live(task: Task) -> CommandError:
 
 
 def process_exists(pid: int) -> bool:
-    """Return whether this machine runs a process of this number, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -202,10 +190,7 @@ class LeaseRelease:
         return TaskRecord.of(after.public())
 
     def _is_dead(self, task: Task) -> bool:
-        """Return whether the holder is proven dead: a worker of this machine whose process is gone.
-
-        A Spark job outlives the process that holds its task, so nothing here proves its end.
-        """
+        """Return whether a worker of this machine held it and its process is gone; a Spark job outlives its process."""
         found = _WORKER.fullmatch(task.lease.owner or "")
         if found is None or task.job_run_id is not None or task.engine not in {None, "inline"}:
             return False

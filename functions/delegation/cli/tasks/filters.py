@@ -31,8 +31,6 @@ class StatusName(StrEnum):
 
 
 class Order(StrEnum):
-    """What a list is sorted by."""
-
     RECEIVED = "received"
     CHANGED = "changed"
     STATUS = "status"
@@ -89,7 +87,6 @@ class TaskFilter:
     correlation_id: str | None = None
 
     def matches(self, task: "TaskRecord") -> bool:
-        """Return whether a task is wanted."""
         return (
             # A status of a later release is no reason to hide a task from a list of all.
             (task.status in self.statuses or self.statuses == EVERY)
@@ -109,7 +106,6 @@ def make_filter(
     correlation_id: str | None,
     only_open: bool = False,
 ) -> TaskFilter:
-    """Return the filter of a command's options; raises BadParameter."""
     return TaskFilter(
         statuses=frozenset(status or EVERY) & (OPEN if only_open else EVERY),
         task_types=frozenset(_BY_COMMAND.get(one, one) for one in task_type or ()),
@@ -143,7 +139,6 @@ def parse_since(text: str, now: datetime) -> datetime:
 
 
 def correlation_of(task: "TaskRecord") -> str | None:
-    """Return the correlation id in a task's payload, None without one."""
     try:
         payload: object = json.loads(task.task_payload)
     except ValueError:

@@ -48,37 +48,17 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         *("waits", "waiting_plan", "approval"),
     ),
     "Attempt": (
-        "attempt_count",
-        "attempts_excused",
-        "throttled_count",
-        "starts_refused",
-        "dispatch_count",
-        "engine",
-        "job_run_id",
-        "lease_owner",
-        "plan_segments",
+        *("attempt_count", "attempts_excused", "throttled_count", "starts_refused", "dispatch_count"),
+        *("engine", "job_run_id", "lease_owner", "plan_segments"),
     ),
     "Progress": ("files_per_second", "progress", "files_failed", "files_absent", "files_kept", "findings"),
     "Times": (
-        "received_timestamp",
-        "created_ts",
-        "next_scheduled_run_ts",
-        "lease_acquired_ts",
-        "lost_not_before",
-        "recheck_not_before",
-        "first_delete_ts",
-        "progress_ts",
-        "eta_ts",
-        "recurrence_seconds",
-        "recurrence_cron",
+        *("received_timestamp", "created_ts", "next_scheduled_run_ts", "lease_acquired_ts", "lost_not_before"),
+        *("recheck_not_before", "first_delete_ts", "progress_ts", "eta_ts", "recurrence_seconds", "recurrence_cron"),
     ),
     "Result": (
-        "purged_identifier",
-        "purged_metadata_location",
-        "result_location",
-        "pending_result",
-        "details",
-        "result_extended",
+        *("purged_identifier", "purged_metadata_location", "result_location"),
+        *("pending_result", "details", "result_extended"),
     ),
 }
 _DRAWN: Final = frozenset(
@@ -284,10 +264,7 @@ def why_screen(why: Why) -> RenderableType:
 
 
 def history_table(versions: Sequence[TaskRecord], width: int = _WIDE) -> RenderableType:
-    """Return a task's versions: when each began, how long it lasted, its attempt, files and outcome.
-
-    The outcome is a column of its own where the terminal is wide, and else a line below.
-    """
+    """Return a task's versions; the outcome is a column where the terminal is wide, and else a line below."""
     time_format = time_format_of(versions)
     narrow = Group(*_narrow_history(versions, time_format))
     if width < _WIDE:

@@ -32,19 +32,13 @@ def executed_elsewhere(task: TaskRecord, receipt: Receipt) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """A record that cannot be read, with the reason."""
-
     task_id: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Some of the wanted tasks; `more` is whether there are others.
-
-    `cursor` continues the list. `known` are this release's task types, None if the service decides;
-    `unreadable` are records that this release cannot read.
-    """
+    """Some of the wanted tasks; `cursor` continues the list, `known` is None if the service knows the task types."""
 
     tasks: Sequence[TaskRecord]
     more: bool = False
@@ -96,10 +90,7 @@ class ApiTasks:
             raise task_unknown(task_id) from error
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
-        """Return for what a task waits, None if it waits for no place.
-
-        A service of a former release names the lane alone, in the record.
-        """
+        """Return for what a task waits, None if it waits for no place."""
         following = None if task.outlook is None else task.outlook.next_attempt
         if following is None or not following.awaits_admission:
             return None
@@ -215,7 +206,6 @@ def lines(page: TaskPage, names: Sequence[str] | None) -> list[str]:
 
 
 def table(page: TaskPage, names: Sequence[str]) -> Rows:
-    """Return the same as a table, for a terminal."""
     shown = Rows(*names)
     for row in _rows(page, names):
         shown.add(*row)

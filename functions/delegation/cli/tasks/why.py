@@ -22,10 +22,7 @@ _DEADLINE: Final = "DEADLINE_EXCEEDED"
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The state of a task in sentences; `when` is the time of what happens next, None if nothing does or it is open.
-
-    `advice` is what an operator can do, empty if there is nothing to do.
-    """
+    """The state of a task in sentences; `when` is the time of what happens next, `advice` what an operator can do."""
 
     task_id: str
     what: str
@@ -50,10 +47,7 @@ def explain(
     *,
     executed_by: str | None = None,
 ) -> Why:
-    """Return why a task is in its status at the time `now`, and what happens next; `pauses` are all that are on.
-
-    `waiting` is for what it waits, if that was read. `executed_by` is the id of another task that executed its plan.
-    """
+    """Return why a task is in its status; `executed_by` is the id of another task that executed its plan."""
     pause = pause_over(task, pauses)
     waits = waiting or _waiting_by_record(task)
     if pause is not None:

@@ -49,10 +49,7 @@ class CascadeCatalog(Protocol):
 
 
 def found_in(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...], key: str) -> CascadeReceipt:
-    """Return everything in a namespace as it is now, without changing anything; raises the errors of the catalog.
-
-    Views and generic tables come first, as they are dropped first. What somebody else drops meanwhile is left out.
-    """
+    """Return everything in a namespace, in the order of the drops; what somebody else drops meanwhile is left out."""
     namespaces = [namespace, *_below(catalog, name, namespace)]
     listed = [
         (kind, one)
@@ -163,11 +160,7 @@ def _number(text: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """Drops what a receipt has left; `drop` drops the table with a uuid through the gateway, with a given key.
-
-    What becomes of each is written to the receipt by the threads that drop. `is_resumed`: an earlier run of the same
-    receipt may have begun a drop without writing down its end.
-    """
+    """Drops what a receipt has left; a resumed run may repeat a drop whose end an earlier run did not write down."""
 
     catalog: CascadeCatalog
     drop: Callable[[TableIdentifier, str, str], Dropped]
@@ -175,10 +168,7 @@ class Cascade:
     parallel: int = PARALLEL
 
     def run(self, file: ReceiptFile) -> CascadeReceipt:
-        """Drop views and generic tables, then the tables, then the namespaces, and return the receipt.
-
-        The next begins only when nothing is left of the one before. Raises CommandError (RECEIPT_UNUSABLE).
-        """
+        """Drop views and generic tables, then tables, then namespaces; each only if nothing is left of the former."""
         self._each(file, [one for one in file.receipt.tables if one.kind != TABLE and not one.is_done], self._dropped)
         left = [one for one in file.receipt.tables if one.kind != TABLE and not one.is_done]
         if left:
@@ -218,10 +208,7 @@ class Cascade:
             future.result()
 
     def _purged(self, receipt: CascadeReceipt, table: CascadeTable) -> CascadeTable:
-        """Drop a table with its files; after a final refusal, which the gateway keeps, the next one has another key.
-
-        The first refusal of a resumed run may be the one that an earlier run did not write down.
-        """
+        """Drop a table; a refused key stays refused, so the next has another. A resumed run may meet an earlier one."""
         tries = 2 if self.is_resumed and table.is_untried else 1
         for _ in range(tries):
             try:
@@ -280,14 +267,12 @@ class Cascade:
 
 
 def _named(left: Sequence[CascadeTable]) -> str:
-    """Return `1 view and 2 generic tables were`."""
     numbers = ((kind, sum(one.kind == kind for one in left)) for kind in _OTHERS)
     words = [f"{number} {kind if number == 1 else kind + 's'}" for kind, number in numbers if number]
     return f"{' and '.join(words)} {'was' if len(left) == 1 else 'were'}"
 
 
 def others_of(receipt: CascadeReceipt) -> Mapping[str, list[str]]:
-    """Return the names of views and of generic tables, by kind."""
     found = {kind: [one.table for one in receipt.tables if one.kind == kind] for kind in _OTHERS}
     return {kind: names for kind, names in found.items() if names}
 

@@ -50,10 +50,7 @@ class DropRefused(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class TableDrop:
-    """One drop, with the key that all its requests have; `patience` is in seconds from the first request.
-
-    With `table_uuid` no other table that has the name by then is dropped.
-    """
+    """One drop with its key; `patience` is in seconds. With `table_uuid` only the table with it is dropped."""
 
     client: PolarisClient
     identifier: TableIdentifier
@@ -66,10 +63,7 @@ class TableDrop:
     on_repeat: Callable[[PolarisError], None] = lambda _error: None
 
     def run(self) -> "Dropped":
-        """Send the request until it has an outcome; raises NoSuchTable, DropRefused and CommandError.
-
-        After a lost answer or a server error the same request, with the same key, finds out what became of it.
-        """
+        """Send the same request with the same key until it has an outcome; raises NoSuchTable and CommandError."""
         began, attempt = self.now(), 0
         while True:
             attempt += 1
@@ -100,11 +94,7 @@ class TableDrop:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What the gateway states about a drop; without `tombstone` the answer is not a gateway's of this release.
-
-    `state` is the tombstone's when the request was answered, `purge_after` the end of its grace period (RFC 3339).
-    With `replayed` that was an earlier request with the same key.
-    """
+    """What the gateway states about a drop; without `tombstone` the answer is not a gateway's of this release."""
 
     tombstone: str | None = None
     state: str | None = None
@@ -113,13 +103,11 @@ class Dropped:
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
-        """Read the headers of an answer."""
         replayed = headers.get(_REPLAYED) == "true"
         return cls(headers.get(_TOMBSTONE), headers.get(_STATE), headers.get(_PURGE_AFTER), replayed)
 
     @property
     def meaning(self) -> str:
-        """What becomes of the files, for a person."""
         match self.state:
             case "DROPPED" | "PURGED":
                 return "its files are deleted"

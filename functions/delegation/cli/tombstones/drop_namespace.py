@@ -15,11 +15,11 @@ from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.output import Output
 from delegation.cli.screens import Rows, plain, size_text
-from delegation.cli.submit import checked_key
+from delegation.cli.submit import checked_key, parse_namespace
 from delegation.cli.tombstones.cascade import PARALLEL, Cascade, found_in, others_of, shortened
 from delegation.cli.tombstones.drop import Dropped, TableDrop
 from delegation.cli.tombstones.receipts import CascadeReceipt, ReceiptFile
-from delegation.identifiers import TableIdentifier, split_name
+from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import GENERIC_TABLE, TABLE, VIEW
 from polaris_common.errors import DelegationError, counted
@@ -106,7 +106,7 @@ def drop_namespace_command(
     drop, and a line for each table. Safe to interrupt: rerun the same command
     with --receipt FILE to resume.
     """
-    catalog, levels = parse_place(namespace)
+    catalog, levels = parse_namespace(namespace)
     used = checked_key(key)
     if len(used) > _LONGEST_KEY:
         raise typer.BadParameter(f"must have at most {_LONGEST_KEY} characters here", param_hint="--key")
@@ -141,8 +141,6 @@ def drop_namespace_command(
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How a run drops."""
-
     wait: bool
     parallel: int
     is_resumed: bool
@@ -181,14 +179,6 @@ def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How
     return done
 
 
-def parse_place(text: str) -> tuple[str, tuple[str, ...]]:
-    """Parse `catalog.level.level`; raises BadParameter."""
-    parts = split_name(text)
-    if len(parts) < 2:
-        raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE", param_hint="CATALOG.NAMESPACE")
-    return parts[0], tuple(parts[1:])
-
-
 def cascade_screen(order: CascadeReceipt) -> Any:
     table = Rows("table", "files", "bytes", "note", right={"files", "bytes"})
     for one in order.tables[:_SHOWN]:
@@ -221,7 +211,6 @@ def _planned(order: CascadeReceipt) -> dict[str, Any]:
 
 
 def _refuse(order: CascadeReceipt, permitted: Collection[str], *, cascade: bool, dry_run: bool) -> None:
-    """Raise CommandError, CommandError (TABLES_REFUSED) and CommandError before anything is changed."""
     refused = [f"{'.'.join((*one.namespace, one.name))} ({one.refused})" for one in order.tables if one.refused]
     if refused:
         raise tables_refused(refused)

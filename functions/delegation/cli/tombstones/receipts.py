@@ -60,32 +60,26 @@ class CascadeTable(BaseModel):
 
     @property
     def is_untried(self) -> bool:
-        """Whether no end of a drop was written down."""
         return self.outcome == PENDING
 
     def key(self, of_cascade: str) -> str:
-        """Return the key of the next request."""
         return f"{of_cascade}.{self.table_uuid}" + (f".{self.refusals}" if self.refusals else "")
 
     @property
     def is_done(self) -> bool:
-        """Return whether nothing is left to do for this table."""
         return self.outcome in _DONE
 
     def identifier(self, catalog: str) -> TableIdentifier:
         return TableIdentifier(catalog, self.namespace, self.name)
 
     def dropped(self, by: Dropped) -> Self:
-        """Return the table as one that this cascade dropped."""
         said = {"tombstone": by.tombstone, "state": by.state, "purge_after": by.purge_after}
         return self.model_copy(update={**said, "outcome": DROPPED, "problem": None})
 
     def gone(self) -> Self:
-        """Return the table as one that was dropped by somebody else."""
         return self.model_copy(update={"outcome": GONE, "problem": None})
 
     def kept(self, problem: str) -> Self:
-        """Return the table as one that was not dropped."""
         return self.model_copy(update={"outcome": KEPT, "problem": problem})
 
     def refused_finally(self, problem: str) -> Self:
@@ -94,10 +88,7 @@ class CascadeTable(BaseModel):
 
 
 class CascadeReceipt(BaseModel):
-    """What is to be dropped, and what became of it: tables, and then the namespaces, the deepest first.
-
-    `complete` if nothing is left of them; else `problem` states why, once the cascade has ended.
-    """
+    """What is to be dropped and what became of it, the deepest namespace first; `problem` is why something is left."""
 
     model_config = _FROZEN
 
@@ -112,21 +103,15 @@ class CascadeReceipt(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def complete(self) -> bool:
-        """Whether all is dropped."""
         return len(self.namespaces_dropped) == len(self.namespaces)
 
     @property
     def place(self) -> str:
-        """The namespace with its catalog, by dots."""
         return ".".join((self.catalog, *self.namespace))
 
 
 class ReceiptFile:
-    """A receipt in a file to which is appended; safe for threads.
-
-    It exists, with all tables, before the first one is dropped. A line that a kill left half written is not read, and
-    the gateway knows the drops by their tables' uuids.
-    """
+    """A receipt in a file that is appended to, safe for threads; a line that a kill left half written is not read."""
 
     def __init__(self, path: Path, receipt: CascadeReceipt, *, is_written: bool = False) -> None:
         self.path = path
@@ -168,7 +153,6 @@ class ReceiptFile:
 
     @property
     def receipt(self) -> CascadeReceipt:
-        """The receipt as it is now."""
         with self._lock:
             ends = {"tables": tuple(self._tables), "namespaces_dropped": tuple(self._namespaces)}
             return self._receipt.model_copy(update=ends)
@@ -192,10 +176,7 @@ class ReceiptFile:
             )
 
     def begin(self) -> CascadeReceipt:
-        """Write the file unless it is there as it is read; return the receipt, without the last run's problem.
-
-        Raises CommandError (RECEIPT_UNUSABLE).
-        """
+        """Write the file unless it is as it was read; return the receipt without the last run's problem."""
         if not self._is_written:
             self._write_all()
         self.ended(None)
