@@ -116,14 +116,6 @@ class Call:
 
         return open_pauses(self.connection, direct=self.direct, table=self.tasks_table)
 
-    def printed(self, document: Mapping[str, Any]) -> bool:
-        """Print the result if it is to be JSON; return whether it was."""
-        if self.as_json:
-            from delegation.cli.output import print_json  # noqa: PLC0415 - `--help` needs no rich
-
-            print_json(document)
-        return self.as_json
-
     def confirm(self, question: str, *, otherwise: str | None = None) -> None:
         """Ask at a terminal unless --yes is given; elsewhere it is confirmed, or BadParameter says `otherwise`."""
         if self.yes:

@@ -98,6 +98,8 @@ _OPERATOR: Final[Mapping[str, str]] = {
     "scope": "operator_scope",
 }
 """The fields of ClientSettings, and the settings that replace them for an operator."""
+_HELD_OPEN: Final = 35.0
+"""Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
 
 
 class Stack(BaseModel):
@@ -207,9 +209,9 @@ class Connection:
         named = self.named_polaris()
         return self._as_caller(named or self.stack().polaris_url, self.http(), by_settings=named is not None)
 
-    def catalog_through_gateway(self, timeout_seconds: float) -> PolarisClient:
+    def catalog_through_gateway(self) -> PolarisClient:
         """Return a client with the caller's credential whose requests lead through the gateway; raises CommandError."""
-        http = self._opened.enter_context(httpx.Client(timeout=httpx.Timeout(timeout_seconds, connect=5.0)))
+        http = self._opened.enter_context(httpx.Client(timeout=httpx.Timeout(_HELD_OPEN, connect=5.0)))
         own = self.settings.get("gateway_url") if self._is_set("gateway_url") else None
         if own is None and self.named_polaris() is not None:
             raise gateway_unknown("gateway_url (DELEGATION_GATEWAY_URL) is not set")

@@ -206,31 +206,28 @@ class CommandRoot(WordGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except DelegationError as error:
-            self._report(ctx, error)
-            raise typer.Exit(exit_status_of(error)) from error
-        except KeyboardInterrupt as error:
-            if not self.as_json:
+        except (DelegationError, KeyboardInterrupt, ModuleNotFoundError, OSError) as error:
+            foreseen = self._foreseen(ctx, error)
+            if foreseen is None:
                 raise
-            interrupted = command_interrupted()
-            self._report(ctx, interrupted)
-            raise typer.Exit(exit_status_of(interrupted)) from error
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] in OWN_ROOTS:
-                raise
-            reason = f"the module {error.name} is not installed"
-            extra = EXTRAS.get(error.name.partition(".")[0], "service")
-            self._report(ctx, command_unavailable(ctx.invoked_subcommand or "", reason, extra))
-            raise typer.Exit(FAILED) from error
-        except OSError as error:
-            refused = refused_by_machine(error)
-            if refused is None:
-                raise
-            self._report(ctx, refused)
-            raise typer.Exit(FAILED) from error
+            self._report(ctx, foreseen)
+            raise typer.Exit(exit_status_of(foreseen)) from error
         except typer.TyperException as error:
             remove_consent(error)
             raise
+
+    def _foreseen(self, ctx: Any, error: BaseException) -> DelegationError | None:
+        match error:
+            case DelegationError():
+                return error
+            case KeyboardInterrupt():
+                return command_interrupted() if self.as_json else None
+            case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] not in OWN_ROOTS:
+                extra = EXTRAS.get(name.partition(".")[0], "service")
+                return command_unavailable(ctx.invoked_subcommand or "", f"the module {name} is not installed", extra)
+            case OSError():
+                return refused_by_machine(error)
+        return None
 
     def _report(self, ctx: Any, error: DelegationError) -> None:
         from delegation.cli.output import open_output, output_of  # noqa: PLC0415 - `--help` needs no rich

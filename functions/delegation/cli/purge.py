@@ -252,7 +252,8 @@ class _Report:
 
     def show(self, call: Call) -> None:
         document = self.document()
-        if call.printed(document):
+        if call.as_json:
+            call.output.result(document)
             if isinstance(self.problem, Interrupted):
                 typer.echo(str(self.problem), err=True)
         elif self.problem is not None:

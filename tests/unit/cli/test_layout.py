@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from delegation.cli.catalog.blocking import BlockingRow, blocking_screens
 from delegation.cli.catalog.health import StoragePrices, healths_screens, rows_of
+from delegation.cli.catalog.references import BlockingRow, blocking_screens
 from delegation.cli.deployment.costs import BUNDLED, Workload, document_of, monthly, monthly_screens, prices_of
 from delegation.cli.doctor.checks import failed, findings_screen, passed
 from delegation.cli.output import Output

@@ -18,9 +18,8 @@ import typer
 
 from delegation.cli.calls import Call, IndexTableOption, argument, command, option
 from delegation.cli.catalog.findings import Audit, OrphanLook, audited
-from delegation.cli.catalog.health import StoragePrices
+from delegation.cli.catalog.health import storage_prices
 from delegation.cli.connection import Connection
-from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.cli.errors import CommandError
 from delegation.cli.restore import PlanBucketOption, plans_of
 from delegation.removal.attempt import PlanSegment
@@ -198,4 +197,4 @@ def audit_of(
     located = [(str(one.subject), one.area) for one in references.located(catalog)]
     tables = audited(healths.healths(catalog), references.entries(catalog), located, looks)
     as_of = references.pass_of(catalog).complete_as_of
-    return Audit(catalog, as_of, tables, unread, StoragePrices.model_validate(document_of(BUNDLED)))
+    return Audit(catalog, as_of, tables, unread, storage_prices())

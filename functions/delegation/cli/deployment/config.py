@@ -68,17 +68,19 @@ def described() -> Mapping[str, tuple[ServiceSetting, ...]]:
 
 def context_of(path: Path) -> dict[str, Any]:
     """Return the context of a cdk.json, or the settings of a stage file; raises SettingsInvalid."""
+
+    def unusable(reason: str, next_step: str = "Correct the file.") -> SettingsInvalid:
+        return SettingsInvalid(str(path), [FieldProblem(str(path), reason)], next_step)
+
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        problem = FieldProblem(str(path), f"cannot be read: {error.strerror}")
-        raise SettingsInvalid(str(path), [problem], "Name a file that exists.") from None
+        raise unusable(f"cannot be read: {error.strerror}", "Name a file that exists.") from None
     except ValueError:
-        problem = FieldProblem(str(path), "is not JSON")
-        raise SettingsInvalid(str(path), [problem], "Correct the file.") from None
+        raise unusable("is not JSON") from None
     found = document.get("context", document) if isinstance(document, dict) else None
     if not isinstance(found, dict):
-        raise SettingsInvalid(str(path), [FieldProblem(str(path), "is not an object")], "Correct the file.")
+        raise unusable("is not an object")
     return {name: value for name, value in found.items() if name.startswith(PREFIX)}
 
 

@@ -225,28 +225,20 @@ class DeployedStacks:
         return None if found is None else found["StackResourceDetail"].get("PhysicalResourceId")
 
     def imports(self, export: str) -> Sequence[str]:
-        names: list[str] = []
-        token: dict[str, str] = {}
-        while True:
-            found = self._read("list_imports", ExportName=export, **token)
-            if found is None:  # an export that nothing imports, too, is answered with a ValidationError
-                return names
-            names += found["Imports"]
-            if "NextToken" not in found:
-                return names
-            token = {"NextToken": found["NextToken"]}
+        # An export that nothing imports, too, is answered with a ValidationError.
+        return self._all("list_imports", "Imports", ExportName=export)
 
     def changes(self, stack: str, change_set: str) -> Sequence[Mapping[str, Any]]:
-        found: list[Mapping[str, Any]] = []
-        token: dict[str, str] = {}
-        while True:
-            page = self._read("describe_change_set", StackName=stack, ChangeSetName=change_set, **token)
-            if page is None:
-                return found
-            found += page["Changes"]
+        return self._all("describe_change_set", "Changes", StackName=stack, ChangeSetName=change_set)
+
+    def _all(self, operation: str, member: str, **arguments: Any) -> list[Any]:
+        found: list[Any] = []
+        while (page := self._read(operation, **arguments)) is not None:
+            found += page[member]
             if "NextToken" not in page:
-                return found
-            token = {"NextToken": page["NextToken"]}
+                break
+            arguments["NextToken"] = page["NextToken"]
+        return found
 
     def _read(self, operation: str, **arguments: Any) -> Mapping[str, Any] | None:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415

@@ -50,7 +50,8 @@ class KnownLimits:
 
 def given_properties(cdk: Path, stage_file: Path | None) -> tuple[str, dict[str, str]] | None:
     """Return the service's properties and the file that they are from, None without one; raises SettingsInvalid."""
-    layers = {str(path): context_of(path) for path in (cdk, stage_file) if path is not None and _is_given(path)}
+    given = [path for path in (cdk, stage_file) if path is not None and (path != DEFAULT_CDK or path.is_file())]
+    layers = {str(path): context_of(path) for path in given}
     found: tuple[str, Mapping[str, Any]] | None = None
     for name, context in layers.items():
         if context.get(PROPERTIES):
@@ -95,7 +96,3 @@ def _of_deployment(connection: Connection) -> KnownLimits:
     text = f"The operator's limits are those of the running deployment, {source}."
     limits = UpkeepLimits.from_properties(shown.properties)
     return KnownLimits(shown.properties, limits, source, text, shown.policy_file or ())
-
-
-def _is_given(path: Path) -> bool:
-    return path != DEFAULT_CDK or path.is_file()

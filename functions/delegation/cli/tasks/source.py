@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import typer
 
@@ -18,6 +18,7 @@ from delegation.wire.responses import Receipt
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import DelegationError
 
+T = TypeVar("T")
 ENDED_ADVICE = "There is nothing left to cancel."
 RETRY_ADVICE = "Only a FAILURE task can be retried."
 _LARGEST_PAGE: Final = 100
@@ -84,10 +85,7 @@ class ApiTasks:
                 return TaskPage(found, cursor is not None, cursor, unreadable=unreadable)
 
     def get(self, task_id: str) -> TaskRecord:
-        try:
-            return self.client.get(task_id)
-        except NotFound as error:
-            raise task_unknown(task_id) from error
+        return _answered(self.client.get, task_id)
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
         """Return for what a task waits, None if it waits for no place."""
@@ -110,26 +108,22 @@ class ApiTasks:
             return None
 
     def versions(self, task_id: str) -> list[TaskRecord]:
-        try:
-            return list(self.client.versions(task_id))
-        except NotFound as error:
-            raise task_unknown(task_id) from error
+        return _answered(lambda known: list(self.client.versions(known)), task_id)
 
     def cancel(self, task_id: str) -> TaskRecord:
-        try:
-            return self.client.cancel(task_id)
-        except NotFound as error:
-            raise task_unknown(task_id) from error
-        except Conflict as error:
-            raise task_stays(task_id, f"stays as it is: {error.message}", ENDED_ADVICE) from error
+        return _answered(self.client.cancel, task_id, ENDED_ADVICE)
 
     def retry(self, task_id: str) -> TaskRecord:
-        try:
-            return self.client.retry(task_id)
-        except NotFound as error:
-            raise task_unknown(task_id) from error
-        except Conflict as error:
-            raise task_stays(task_id, f"stays as it is: {error.message}", RETRY_ADVICE) from error
+        return _answered(self.client.retry, task_id, RETRY_ADVICE)
+
+
+def _answered(call: Callable[[str], T], task_id: str, advice: str = "") -> T:
+    try:
+        return call(task_id)
+    except NotFound as error:
+        raise task_unknown(task_id) from error
+    except Conflict as error:
+        raise task_stays(task_id, f"stays as it is: {error.message}", advice) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from delegation.cli.tombstones.drop import Dropped, DropRefused
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item, reason_of
 from delegation.polaris.answers import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable
-from delegation.polaris.model import GENERIC_TABLE, TABLE, VIEW, LoadedTable
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.model import GENERIC_TABLE, TABLE, VIEW
 from delegation.removal.paths import protection_of
 from polaris_common.errors import DelegationError, ErrorScope, counted
 
@@ -30,25 +31,7 @@ PARALLEL: Final = 8
 _OTHERS: Final = (VIEW, GENERIC_TABLE)
 
 
-class CascadeCatalog(Protocol):
-    """The catalog as the caller; implemented by PolarisClient."""
-
-    def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
-
-    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
-
-    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
-
-    def list_others(self, kind: str, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
-
-    def load_other(self, kind: str, identifier: TableIdentifier) -> Mapping[str, Any]: ...
-
-    def drop_other(self, kind: str, identifier: TableIdentifier) -> None: ...
-
-    def drop_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None: ...
-
-
-def found_in(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...], key: str) -> CascadeReceipt:
+def found_in(catalog: PolarisClient, name: str, namespace: tuple[str, ...], key: str) -> CascadeReceipt:
     """Return everything in a namespace, in the order of the drops; what somebody else drops meanwhile is left out."""
     namespaces = [namespace, *_below(catalog, name, namespace)]
     listed = [
@@ -85,7 +68,7 @@ def found_in(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...], key
     )
 
 
-def _below(catalog: CascadeCatalog, name: str, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
+def _below(catalog: PolarisClient, name: str, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for child in catalog.list_namespaces(name, namespace):
         with suppress(NoSuchNamespace):
@@ -99,7 +82,7 @@ def _present(listed: Iterator[TableIdentifier]) -> Iterator[TableIdentifier]:
         yield from listed
 
 
-def _table(catalog: CascadeCatalog, identifier: TableIdentifier) -> CascadeTable | None:
+def _table(catalog: PolarisClient, identifier: TableIdentifier) -> CascadeTable | None:
     try:
         loaded = catalog.load_table(identifier, vend=False, snapshots="refs")
     except (NoSuchTable, NoSuchNamespace):
@@ -127,7 +110,7 @@ def _unread(kind: str, identifier: TableIdentifier, error: Exception) -> Cascade
     )
 
 
-def _other(catalog: CascadeCatalog, kind: str, identifier: TableIdentifier) -> CascadeTable | None:
+def _other(catalog: PolarisClient, kind: str, identifier: TableIdentifier) -> CascadeTable | None:
     try:
         identity = identity_of(catalog.load_other(kind, identifier))
     except (NoSuchTable, NoSuchNamespace):
@@ -162,7 +145,7 @@ def _number(text: object) -> int | None:
 class Cascade:
     """Drops what a receipt has left; a resumed run may repeat a drop whose end an earlier run did not write down."""
 
-    catalog: CascadeCatalog
+    catalog: PolarisClient
     drop: Callable[[TableIdentifier, str, str], Dropped]
     is_resumed: bool = False
     parallel: int = PARALLEL

@@ -21,9 +21,6 @@ from delegation.polaris.answers import NoSuchTable, PolarisError
 from delegation.polaris.client import PolarisClient
 from delegation.wire.tombstones import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
 
-TIMEOUT_SECONDS = 35.0
-"""Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
-
 
 def not_yours(tombstone_id: str) -> CommandError:
     return CommandError(
@@ -31,17 +28,6 @@ def not_yours(tombstone_id: str) -> CommandError:
         "Check the id. `delegation tombstones list --mine` shows yours; an operator restores those of others.",
         code="TOMBSTONE_NOT_FOUND",
     )
-
-
-def restore_not_made(record: TombstoneRecord, error: PolarisError) -> CommandError:
-    if error.status == 409:
-        other = f"delegation tombstones restore {record.tombstone_id} --mine --to {record.name}_restored"
-        step = f"Do what the message states; if the name is taken: `{other}`."
-    elif error.status == 403:
-        step = "Have TABLE_CREATE on the namespace granted, or name one with --to in which you may create tables."
-    else:
-        step = "Run the same command again: it finishes what was begun."
-    return CommandError(f"{record.table} was not restored: {error.answered or error}", step, code="RESTORE_REFUSED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +61,17 @@ class CallersTombstones:
         except NoSuchTable as error:
             raise not_yours(record.tombstone_id) from error
         except PolarisError as error:
-            raise restore_not_made(record, error) from error
+            said = f"{record.table} was not restored: {error.answered or error}"
+            raise CommandError(said, _after_refused_restore(record, error), code="RESTORE_REFUSED") from error
+
+
+def _after_refused_restore(record: TombstoneRecord, error: PolarisError) -> str:
+    if error.status == 409:
+        other = f"delegation tombstones restore {record.tombstone_id} --mine --to {record.name}_restored"
+        return f"Do what the message states; if the name is taken: `{other}`."
+    if error.status == 403:
+        return "Have TABLE_CREATE on the namespace granted, or name one with --to in which you may create tables."
+    return "Run the same command again: it finishes what was begun."
 
 
 _WIDE: Final = 140
@@ -235,7 +231,7 @@ def list_command(
 ) -> None:
     """List tables that were dropped with their files, the newest first."""
     if mine:
-        records = CallersTombstones(call.connection.catalog_through_gateway(TIMEOUT_SECONDS)).all()
+        records = CallersTombstones(call.connection.catalog_through_gateway()).all()
     else:
         records = call.connection.operator_client().tombstones(page_size=_LARGEST_PAGE)
     found, more = _found(records, limit, only_open=only_open, table=table)
@@ -273,7 +269,7 @@ def restore_command(
     namespace. A repeat finishes what was begun.
     """
     if mine:
-        own = CallersTombstones(call.connection.catalog_through_gateway(TIMEOUT_SECONDS))
+        own = CallersTombstones(call.connection.catalog_through_gateway())
         record = own.find(tombstone_id)
         restored = own.restore(record, None if to is None else parse_name(to, record))
     else:
@@ -364,14 +360,12 @@ def _shown(client: DelegationClient, tombstone_id: str) -> TombstoneRecord:
     try:
         return client.tombstone(tombstone_id)
     except NotFound as error:
-        raise (
-            no_gateway()
-            if error.error_code == _NOBODY
-            else CommandError(
-                f"there is no tombstone {tombstone_id}",
-                "Check the id. `delegation tombstones list` shows those that there are.",
-                code="TOMBSTONE_NOT_FOUND",
-            )
+        if error.error_code == _NOBODY:
+            raise no_gateway() from error
+        raise CommandError(
+            f"there is no tombstone {tombstone_id}",
+            "Check the id. `delegation tombstones list` shows those that there are.",
+            code="TOMBSTONE_NOT_FOUND",
         ) from error
 
 

@@ -31,8 +31,6 @@ _TOMBSTONE: Final = "X-Delegation-Tombstone"
 _STATE: Final = "X-Delegation-Tombstone-State"
 _PURGE_AFTER: Final = "X-Delegation-Purge-After"
 _REPLAYED: Final = "Idempotency-Replayed"
-_HELD_OPEN: Final = 35.0
-"""Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
 _LONGEST_WAIT: Final = 1_500.0
 """Below the 30 minutes for which a gateway remembers keys by default; afterwards a repeat would be a new drop."""
 _PAUSES: Final = SameKeyPauses(first_seconds=1.0, longest_seconds=15.0)
@@ -151,7 +149,7 @@ def drop_command(
     """
     identifier = parse_table(table)
     used = checked_key(key)
-    client = call.connection.catalog_through_gateway(_HELD_OPEN)
+    client = call.connection.catalog_through_gateway()
     call.confirm_deletion(f"of {identifier}")
     drop = TableDrop(client, identifier, used, wait, timeout)
     with call.output.status(f"Dropping {identifier} …"):

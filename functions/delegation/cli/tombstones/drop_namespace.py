@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -24,7 +23,6 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import GENERIC_TABLE, TABLE, VIEW
 from polaris_common.errors import DelegationError, counted
 
-_HELD_OPEN: Final = 35.0
 _LONGEST_WAIT: Final = 86_400.0
 """For one table; a large one is purged for hours, and the gateway knows its drop by the uuid at any time."""
 _LONGEST_KEY: Final = 200
@@ -111,7 +109,7 @@ def drop_namespace_command(
     if len(used) > _LONGEST_KEY:
         raise typer.BadParameter(f"must have at most {_LONGEST_KEY} characters here", param_hint="--key")
     path = receipt or Path(f"delegation-drop-{used}.json")
-    client = call.connection.catalog_through_gateway(_HELD_OPEN)
+    client = call.connection.catalog_through_gateway()
     file = ReceiptFile.opened(path)
     is_resumed = file is not None
     if file is not None:
@@ -129,7 +127,7 @@ def drop_namespace_command(
     left = sum(not table.is_done for table in file.receipt.tables)
     if left:
         call.confirm_deletion(f"of {counted(left, 'table')} in {namespace}")
-    done = _dropped(client, file, call.output, _How(wait, parallel, is_resumed))
+    done = _dropped(client, file, call.output, wait=wait, parallel=parallel, is_resumed=is_resumed)
     if not done.complete:
         raise CommandError(
             str(done.problem),
@@ -139,14 +137,9 @@ def drop_namespace_command(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _How:
-    wait: bool
-    parallel: int
-    is_resumed: bool
-
-
-def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How) -> CascadeReceipt:
+def _dropped(
+    client: PolarisClient, file: ReceiptFile, output: Output, *, wait: bool, parallel: int, is_resumed: bool
+) -> CascadeReceipt:
     """Drop what the receipt has left, and report; Ctrl-C ends the process with the receipt written."""
     if file.receipt.complete:
         _report(output, file.receipt, file.path)
@@ -157,7 +150,7 @@ def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How
     )
 
     def drop(identifier: TableIdentifier, key: str, table_uuid: str) -> Dropped:
-        return TableDrop(client, identifier, key, how.wait, _LONGEST_WAIT, table_uuid).run()
+        return TableDrop(client, identifier, key, wait, _LONGEST_WAIT, table_uuid).run()
 
     def interrupted(error: DelegationError) -> None:
         file.ended(str(error))
@@ -170,7 +163,7 @@ def _dropped(client: PolarisClient, file: ReceiptFile, output: Output, how: _How
     left = sum(not table.is_done for table in before.tables)
     try:
         with pressed.watched(), output.status(f"Dropping {counted(left, 'table')} …"):
-            done = Cascade(client, drop, how.is_resumed, how.parallel).run(file)
+            done = Cascade(client, drop, is_resumed, parallel).run(file)
     except Interrupted:
         pressed.claim()
         interrupted(pressed.error)

@@ -31,14 +31,11 @@ _FROZEN: Final = ConfigDict(frozen=True)
 
 
 class CascadeTable(BaseModel):
-    """A table to drop, and what became of it.
+    """A table, view or generic table to drop, and what became of it, of which `problem` is the reason.
 
-    `files` and `bytes` are those of its current snapshot's summary, None if it has none; `refused` is why a guard would
-    refuse to purge it, and then nothing of the namespace is dropped. `outcome` is `pending`,
-    `dropped`, `gone` (it was dropped by somebody else) or `kept`, for the reason in `problem`. `tombstone`, `state` and
-    `purge_after` are the gateway's words for the drop (docs/gateway.md, Drop with purge). `kind` is `table`, `view` or
-    `generic table`; of those, `table_uuid` is what tells one from another of its name. `refusals` counts the final
-    refusals, after each of which the next request has another key.
+    `files` and `bytes` are those of the current snapshot's summary. With `refused`, why a guard refuses the purge,
+    nothing of the namespace is dropped. `tombstone`, `state` and `purge_after` are the gateway's words. `table_uuid`
+    tells one from another of its name; after each of `refusals`, the next request has another key.
     """
 
     model_config = _FROZEN
@@ -110,6 +107,10 @@ class CascadeReceipt(BaseModel):
         return ".".join((self.catalog, *self.namespace))
 
 
+def _unusable(reason: str, next_step: str = "Name another file with --receipt, or move this one away.") -> CommandError:
+    return CommandError(reason, next_step, code="RECEIPT_UNUSABLE", exit_status=MISUSE)
+
+
 class ReceiptFile:
     """A receipt in a file that is appended to, safe for threads; a line that a kill left half written is not read."""
 
@@ -130,9 +131,7 @@ class ReceiptFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise CommandError(
-                f"cannot read {path}: {error.strerror}", _ANOTHER_FILE, code="RECEIPT_UNUSABLE", exit_status=MISUSE
-            ) from error
+            raise _unusable(f"cannot read {path}: {error.strerror}") from error
         try:
             first, *lines = text.split(b"\n")
             head = json.loads(first) if first.startswith(b'{"receipt"') else None
@@ -144,12 +143,7 @@ class ReceiptFile:
             reason = f"{where}: {error.errors()[0]['msg']}"
         except (ValueError, KeyError, IndexError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"
-        raise CommandError(
-            f"{path} exists and is not the receipt of a cascade: {reason}",
-            _ANOTHER_FILE,
-            code="RECEIPT_UNUSABLE",
-            exit_status=MISUSE,
-        )
+        raise _unusable(f"{path} exists and is not the receipt of a cascade: {reason}")
 
     @property
     def receipt(self) -> CascadeReceipt:
@@ -161,18 +155,11 @@ class ReceiptFile:
         """Raise CommandError unless the receipt is that of this namespace, and of the key if there is one."""
         found = self._receipt
         if (found.catalog, found.namespace) != (catalog, namespace):
-            raise CommandError(
-                f"{self.path} is the receipt of dropping {printable(found.place)}",
-                _ANOTHER_FILE,
-                code="RECEIPT_UNUSABLE",
-                exit_status=MISUSE,
-            )
+            raise _unusable(f"{self.path} is the receipt of dropping {printable(found.place)}")
         if key not in {None, found.idempotency_key}:
-            raise CommandError(
+            raise _unusable(
                 f"{self.path} is the receipt of the cascade with the key {printable(found.idempotency_key)}",
                 "Leave --key out to continue that cascade, or name another file for a new one with --receipt.",
-                code="RECEIPT_UNUSABLE",
-                exit_status=MISUSE,
             )
 
     def begin(self) -> CascadeReceipt:
@@ -213,12 +200,7 @@ class ReceiptFile:
         try:
             FilePlanStore(self.path.absolute().parent).put(self.path.name, b"".join(map(_line, lines)))
         except ObjectStoreError as error:
-            raise CommandError(
-                str(error),
-                "Name a file that can be written with --receipt.",
-                code="RECEIPT_UNUSABLE",
-                exit_status=MISUSE,
-            ) from error
+            raise _unusable(str(error), "Name a file that can be written with --receipt.") from error
         self._is_written = True
 
     def _append(self, document: Mapping[str, Any]) -> None:
@@ -226,12 +208,8 @@ class ReceiptFile:
             with self.path.open("ab") as file:
                 file.write(_line(document))
         except OSError as error:
-            raise CommandError(
-                f"cannot write {self.path}: {error.strerror}",
-                "Make room for it, then rerun the same command; drops that were begun continue.",
-                code="RECEIPT_UNUSABLE",
-                exit_status=MISUSE,
-            ) from error
+            step = "Make room for it, then rerun the same command; drops that were begun continue."
+            raise _unusable(f"cannot write {self.path}: {error.strerror}", step) from error
 
 
 def _line(document: Mapping[str, Any]) -> bytes:
@@ -261,4 +239,3 @@ def _read(head: Mapping[str, Any], lines: Sequence[bytes]) -> CascadeReceipt:
 
 
 _CHANGES: Final = {"outcome", "problem", "tombstone", "state", "purge_after", "refusals"}
-_ANOTHER_FILE: Final = "Name another file with --receipt, or move this one away."

@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.cli.catalog.blocking import exempt_words, name_of
-from delegation.cli.catalog.references import parse_subject
+from delegation.cli.catalog.references import exempt_words, name_of, parse_subject
 from delegation.cli.connection import Connection, find_index_table
 from delegation.cli.errors import CommandError
 from delegation.identifiers import TableIdentifier

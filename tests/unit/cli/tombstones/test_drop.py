@@ -31,7 +31,7 @@ def gateway(monkeypatch) -> Server:
     server.answer("GET", "/api/catalog/v1/config", raw_json('{"overrides": {"prefix": "lake"}}'))
     server.answer("DELETE", PATH, DROPPED)
     client = PolarisClient("https://gateway.test/api/catalog", Tokens(), transport=server.transport)
-    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self, _timeout: client)
+    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self: client)
     monkeypatch.setattr("delegation.cli.tombstones.drop.time.sleep", lambda _seconds: None)
     return server
 
@@ -198,8 +198,8 @@ def test_without_the_gateways_address_it_says_what_to_set(run, stack, monkeypatc
 
 def test_the_address_comes_from_the_settings_or_from_the_stack(stack, monkeypatch):
     stack.write_text(json.dumps({**json.loads(stack.read_text()), "gateway_url": "http://127.0.0.1:1/api/catalog"}))
-    assert isinstance(Connection(stack).catalog_through_gateway(1.0), PolarisClient)
+    assert isinstance(Connection(stack).catalog_through_gateway(), PolarisClient)
     monkeypatch.setenv("DELEGATION_GATEWAY_URL", "https://gateway.test/api/catalog")
     monkeypatch.setenv("DELEGATION_POLARIS_CREDENTIAL", "ann:hunter2")
-    assert isinstance(Connection(None).catalog_through_gateway(1.0), PolarisClient)
+    assert isinstance(Connection(None).catalog_through_gateway(), PolarisClient)
     assert isinstance(polaris_as("https://gateway.test", SecretStr("a:b"), scope="s", realm=None), PolarisClient)

@@ -118,7 +118,7 @@ class MemoryCatalog:
 def catalog(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     found = MemoryCatalog()
-    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self, _timeout: found)
+    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self: found)
     return found
 
 

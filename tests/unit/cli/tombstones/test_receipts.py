@@ -20,7 +20,7 @@ TABLES = ("lake.sales.orders", "lake.sales.eu.orders", "lake.sales.eu.old.t")
 def catalog(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     found = MemoryCatalog()
-    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self, _timeout: found)
+    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self: found)
     return found
 
 
@@ -85,9 +85,7 @@ def killed_at(cascade, catalog, monkeypatch):
 
         with monkeypatch.context() as patched:
             patched.setattr(ReceiptFile, "_append", counted)
-            patched.setattr(
-                Connection, "catalog_through_gateway", lambda _self, _timeout: CountedCatalog(catalog, faults)
-            )
+            patched.setattr(Connection, "catalog_through_gateway", lambda _self: CountedCatalog(catalog, faults))
             with suppress(Killed):
                 cascade("--parallel", "1", *OTHERS, *words)
         return faults.names

@@ -180,7 +180,7 @@ class GatewayOfMine:
 @pytest.fixture
 def gateway(monkeypatch):
     found = GatewayOfMine()
-    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self, _timeout: found)
+    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self: found)
     return found
 
 
