@@ -36,13 +36,6 @@ from delegation.wire.tables import OrphanFilesRequest, PlanApproval
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import counted, printable
 
-KnownPlanArgument = Annotated[
-    str,
-    argument(
-        "PLAN", "The id of the plan of a scan or a removal, or the key or s3:// address of the removal's receipt."
-    ),
-]
-
 
 def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> tuple[PlanStore, OrphanIndex]:
     """Return the plans and the index of a plan; raises BadParameter and CommandError."""
@@ -84,14 +77,22 @@ _WAITS: Final = {
     "finding": "something was found that its approval does not know",
 }
 _DAY: Final = 86_400
-LimitOption = Annotated[
-    int, typer.Option("--limit", min=1, help="How many files to list, in the order of their paths.")
-]
 
 
 @command()
 def show_command(
-    call: Call, plan: KnownPlanArgument, *, limit: LimitOption = 20, plan_bucket: PlanBucketOption = None
+    call: Call,
+    plan: Annotated[
+        str,
+        argument(
+            "PLAN", "The id of the plan of a scan or a removal, or the key or s3:// address of the removal's receipt."
+        ),
+    ],
+    *,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="How many files to list, in the order of their paths.")
+    ] = 20,
+    plan_bucket: PlanBucketOption = None,
 ) -> None:
     """List the files of a plan, with your own AWS credentials: what `delegation orphans approve` would delete.
 
@@ -164,7 +165,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
 )
-PlanArgument = Annotated[str, argument("PLAN", "The plan's id, which the summary of the task that made it has.")]
 
 
 @command(app, "scan", "key wait stack", table=OPTIONS)
@@ -179,18 +179,20 @@ def scan_command(call: Call, table: TableArgument) -> None:
     _send(call, identifier, _checked({**call.given, DRY_RUN: "true"}))
 
 
-IncludingOption = Annotated[
-    list[str] | None,
-    option(
-        "--including",
-        "Delete the files of this foreign table too, which the plan reports (FOREIGN_TABLE); may be repeated.",
-        "UUID",
-    ),
-]
-
-
 @command(app, "approve", "key wait yes stack")
-def approve_command(call: Call, plan: PlanArgument, *, including: IncludingOption = None) -> None:
+def approve_command(
+    call: Call,
+    plan: Annotated[str, argument("PLAN", "The plan's id, which the summary of the task that made it has.")],
+    *,
+    including: Annotated[
+        list[str] | None,
+        option(
+            "--including",
+            "Delete the files of this foreign table too, which the plan reports (FOREIGN_TABLE); may be repeated.",
+            "UUID",
+        ),
+    ] = None,
+) -> None:
     """Approve a plan with the operator's identity, and have its files deleted that are still as they were listed.
 
     The plan is of `delegation orphans scan`, or of a removal that waits for

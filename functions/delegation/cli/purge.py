@@ -31,42 +31,6 @@ REFUSED: Final = 3
 KEYS_FAILED: Final = 4
 CORRUPT: Final = 5
 _CORRUPT = (CorruptMetadata, CorruptManifestError, ManifestMismatchError, ManifestMissing, PlanTampered)
-MetadataArgument = Annotated[str, argument("METADATA_LOCATION", "The table's current metadata.json.")]
-EngineOption = Annotated[EngineChoice, typer.Option("--engine", help="Purge in this process, or with a Spark session.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Write the plan and an estimate; delete nothing.")]
-PlanOption = Annotated[
-    str | None,
-    option(
-        "--plan",
-        "Where to write plan and receipt; an existing plan there is executed. Default: ./delegation-plans/ID.",
-        "DIR_OR_URI",
-    ),
-]
-S3EndpointOption = Annotated[str | None, option("--s3-endpoint", "The URL of an S3-compatible store.", "URL")]
-OutsideOption = Annotated[
-    Literal["keep", "refuse", "delete"],
-    typer.Option("--outside", help="What to do with files outside the table's own locations."),
-]
-ProtectOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--protect",
-        metavar="OTHER_METADATA_LOCATION",
-        help="The metadata.json of another table whose files must stay; may be repeated.",
-    ),
-]
-ExperimentalOption = Annotated[
-    bool, typer.Option("--experimental-format", help="Try a format version that this release may not read completely.")
-]
-
-
-NotCoveredOption = Annotated[
-    bool,
-    typer.Option(
-        "--not-covered",
-        help="METADATA_LOCATION is the index.json of a plan: delete the files that its purge kept as NOT_COVERED.",
-    ),
-]
 
 
 class Kept(StrEnum):
@@ -75,30 +39,55 @@ class Kept(StrEnum):
     AMBIGUOUS = "ambiguous"
 
 
-KeepOption = Annotated[
-    list[Kept] | None,
-    typer.Option(
-        "--keep",
-        help="Purge the rest of a table: keep lost or corrupt manifests, what is in another storage or encrypted, "
-        "ambiguous paths; may be repeated. Refused otherwise.",
-    ),
-]
-
-
 @command(takes="yes")
 def purge_command(
     call: Call,
-    metadata_location: MetadataArgument,
+    metadata_location: Annotated[str, argument("METADATA_LOCATION", "The table's current metadata.json.")],
     *,
-    engine: EngineOption = "inline",
-    dry_run: DryRunOption = False,
-    plan: PlanOption = None,
-    s3_endpoint: S3EndpointOption = None,
-    outside: OutsideOption = "keep",
-    protect: ProtectOption = None,
-    keep: KeepOption = None,
-    not_covered: NotCoveredOption = False,
-    experimental_format: ExperimentalOption = False,
+    engine: Annotated[
+        EngineChoice, typer.Option("--engine", help="Purge in this process, or with a Spark session.")
+    ] = "inline",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the plan and an estimate; delete nothing.")] = False,
+    plan: Annotated[
+        str | None,
+        option(
+            "--plan",
+            "Where to write plan and receipt; an existing plan there is executed. Default: ./delegation-plans/ID.",
+            "DIR_OR_URI",
+        ),
+    ] = None,
+    s3_endpoint: Annotated[str | None, option("--s3-endpoint", "The URL of an S3-compatible store.", "URL")] = None,
+    outside: Annotated[
+        Literal["keep", "refuse", "delete"],
+        typer.Option("--outside", help="What to do with files outside the table's own locations."),
+    ] = "keep",
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--protect",
+            metavar="OTHER_METADATA_LOCATION",
+            help="The metadata.json of another table whose files must stay; may be repeated.",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[Kept] | None,
+        typer.Option(
+            "--keep",
+            help="Purge the rest of a table: keep lost or corrupt manifests, what is in another storage or encrypted, "
+            "ambiguous paths; may be repeated. Refused otherwise.",
+        ),
+    ] = None,
+    not_covered: Annotated[
+        bool,
+        typer.Option(
+            "--not-covered",
+            help="METADATA_LOCATION is the index.json of a plan: delete the files that its purge kept as NOT_COVERED.",
+        ),
+    ] = False,
+    experimental_format: Annotated[
+        bool,
+        typer.Option("--experimental-format", help="Try a format version that this release may not read completely."),
+    ] = False,
     cdk: CdkOption = Path("cdk.json"),
     stage_file: StageFileOption = None,
 ) -> None:

@@ -47,15 +47,6 @@ _OF_TAGS: Final[Mapping[FileState, str]] = {
     FileState.PRESENT: "without the tag already",
     FileState.GONE: "gone: the bucket's rule deleted it, or somebody else",
 }
-ReceiptArgument = Annotated[
-    str,
-    argument(
-        "RECEIPT",
-        "The id of the removal's plan or of its task, or the receipt's key or s3:// address; or a location, as "
-        "s3://lake/orders/, of whose files every quarantine's tag is taken.",
-    ),
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")]
 PlanBucketOption = Annotated[
     str | None,
     option(
@@ -64,7 +55,6 @@ PlanBucketOption = Annotated[
         "BUCKET",
     ),
 ]
-S3EndpointOption = Annotated[str | None, option("--s3-endpoint", "The URL of the table's S3 store.", "URL")]
 
 
 def receipt_unknown(what: str, reason: str) -> CommandError:
@@ -120,11 +110,18 @@ class PastRemoval:
 @command(takes="yes stack")
 def restore_command(
     call: Call,
-    receipt: ReceiptArgument,
+    receipt: Annotated[
+        str,
+        argument(
+            "RECEIPT",
+            "The id of the removal's plan or of its task, or the receipt's key or s3:// address; or a location, as "
+            "s3://lake/orders/, of whose files every quarantine's tag is taken.",
+        ),
+    ],
     *,
-    dry_run: DryRunOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")] = False,
     plan_bucket: PlanBucketOption = None,
-    s3_endpoint: S3EndpointOption = None,
+    s3_endpoint: Annotated[str | None, option("--s3-endpoint", "The URL of the table's S3 store.", "URL")] = None,
 ) -> None:
     """Bring back the files that a removal deleted in a bucket with versions, with your own AWS credentials.
 

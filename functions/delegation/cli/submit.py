@@ -39,34 +39,6 @@ TableArgument = Annotated[
         "The table. Dots separate namespace levels; put `backquotes` around a name that contains a dot.",
     ),
 ]
-SyncOption = Annotated[
-    bool,
-    typer.Option("--sync/--async", help="Wait in one call for the outcome, or have the task run in the background."),
-]
-TypeOption = Annotated[
-    str | None,
-    option(
-        "--type",
-        f"What to have done with the table: {', '.join(name for name, one in TYPES.items() if one.requests)}. "
-        "Default: the first of these.",
-        "TASK_TYPE",
-    ),
-]
-PropertyOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--property", metavar="NAME=VALUE", help="A property of the purge, such as outside=keep; may be repeated."
-    ),
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Have the work planned; delete nothing.")]
-MetadataOption = Annotated[
-    str | None,
-    option(
-        "--metadata",
-        "Send the table of this LoadTableResult (JSON file, - for stdin) instead of loading it from the catalog.",
-        "FILE",
-    ),
-]
 
 
 @command(takes="yes stack")
@@ -74,13 +46,38 @@ def submit_command(
     call: Call,
     table: TableArgument,
     *,
-    sync: SyncOption = False,
+    sync: Annotated[
+        bool,
+        typer.Option(
+            "--sync/--async", help="Wait in one call for the outcome, or have the task run in the background."
+        ),
+    ] = False,
     key: KeyOption = None,
     wait: WaitOption = False,
-    task_type: TypeOption = None,
-    properties: PropertyOption = None,
-    dry_run: DryRunOption = False,
-    metadata: MetadataOption = None,
+    task_type: Annotated[
+        str | None,
+        option(
+            "--type",
+            f"What to have done with the table: {', '.join(name for name, one in TYPES.items() if one.requests)}. "
+            "Default: the first of these.",
+            "TASK_TYPE",
+        ),
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", metavar="NAME=VALUE", help="A property of the purge, such as outside=keep; may be repeated."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Have the work planned; delete nothing.")] = False,
+    metadata: Annotated[
+        str | None,
+        option(
+            "--metadata",
+            "Send the table of this LoadTableResult (JSON file, - for stdin) instead of loading it from the catalog.",
+            "FILE",
+        ),
+    ] = None,
 ) -> None:
     """Have the service delete all files of a table; the table's entry in the catalog stays.
 

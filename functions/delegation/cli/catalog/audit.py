@@ -148,9 +148,6 @@ def looks_of(
 
 
 MOST_SHOWN: Final = 20
-StateOption = Annotated[
-    Path | None, option("--state", "Keep what was read of plans in this file, from which a repetition resumes.", "FILE")
-]
 
 
 @command()
@@ -162,7 +159,10 @@ def audit_command(
         int, typer.Option("--limit", min=1, help="Print so many tables; --json and --csv print all.")
     ] = MOST_SHOWN,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line for each finding of a table.")] = False,
-    state: StateOption = None,
+    state: Annotated[
+        Path | None,
+        option("--state", "Keep what was read of plans in this file, from which a repetition resumes.", "FILE"),
+    ] = None,
     index_table: IndexTableOption = None,
     plan_bucket: PlanBucketOption = None,
 ) -> None:

@@ -32,36 +32,6 @@ from delegation.polaris.transport import Transport
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Prepare Polaris for the service.")
 
-NamespaceOption = Annotated[
-    list[str] | None,
-    option(
-        "--namespace",
-        "A namespace whose tables are purged; may be repeated. Default: those of the whole catalog.",
-        "LEVEL.LEVEL",
-    ),
-]
-PrincipalOption = Annotated[str, typer.Option("--principal", help="The name of the service's principal.")]
-TombstonesOption = Annotated[
-    str | None,
-    option(
-        "--tombstones",
-        "Also prepare drops through the gateway: the namespace into which it renames tables, and its grants.",
-        "LEVEL.LEVEL",
-    ),
-]
-CallersOption = Annotated[
-    list[str] | None,
-    option(
-        "--callers",
-        "With --tombstones: a principal role whose members may drop tables; may be repeated.",
-        "PRINCIPAL_ROLE",
-    ),
-]
-ManagementOption = Annotated[
-    str | None,
-    option("--management-url", "The management API of Polaris. Default: /api/management/v1 beside the polaris_url."),
-]
-
 
 @app.callback()
 def polaris() -> None:
@@ -73,7 +43,14 @@ def setup_command(
     call: Call,
     catalog: Annotated[str, argument("CATALOG", "The catalog of the tables.")],
     *,
-    namespace: NamespaceOption = None,
+    namespace: Annotated[
+        list[str] | None,
+        option(
+            "--namespace",
+            "A namespace whose tables are purged; may be repeated. Default: those of the whole catalog.",
+            "LEVEL.LEVEL",
+        ),
+    ] = None,
     only_namespaces: Annotated[
         bool,
         typer.Option(
@@ -81,11 +58,25 @@ def setup_command(
             help="Grant nothing on the whole catalog; for deployments with delegation.purge.references=namespace.",
         ),
     ] = False,
-    principal: PrincipalOption = "delegation",
+    principal: Annotated[str, typer.Option("--principal", help="The name of the service's principal.")] = "delegation",
     principal_role: Annotated[str, typer.Option("--principal-role", help="The principal's role.")] = "delegation",
     catalog_role: Annotated[str, typer.Option("--catalog-role", help="The catalog's role.")] = "delegation",
-    tombstones: TombstonesOption = None,
-    callers: CallersOption = None,
+    tombstones: Annotated[
+        str | None,
+        option(
+            "--tombstones",
+            "Also prepare drops through the gateway: the namespace into which it renames tables, and its grants.",
+            "LEVEL.LEVEL",
+        ),
+    ] = None,
+    callers: Annotated[
+        list[str] | None,
+        option(
+            "--callers",
+            "With --tombstones: a principal role whose members may drop tables; may be repeated.",
+            "PRINCIPAL_ROLE",
+        ),
+    ] = None,
     callers_role: Annotated[
         str, typer.Option("--callers-role", help="The catalog's role for those who may drop tables.")
     ] = "delegation_callers",
@@ -103,7 +94,12 @@ def setup_command(
         bool, typer.Option("--new-secret", help="Give a principal that exists a new secret; the former one ends.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed; change nothing.")] = False,
-    management_api: ManagementOption = None,
+    management_api: Annotated[
+        str | None,
+        option(
+            "--management-url", "The management API of Polaris. Default: /api/management/v1 beside the polaris_url."
+        ),
+    ] = None,
 ) -> None:
     """Create the service's principal, its roles and its grants in Polaris, as far as they are missing.
 

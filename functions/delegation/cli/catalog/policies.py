@@ -171,7 +171,6 @@ def simulate_command(
 app = typer.Typer(
     cls=WordGroup, no_args_is_help=True, help="Create and attach Polaris' policies, and show what they ask for."
 )
-TypeOption = Annotated[str, option("--type", "snapshot-expiry, for example.", "TYPE")]
 
 
 def policy_file_unreadable(path: Path, reason: str) -> CommandError:
@@ -185,7 +184,7 @@ def create_command(
     call: Call,
     name: PolicyArgument,
     *,
-    type_: TypeOption,
+    type_: Annotated[str, option("--type", "snapshot-expiry, for example.", "TYPE")],
     values: Annotated[
         list[str] | None,
         option("--set", "A value of its config, max_snapshot_age_days=7 for example; may be repeated.", "NAME=VALUE"),

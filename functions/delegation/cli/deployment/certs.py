@@ -26,7 +26,6 @@ _SOON: Final = timedelta(days=30)
 
 DirOption = Annotated[Path, typer.Option("--dir", file_okay=False, help="The folder of the authority and its files.")]
 DaysOption = Annotated[int, typer.Option("--days", min=1, max=3650, help="For how many days a certificate is valid.")]
-NameArgument = Annotated[str, argument("NAME", "The certificate's name, or its serial number.")]
 
 
 def authority_stays() -> CommandError:
@@ -99,7 +98,13 @@ def show_command(call: Call, *, folder: DirOption = _FOLDER) -> None:
 
 
 @command(app, "rotate", "")
-def rotate_command(call: Call, name: NameArgument, *, folder: DirOption = _FOLDER, days: DaysOption = 365) -> None:
+def rotate_command(
+    call: Call,
+    name: Annotated[str, argument("NAME", "The certificate's name, or its serial number.")],
+    *,
+    folder: DirOption = _FOLDER,
+    days: DaysOption = 365,
+) -> None:
     """Issue a successor with a new key; the former pair stays as NAME.former until you revoke it.
 
     Both are admitted while the deployment pins the name and no serial number.

@@ -258,8 +258,9 @@ def monthly_screens(work: Workload, prices: MonthlyPrices, lines: list[Cost]) ->
     yield (
         f"A month in which {counted(work.tables, 'table')} of {counted(work.files, 'file')} each "
         f"{'is' if work.tables == 1 else 'are'} purged: {work.engine} engine, {work.network} network, "
-        f"{work.processor}.\n"
+        f"{work.processor}."
     )
+    yield ""
     yield table
     yield f"Prices of {prices.region}, {prices.as_of}, before free tiers; data transfer and storage are not included."
 
