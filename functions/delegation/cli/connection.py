@@ -207,7 +207,8 @@ class Connection:
     def catalog(self) -> PolarisClient:
         """Return a Polaris client with the caller's credential; raises CommandError, SettingsInvalid."""
         named = self.named_polaris()
-        return self._as_caller(named or self.stack().polaris_url, self.http(), by_settings=named is not None)
+        url = self.stack().polaris_url if named is None else named
+        return self._as_caller(url, self.http(), by_settings=named is not None)
 
     def catalog_through_gateway(self) -> PolarisClient:
         """Return a client with the caller's credential whose requests lead through the gateway; raises CommandError."""
