@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from delegation.cli.calls import option
-
 if TYPE_CHECKING:
     from delegation.wire.tasks import TaskRecord
+
+
+def option(flag: str, text: str, metavar: str | None = None) -> Any:
+    """Return an option without its default in the help; that of `calls` would be imported in a circle."""
+    return typer.Option(flag, metavar=metavar, show_default=False, help=text)
 
 
 class StatusName(StrEnum):
