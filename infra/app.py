@@ -6,11 +6,10 @@ import sys
 from pydantic import ValidationError
 
 from infra.constructs.code import PackageForAnother
-from infra.environment.context import ROOT
-from infra.environment.variables import TooManyVariables
+from infra.environment.context import ROOT, StageFileError
+from infra.environment.resources import TooManyVariables
 from infra.settings import PREFIX
 from infra.stacks.build import build
-from infra.stage_file import StageFileError
 from infra.wildcards import wildcards
 
 

@@ -21,8 +21,14 @@ from delegation.tasks.life.policy import InvalidProperty, require_known_types
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.wiring.types import TYPES, policies_of
 from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
-from infra.gateway_settings import GatewayDeploymentSettings
-from infra.network_settings import CommaSeparated, FormerApplications, GradualDeployment, NetworkSettings, is_an_example
+from infra.network_settings import (
+    CommaSeparated,
+    FormerApplications,
+    GatewayDeploymentSettings,
+    GradualDeployment,
+    NetworkSettings,
+    is_an_example,
+)
 from infra.package.parts import PYTHON_VERSION, Processor
 
 PREFIX = "delegation:"
@@ -39,7 +45,7 @@ _ADDRESSES: Final = (
     "gateway_token_jwks_url",
 )
 LOG_RETENTION_DAYS: Final = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
-"""The retention times that CloudWatch Logs offers, as far as `infra/constructs/security/retention.py` has them."""
+"""The retention times that CloudWatch Logs offers, as far as `infra/constructs/logs.py` has them."""
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
 _RESERVED: Final = re.compile(r"(?:^|\.)(?:example|test|invalid|localhost|example\.(?:com|org|net))\.?$")

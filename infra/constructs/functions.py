@@ -1,23 +1,30 @@
-"""The Lambda functions of the table in infra/environment/functions.py, each with a separate role and log group."""
+"""The Lambda functions with their roles and log groups, the probe, the rotation, and gradual deployments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aws_cdk import ArnFormat, Duration, Size, Stack
+from aws_cdk import ArnFormat, Aws, Duration, Size, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_codedeploy as codedeploy
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from delegation.environment import SETTINGS_OBJECT
 from infra.constructs.code import StoredSettings, reading
 from infra.constructs.logs import LogKeeping
+from infra.constructs.monitoring import watch_errors
 from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge, acknowledge_finding, acknowledge_serverless
 from infra.constructs.security.permissions import Grants, statements
-from infra.environment.functions import Function, deployed_functions
-from infra.environment.resources import Resources, environment
-from infra.environment.variables import fitted
+from infra.environment.functions import PROBE, ROTATION, Function, deployed_functions
+from infra.environment.resources import Resources, environment, fitted
+from infra.network_settings import GradualDeployment
+from infra.operations.alarms import ROLLBACK_ALARMS, SECRET_ROTATION
 from infra.package.parts import PYTHON_VERSION, Processor
 
 _INTERFACES: Final = (
@@ -197,3 +204,159 @@ def _interfaces(scope: Construct) -> list[iam.PolicyStatement]:
         allow(_INTERFACES, "*"),
         iam.PolicyStatement(effect=iam.Effect.DENY, actions=list(_INTERFACES), resources=["*"], conditions=own_code),
     ]
+
+
+_NEXT_RUN: Final = "The next run is a minute later; the alarm ProbeFailed tells of runs that are missing."
+
+
+class FrontProbeSchedule(Construct):
+    """Asks for the health through the front every minute, with the certificate of the settings."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        code: lambda_.Code,
+        processor: Processor,
+        resources: Resources,
+        grants: Grants,
+        keeping: LogKeeping,
+        network: FunctionNetwork | None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.function = DeployedFunction(
+            self,
+            "Ask",
+            function=PROBE,
+            code=code,
+            processor=processor,
+            variables=environment(PROBE.name, resources),
+            allowed=statements(PROBE.name, grants),
+            keeping=keeping,
+            network=network,
+        ).function
+        self.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
+        rule = events.Rule(
+            self,
+            "EveryMinute",
+            schedule=events.Schedule.rate(Duration.minutes(1)),
+            targets=[targets.LambdaFunction(self.function, retry_attempts=0, max_event_age=Duration.minutes(1))],
+        )
+        acknowledge_serverless(self.function, LambdaAsyncFailureDestination=_NEXT_RUN)
+        acknowledge_serverless(rule, EventBusDLQ=_NEXT_RUN)
+
+
+class SecretRotationSchedule(Construct):
+    """Rotates the secret every so many days, the first time after so many: at the first deployment it is empty."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        code: lambda_.Code,
+        processor: Processor,
+        resources: Resources,
+        grants: Grants,
+        keeping: LogKeeping,
+        network: FunctionNetwork | None,
+        days: int,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        secret_arn = grants.data.polaris_secret_arn
+        built = DeployedFunction(
+            self,
+            "Rotate",
+            function=ROTATION,
+            code=code,
+            processor=processor,
+            variables=environment(ROTATION.name, resources),
+            allowed=statements(ROTATION.name, grants),
+            keeping=keeping,
+            network=network,
+        )
+        self.function = built.function
+        self.function.add_permission(
+            "SecretsManager",
+            principal=iam.ServicePrincipal("secretsmanager.amazonaws.com"),
+            source_arn=secret_arn,
+        )
+        schedule = secretsmanager.CfnRotationSchedule(
+            self,
+            "Schedule",
+            secret_id=secret_arn,
+            rotation_lambda_arn=self.function.function_arn,
+            rotate_immediately_on_update=False,
+            rotation_rules=secretsmanager.CfnRotationSchedule.RotationRulesProperty(
+                schedule_expression=f"rate({days} day{'s' if days > 1 else ''})"
+            ),
+        )
+        # Secrets Manager tries the function out when it gets the schedule.
+        schedule.node.add_dependency(self.function)
+
+    def watch(self, *, stage: str, topic_arn: str, runbook_url: str | None) -> cloudwatch.Alarm:
+        """Raise an alarm when a step fails."""
+        return watch_errors(
+            self, SECRET_ROTATION, self.function, stage=stage, topic_arn=topic_arn, runbook_url=runbook_url
+        )
+
+
+_POLICY: Final = "service-role/AWSCodeDeployRoleForLambdaLimited"
+ALIAS: Final = "live"
+BEHIND_ALIAS: Final = ("api", "authorizer")
+"""The functions that callers wait for. All others change at once, in the same update of the stack, so that a rollback
+of these takes the whole stack back."""
+_SHIFTS: Final = {
+    GradualDeployment.CANARY: codedeploy.LambdaDeploymentConfig.CANARY_10_PERCENT_5_MINUTES,
+    GradualDeployment.LINEAR: codedeploy.LambdaDeploymentConfig.LINEAR_10_PERCENT_EVERY_1_MINUTE,
+    GradualDeployment.ALL_AT_ONCE: codedeploy.LambdaDeploymentConfig.ALL_AT_ONCE,
+}
+
+
+class GradualDeployments(Construct):
+    """`aliases` holds the alias of each function of BEHIND_ALIAS by name, of the version that is deployed.
+
+    CloudFormation updates an alias through its deployment group: CodeDeploy moves the calls to the new version while it
+    watches the alarms. If one is raised it moves them back and the update fails, so CloudFormation takes back the rest
+    of the stack too (AWS CodeDeploy user guide, "Deployments on an AWS Lambda compute platform").
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, functions: Mapping[str, lambda_.Function]) -> None:
+        super().__init__(scope, construct_id)
+        self.aliases: Mapping[str, lambda_.Alias] = {
+            name: lambda_.Alias(self, f"{name.title()}Alias", alias_name=ALIAS, version=functions[name].current_version)
+            for name in BEHIND_ALIAS
+        }
+
+    def watch(self, way: GradualDeployment, alarms: Mapping[str, cloudwatch.IAlarm]) -> None:
+        """Deploy through the aliases, and go back when one of ROLLBACK_ALARMS that this stack has is raised."""
+        watched = [alarms[rule.name] for rule in ROLLBACK_ALARMS if rule.name in alarms]
+        application = codedeploy.LambdaApplication(self, "Application")
+        role = self._build_role()
+        for name, alias in self.aliases.items():
+            codedeploy.LambdaDeploymentGroup(
+                self,
+                f"{name.title()}Group",
+                application=application,
+                alias=alias,
+                role=role,
+                deployment_config=_SHIFTS[way],
+                alarms=watched,
+                auto_rollback=codedeploy.AutoRollbackConfig(
+                    failed_deployment=True, stopped_deployment=True, deployment_in_alarm=True
+                ),
+            )
+
+    def _build_role(self) -> iam.Role:
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal(
+                "codedeploy.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+            ),
+            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(_POLICY)],
+        )
+        reason = "AWS' own policy for CodeDeploy, the limited one: it may shift aliases and read alarms."
+        acknowledge_finding(role, f"IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{_POLICY}]", reason)
+        return role

@@ -1,23 +1,24 @@
-"""The alarms of `infra/operations/alarms.py` on this stack's resources."""
+"""The alarms, dashboards and saved queries of `infra/operations` on this stack's resources."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from aws_cdk import Duration
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from delegation.metrics import Metric
-from infra.environment.resources import METRICS_NAMESPACE
-from infra.naming import metric_dimensions, resource_name
+from infra.environment.resources import METRICS_NAMESPACE, metric_dimensions, resource_name
+from infra.operations import boards
 from infra.operations.alarms import (
     ALWAYS,
     FRONT_ALARMS,
@@ -28,6 +29,8 @@ from infra.operations.alarms import (
     Missing,
     lease_age,
 )
+from infra.operations.boards import BoardNames
+from infra.operations.queries import QUERIES
 
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _AT_MOST: Final = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD
@@ -220,3 +223,37 @@ def watch_errors(
     topic = sns.Topic.from_topic_arn(scope, f"{rule.name}Topic", topic_arn)
     alarm.add_alarm_action(actions.SnsAction(topic))
     return alarm
+
+
+class Dashboards(Construct):
+    """`users` shows what users feel, `resources` what resources do; `queries` are the saved ones by name."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: str,
+        names: BoardNames,
+        log_groups: Sequence[logs.ILogGroup],
+    ) -> None:
+        """`log_groups` are those that the queries search."""
+        super().__init__(scope, construct_id)
+        stack = Stack.of(self)
+        self.users = self._board("Users", resource_name(stage, "users"), stack.to_json_string(boards.users(names)))
+        self.resources = self._board(
+            "Resources", resource_name(stage, "resources"), stack.to_json_string(boards.resources(names))
+        )
+        self.queries: Mapping[str, logs.CfnQueryDefinition] = {
+            query.name: logs.CfnQueryDefinition(
+                self,
+                "Query" + query.name.title().replace(" ", ""),
+                name=f"{resource_name(stage, 'queries')}/{query.name}",
+                query_string=query.text,
+                log_group_names=[group.log_group_name for group in log_groups],
+            )
+            for query in QUERIES
+        }
+
+    def _board(self, construct_id: str, name: str, body: str) -> cloudwatch.CfnDashboard:
+        return cloudwatch.CfnDashboard(self, construct_id, dashboard_name=name, dashboard_body=body)

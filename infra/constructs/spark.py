@@ -14,7 +14,7 @@ from infra.constructs.code import Code, StoredSettings, reading
 from infra.constructs.logs import LogKeeping
 from infra.constructs.security.grants import DataGrants, allow
 from infra.constructs.security.nag import acknowledge_finding
-from infra.environment.job_settings import packaged_job
+from infra.environment.resources import packaged_job
 from infra.settings import Settings
 
 

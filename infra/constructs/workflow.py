@@ -13,7 +13,7 @@ from infra.constructs.logs import LogKeeping, unique_to_the_stack
 from infra.constructs.security.grants import allow
 from infra.constructs.security.nag import acknowledge_finding
 from infra.environment.functions import STATE_MACHINE_DEFINITION, placeholder
-from infra.naming import resource_name
+from infra.environment.resources import resource_name
 
 STEPS: Final = ("acquire", "prepare", "run_inline", "start_job", "heartbeat", "complete", "make_due")
 """The functions that the definition invokes."""

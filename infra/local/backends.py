@@ -2,32 +2,104 @@
 
 import contextlib
 import logging
+import os
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final, Self
 
+import boto3
+import httpx
+from botocore.config import Config
+
+from delegation.identifiers import encoded, encoded_query
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
-from infra.local.aws.object_ages import ObjectAges
-from infra.local.aws.server import REGION, MotoAws
+from infra.local.aws.server import REGION, MotoAws, ObjectAges
+from infra.local.catalog.layout import PURGE_VIEWS
 from infra.local.catalog.persisted import PersistedState
 from infra.local.catalog.principals.access import ROOT_PRINCIPAL
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.state import CatalogState, MemoryState
-from infra.local.catalog.warehouse import PURGE_VIEWS
-from infra.local.endpoints import AwsKeys, Endpoints, client
 from infra.local.errors import CannotStartError, UnavailableError
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
 from infra.local.s3.front import S3Front
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from polaris_common.dynamodb import client_config
 from polaris_persistence.backends.base import Backend
 from polaris_persistence.backends.dynamodb import Calls, DynamoDbBackend
 from polaris_persistence.backends.dynamodb_tables import create_tables
 from polaris_persistence.backends.memory import MemoryBackend
+
+_PASSED_ON: Final = ("BOTOCORE_EXPERIMENTAL__PLUGINS", "RECORDED_CALLS")
+"""Variables of this process that functions and jobs get too: a plugin of botocore's clients, by which tests record."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwsKeys:
+    """The access key of the stack; moto accepts any, the user's own endpoints may not."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def choose(cls, environ: Mapping[str, str], *, foreign: bool) -> Self:
+        """Return the keys of the AWS variables if an endpoint is `foreign` (the user's own), otherwise dummies."""
+        key_id, secret = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
+        if foreign and key_id and secret:
+            return cls(key_id, secret, environ.get("AWS_SESSION_TOKEN"))
+        return cls("local", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The URLs of AWS services; `aws` serves all without a field here."""
+
+    aws: str
+    dynamodb: str
+    s3: str
+    keys: AwsKeys
+    emr_serverless: str | None = None
+
+    def environment(self) -> dict[str, str]:
+        """Return the AWS SDKs' standard variables for a function; the machine's AWS configuration files are ignored."""
+        optional = {
+            "AWS_SESSION_TOKEN": self.keys.session_token,
+            "AWS_ENDPOINT_URL_EMR_SERVERLESS": self.emr_serverless,
+            **{name: os.environ.get(name) for name in _PASSED_ON},
+        }
+        return {
+            "AWS_ENDPOINT_URL": self.aws,
+            "AWS_ENDPOINT_URL_DYNAMODB": self.dynamodb,
+            "AWS_ENDPOINT_URL_S3": self.s3,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": self.keys.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": self.keys.secret_access_key,
+            **{name: value for name, value in optional.items() if value},
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+
+def client(service: str, url: str, keys: AwsKeys, config: Config | None = None) -> Any:
+    """Return a boto3 client with the stack's keys."""
+    return boto3.session.Session().client(  # type: ignore[call-overload]
+        service,
+        endpoint_url=url,
+        region_name=REGION,
+        aws_access_key_id=keys.access_key_id,
+        aws_secret_access_key=keys.secret_access_key,
+        aws_session_token=keys.session_token,
+        config=config,
+    )
+
 
 LOG = logging.getLogger(__name__)
 WAREHOUSE_BUCKET = "warehouse"
@@ -213,3 +285,31 @@ def _start_polaris(
         root=(ROOT_PRINCIPAL, identities.root.get_secret_value()),
         public_key=catalog.tokens.public_key_pem(),
     )
+
+
+_EXISTS = 409
+
+
+def create_tombstone_namespace(polaris: Polaris, levels: Sequence[str]) -> None:
+    """Create the namespace and those above it as the owner of tables; raises CannotStartError."""
+    client_id, client_secret = polaris.owner
+    form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": client_secret}
+    with httpx.Client(base_url=polaris.url, headers={"Polaris-Realm": polaris.realm}, timeout=30) as http:
+        try:
+            issued = http.post("v1/oauth/tokens", data={**form, "scope": polaris.scope}).raise_for_status().json()
+            http.headers["Authorization"] = f"Bearer {issued['access_token']}"
+            query = encoded_query([("warehouse", polaris.warehouse)])
+            config = http.get(f"v1/config?{query}").raise_for_status().json()
+            prefix = {**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix", polaris.warehouse)
+            for count in range(1, len(levels) + 1):
+                body = {"namespace": list(levels[:count]), "properties": {}}
+                answer = http.post(f"v1/{encoded(prefix)}/namespaces", json=body)
+                if answer.status_code != _EXISTS:
+                    answer.raise_for_status()
+        except httpx.HTTPError as error:
+            name = ".".join(levels)
+            raise CannotStartError(
+                "the gateway",
+                f"the namespace {name} for tombstones was not created ({type(error).__name__}); create it with "
+                "`delegation polaris setup`, or let the owner create namespaces",
+            ) from error

@@ -1,14 +1,18 @@
 """Deploys the service to the backends: resources, functions, state machine, EMR endpoint, queue and schedule."""
 
 import contextlib
+import hashlib
+import sysconfig
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from delegation.idempotency.settings import KeySettings
 from delegation.wiring.types import policies_of
+from infra.environment.context import ROOT
 from infra.environment.functions import (
     DISPATCH_BATCH_SIZE,
     DISPATCH_MAX_CONCURRENCY,
@@ -20,20 +24,55 @@ from infra.environment.functions import (
     deployed_functions,
     notifies,
 )
-from infra.environment.job_settings import packaged_job
-from infra.environment.resources import Resources, environment
+from infra.environment.resources import Resources, environment, packaged_job
 from infra.local import resources
-from infra.local.aws.clock import Clock
-from infra.local.aws.poller import Mapping, Poller
 from infra.local.aws.server import ACCOUNT, REGION
-from infra.local.backends import Backends
+from infra.local.aws.triggers import Clock, Mapping, Poller
+from infra.local.backends import Backends, Endpoints, client
 from infra.local.emr.endpoint import EmrServerlessEndpoint
-from infra.local.emr.published import PublishedCode, installed_libraries, publish
 from infra.local.emr.spark_jobs import LocalSparkJobs
-from infra.local.endpoints import Endpoints, client
 from infra.local.identities import TOKEN_AUDIENCE, Identities
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.options import StackOptions
+from infra.package.parts import ARCHIVES, SPARK
+from infra.package.trees import add_sources, write_tar
+
+ENTRY_POINT: Final = ROOT / "spark" / "purge_table.py"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCode:
+    """The URLs of the jobs' main file and of their archive, which has the service's sources alone."""
+
+    entry_point: str
+    archive: str
+
+
+def publish(s3: Any, bucket: str) -> PublishedCode:
+    """Upload the entry point and an archive of the sources; raises botocore's errors."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree, archive = Path(folder) / SPARK, Path(folder) / ARCHIVES[SPARK]
+        tree.mkdir()
+        add_sources(tree)
+        write_tar(tree, archive)
+        return PublishedCode(*(_upload(s3, bucket, path) for path in (ENTRY_POINT, archive)))
+
+
+def asset_key(path: Path) -> str:
+    """Return the key of a file's asset: its hash and the *last* extension of its name (aws-cdk-lib, `AssetStaging`)."""
+    return f"{hashlib.sha256(path.read_bytes()).hexdigest()}{path.suffix}"
+
+
+def installed_libraries() -> tuple[str, ...]:
+    """Return the directories of the libraries that a package has and an archive of sources lacks."""
+    return tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
+
+
+def _upload(s3: Any, bucket: str, path: Path) -> str:
+    key = asset_key(path)
+    s3.upload_file(str(path), bucket, key)
+    return f"s3://{bucket}/{key}"
+
 
 JOB_ROLE = f"arn:aws:iam::{ACCOUNT}:role/delegation-job"
 # Instances of a function that run at once: each caller that waits for a purge occupies one of `api`.

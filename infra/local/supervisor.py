@@ -15,9 +15,8 @@ from infra.environment.functions import GATEWAY
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import ACCOUNT, REGION
-from infra.local.backends import Backends, start_backends
+from infra.local.backends import AwsKeys, Backends, create_tombstone_namespace, start_backends
 from infra.local.deployment import LocalDeployment, deploy
-from infra.local.endpoints import AwsKeys
 from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.balancer import CatalogBalancer
@@ -27,7 +26,6 @@ from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
 from infra.local.stack_file import NAME, StackFile
-from infra.local.tombstones import create_tombstone_namespace
 from infra.package import description
 
 BASE_PATH = "/delegation-service/api"

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from infra.environment.context import ROOT
 from infra.environment.functions import FUNCTIONS
-from infra.naming import service_name
+from infra.environment.resources import service_name
 from infra.operations import boards
 from infra.operations.alarms import RESOURCES_ALARMS, USERS_ALARMS
 from infra.operations.boards import BoardNames

@@ -1,7 +1,10 @@
-"""The content of a package besides its dependencies: sources, an author's modules, licences; and what is left out."""
+"""The content of a package besides its dependencies, and archives with the same bytes for the same content."""
 
+import gzip
 import shutil
 import struct
+import tarfile
+import zipfile
 from collections.abc import Collection, Iterable
 from email.message import Message
 from importlib.metadata import Distribution, PathDistribution
@@ -11,6 +14,43 @@ from typing import Final, cast
 from infra.environment.context import ROOT
 from infra.package import description
 from infra.package.parts import NOT_DEPLOYED, ROOTS
+
+_ZIP_TIME: Final = (1980, 1, 1, 0, 0, 0)
+_UNIX: Final = 3
+_FILE_MODE: Final = 0o100644
+"""Lambda and Spark read modules and load libraries; neither runs a file."""
+
+
+def files_below(tree: Path) -> list[tuple[str, Path]]:
+    """Return the names and paths of all files, sorted by name."""
+    return sorted((path.relative_to(tree).as_posix(), path) for path in tree.rglob("*") if path.is_file())
+
+
+def write_zip(tree: Path, archive: Path) -> None:
+    """Write a directory's content as a zip, for Lambda."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+        for name, path in files_below(tree):
+            entry = zipfile.ZipInfo(name, _ZIP_TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = _UNIX
+            entry.external_attr = _FILE_MODE << 16
+            file.writestr(entry, path.read_bytes())
+
+
+def write_tar(tree: Path, archive: Path) -> None:
+    """Write a directory's content as a compressed tar, for `spark.archives`."""
+    with (
+        archive.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as file,
+    ):
+        for name, path in files_below(tree):
+            entry = tarfile.TarInfo(name)
+            entry.size = path.stat().st_size
+            entry.mode = _FILE_MODE & 0o777
+            with path.open("rb") as content:
+                file.addfile(entry, content)
+
 
 AWS_SERVICES: Final = frozenset(
     {"dynamodb", "emr-serverless", "events", "s3", "secretsmanager", "sqs", "stepfunctions", "sts", "xray"}

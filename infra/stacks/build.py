@@ -7,16 +7,14 @@ from typing import Any, Final
 from aws_cdk import App, Tags, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
-from infra.constructs.logs import LogKeeping
-from infra.constructs.security.retention import retention
-from infra.environment.context import default_context
+from infra.constructs.logs import LogKeeping, retention
+from infra.environment.context import default_context, with_stage_file
 from infra.network_settings import CustomerKeyUse
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 from infra.stacks.gateway import GatewayStack
 from infra.stacks.network import NetworkStack
 from infra.stacks.service import ServiceStack
-from infra.stage_file import with_stage_file
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,9 @@ from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from delegation.idempotency.settings import KeySettings
-from infra.constructs.buckets import Buckets
-from infra.constructs.security.encryption import EncryptionKey
+from infra.constructs.security.encryption import EncryptionKey, callback_keys, polaris_secret
 from infra.constructs.security.grants import DataGrants
-from infra.constructs.security.secret import callback_keys, polaris_secret
-from infra.constructs.tables import GatewayTables, TaskTables
+from infra.constructs.stores import Buckets, GatewayTables, TaskTables
 from infra.settings import Settings
 
 

@@ -6,7 +6,7 @@ from aws_cdk import Stack
 from constructs import Construct
 
 from delegation.environment import SETTINGS_OBJECT
-from infra.constructs.catalog_api import CatalogApi
+from infra.constructs.api import CatalogApi
 from infra.constructs.code import Code, StoredSettings, reading
 from infra.constructs.functions import DeployedFunction, FunctionNetwork
 from infra.constructs.logs import LogKeeping
@@ -14,8 +14,7 @@ from infra.constructs.monitoring import watch_errors
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import statements
 from infra.environment.functions import GATEWAY
-from infra.environment.resources import Resources, environment, stored_settings
-from infra.environment.variables import fitted
+from infra.environment.resources import Resources, environment, fitted, stored_settings
 from infra.operations.alarms import GATEWAY_ALARMS
 from infra.settings import Settings
 from infra.stacks.data import DataStack

@@ -7,8 +7,7 @@ from delegation.removal.orphans.limits import roles_of
 from infra.constructs.logs import LogKeeping
 from infra.constructs.network.domains import PrivateNetwork
 from infra.constructs.network.endpoints import ApiEndpoint, AwsServiceEndpoints, interfaces
-from infra.constructs.network.groups import SecurityGroups
-from infra.constructs.network.vpc import ServiceVpc
+from infra.constructs.network.vpc import SecurityGroups, ServiceVpc
 from infra.environment.functions import FUNCTIONS, deployed_functions
 from infra.settings import Settings
 

@@ -16,20 +16,23 @@ from constructs import Construct
 
 from infra.constructs.api import BASE_PATH, EdgeApi
 from infra.constructs.code import Code, StoredSettings
-from infra.constructs.dashboards import Dashboards
-from infra.constructs.functions import FunctionLimits, FunctionNetwork, FunctionPlacement, Functions
+from infra.constructs.functions import (
+    FrontProbeSchedule,
+    FunctionLimits,
+    FunctionNetwork,
+    FunctionPlacement,
+    Functions,
+    GradualDeployments,
+    SecretRotationSchedule,
+)
 from infra.constructs.logs import LogKeeping
-from infra.constructs.monitoring import Monitoring, WatchedResources
-from infra.constructs.network.probe import FrontProbeSchedule
+from infra.constructs.monitoring import Dashboards, Monitoring, WatchedResources
 from infra.constructs.queues import SqsQueues, SweepSchedule, dispatch_queue, event_bus_arn, notification_queues
-from infra.constructs.rollout.gradual import GradualDeployments
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
-from infra.constructs.security.rotation import SecretRotationSchedule
 from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
-from infra.environment.resources import Resources, stored_settings
-from infra.naming import service_name
+from infra.environment.resources import Resources, service_name, stored_settings
 from infra.network_settings import CustomerKeyUse, GradualDeployment
 from infra.operations.alarms import RESOURCES_ALARMS, SECRET_ROTATION, USERS_ALARMS, AlarmRule, lease_age
 from infra.operations.boards import BoardNames

@@ -23,7 +23,7 @@ from infra.environment.functions import PROBE
 from infra.environment.resources import SERVICE_NAME, Resources, environment
 from infra.local import resources
 from infra.local.aws.server import REGION
-from infra.local.front.pki import CertificateAuthority
+from infra.local.identities import CertificateAuthority
 from infra.local.processes.programs import import_path
 from infra.operations.alarms import ALARMS
 from tests.alarms.measured import Measured, eventually, physical

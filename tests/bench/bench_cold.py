@@ -20,8 +20,8 @@ from pathlib import Path
 from infra.environment.context import ROOT
 from infra.environment.functions import EVERY_FUNCTION
 from infra.local.processes.programs import import_path
+from infra.package.build import find_python
 from infra.package.build import main as build
-from infra.package.bytecode import find_python
 from infra.package.parts import ARCHIVES, DESCRIPTION, GOAL_BYTES, LAMBDA, PYTHON_VERSION, Processor
 
 PEER = "boto3"

@@ -19,20 +19,20 @@ from delegation.timestamps import utc_now
 from delegation.wiring.types import policies_of
 from infra.environment.context import default_properties
 from infra.environment.functions import deployed_functions
-from infra.environment.variables import PROPERTIES_VARIABLE
+from infra.environment.resources import PROPERTIES_VARIABLE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION
+from infra.local.backends import AwsKeys, client
+from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import OWNER, SERVICE
 from infra.local.catalog.server import BASE_PATH, LocalCatalog
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
-from infra.local.endpoints import AwsKeys, client
 from infra.local.lambdas.functions import LocalFunction
 from infra.local.options import StackOptions
 from infra.local.processes.programs import import_path
 from infra.local.s3.front import S3Front
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from infra.local.supervisor import LocalStack
 from polaris_common.dynamodb import client_config
 from tests.chaos import plants

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from delegation.client import ClientSettings, DelegationClient, PurgeRequest, TableIdentifier
-from infra.local.front.pki import CertificateAuthority
+from infra.local.identities import CertificateAuthority
 from tests.clients.programs import OPENAPI, built, program, run
 from tests.integration.local.stack_process import StackProcess
 from tests.paths import ROOT

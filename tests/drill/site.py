@@ -21,13 +21,12 @@ from delegation.wiring.tasks import StoredTasks
 from infra.environment.functions import DISPATCH_BATCH_SIZE, DISPATCH_MAX_CONCURRENCY, FUNCTIONS
 from infra.environment.resources import Resources, environment
 from infra.local import resources
-from infra.local.aws.clock import Clock
-from infra.local.aws.poller import Mapping as QueueMapping
-from infra.local.aws.poller import Poller
 from infra.local.aws.server import ACCOUNT, REGION, MotoAws
+from infra.local.aws.triggers import Clock, Poller
+from infra.local.aws.triggers import Mapping as QueueMapping
+from infra.local.backends import AwsKeys, Endpoints
 from infra.local.emr.endpoint import EmrServerlessEndpoint
 from infra.local.emr.spark_jobs import LocalSparkJobs
-from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import import_path
 from polaris_common.dynamodb import client_config

@@ -15,7 +15,7 @@ from delegation.gateway.keys.service import CatalogMutations, Patience, policy_f
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream
 from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
-from infra.local.processes.wsgi import WsgiServer
+from infra.local.processes.loopback import WsgiServer
 from tests.integration.local.catalog_world import Stack
 from tests.unit.gateway.keys.stand_in import LIFETIME, TIMEOUT
 

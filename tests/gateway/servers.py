@@ -8,9 +8,9 @@ from pathlib import Path
 
 from infra.environment.functions import GATEWAY
 from infra.local.aws.dynamodb import DynamoDbLocal, fetch, java
+from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_PURGE, ALLOW_UNSTRUCTURED, PURGE_VIEWS
 from infra.local.catalog.persisted import PersistedState
 from infra.local.catalog.state import CatalogState, MemoryState
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_PURGE, ALLOW_UNSTRUCTURED, PURGE_VIEWS
 from infra.local.front.balancer import CatalogBalancer
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.environment.context import ROOT, default_context
-from infra.environment.variables import TooManyVariables
+from infra.environment.resources import TooManyVariables
 from infra.package.parts import Processor
 from infra.settings import LOG_RETENTION_DAYS, Settings
 from infra.wildcards import wildcards
@@ -163,7 +163,7 @@ def test_synthesis_warns_of_an_issuer_that_the_authorizer_cannot_reach(network: 
 
 
 def test_the_settings_accept_the_retention_times_that_logs_have(node: str) -> None:
-    from infra.constructs.security.retention import OFFERED
+    from infra.constructs.logs import OFFERED
 
     assert tuple(OFFERED) == LOG_RETENTION_DAYS
 

@@ -160,7 +160,7 @@ def test_without_cleanup_no_idempotency_record_is_deleted(node: str) -> None:
     from aws_cdk import aws_kms as kms
     from aws_cdk.assertions import Template
 
-    from infra.constructs.tables import TaskTables
+    from infra.constructs.stores import TaskTables
 
     stack = Stack(App(), "Data")
     TaskTables(stack, "Tables", key=kms.Key(stack, "Key"), keys_expire=False)
@@ -177,7 +177,7 @@ def test_an_upgrade_adds_one_index_of_the_task_table_at_a_deployment(node: str) 
     from aws_cdk import aws_kms as kms
     from aws_cdk.assertions import Template
 
-    from infra.constructs.tables import TASK_INDEXES, TaskTables
+    from infra.constructs.stores import TASK_INDEXES, TaskTables
 
     def deployed(indexes: int) -> dict[str, Any]:
         stack = Stack(App(), "Data")

@@ -8,8 +8,15 @@ import pytest
 
 from delegation.environment import SETTINGS_OBJECT
 from infra.environment.functions import FUNCTIONS
-from infra.environment.resources import environment, stored_settings
-from infra.environment.variables import LIMIT_BYTES, MOVABLE, TooManyVariables, fitted, size_of
+from infra.environment.resources import (
+    LIMIT_BYTES,
+    MOVABLE,
+    TooManyVariables,
+    environment,
+    fitted,
+    size_of,
+    stored_settings,
+)
 from tests.infra.test_environment import DEPLOYMENT
 
 URL = "s3://assets/settings.json"

@@ -12,22 +12,21 @@ from localstack_client.session import Session
 
 from delegation.polaris.tokens import DEFAULT_SCOPE
 from infra.local.aws.server import REGION
-from infra.local.backends import WAREHOUSE_BUCKET
+from infra.local.backends import WAREHOUSE_BUCKET, AwsKeys, Endpoints
 from infra.local.catalog.principals.access import ROOT_PRINCIPAL
 from infra.local.catalog.server import LocalCatalog
 from infra.local.emr.endpoint import EmrServerlessEndpoint
 from infra.local.emr.spark_jobs import LocalSparkJobs
-from infra.local.endpoints import AwsKeys, Endpoints
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import Invocation
 from infra.local.resources import create_buckets
 from infra.local.s3.front import S3Front
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from infra.local.stack_file import StackFile
 from infra.local.supervisor import BASE_PATH
-from infra.package.bytecode import find_python
+from infra.package.build import find_python
 from tests.localstack.relay import Relays
 from tests.localstack.replaced import ACCOUNT, APPLICATION_ID
 

@@ -9,13 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
 from infra.constructs.security.encryption import use_through
-from infra.constructs.tables import (
-    ADMISSION_INDEX,
-    CORRELATION_INDEX,
-    DUE_INDEX,
-    RECEIVED_INDEX,
-    TARGET_INDEX,
-)
+from infra.constructs.stores import ADMISSION_INDEX, CORRELATION_INDEX, DUE_INDEX, RECEIVED_INDEX, TARGET_INDEX
 
 _WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
 """A put in a transaction needs the same permission (DynamoDB guide, "Using IAM with DynamoDB transactions")."""

@@ -3,21 +3,25 @@
 A process can run only one: moto keeps its state in module globals, and Step Functions calls the port in MOTO_PORT.
 """
 
+import json
 import logging
 import os
 import threading
-from typing import Any, Self
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import boto3
 from moto.awslambda_simple.models import LambdaSimpleBackend
 from moto.core.config import default_user_config
 from moto.core.exceptions import JsonRESTError
 from moto.moto_server.werkzeug_app import MotoRequestHandler
+from moto.s3.models import s3_backends
+from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from infra.local.aws import moto_waiting
+from delegation.timestamps import LONGEST_DURATION
 from infra.local.aws.moto_app import application
-from infra.local.aws.object_ages import ObjectAges, WithObjectAges
 from infra.local.errors import CannotStartError
 from infra.local.lambdas.functions import (
     FunctionUnknownError,
@@ -27,6 +31,86 @@ from infra.local.lambdas.functions import (
     TooManyRequestsError,
 )
 from infra.local.processes.programs import LOOPBACK
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+# Untyped, because the code assigns a private attribute of moto's class.
+_STATE: Any = Timestamp
+_NAME = "_from_timestamp_string"
+_ALMOST_A_SECOND = timedelta(seconds=1, microseconds=-1)
+
+
+def as_local_time(moment: datetime) -> datetime:
+    """Convert a naive UTC time to the naive local time that moto expects, so that whole seconds are rounded up."""
+    return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=None) + _ALMOST_A_SECOND
+
+
+def correct_wait_times() -> Callable[[], None]:
+    """Have moto wait as AWS does; return a function that undoes it."""
+    original = vars(Timestamp)[_NAME]
+    parse = original.__func__
+
+    def moment(timestamp: str) -> datetime | None:
+        parsed = parse(timestamp)
+        return None if parsed is None else as_local_time(parsed)
+
+    setattr(_STATE, _NAME, staticmethod(moment))
+    return lambda: setattr(_STATE, _NAME, original)
+
+
+PATH: Final = "/local/object-ages"
+"""Where the ages are beside the services: POST {"seconds": n} makes what is there older, GET changes nothing."""
+OLDER: Final = "older_seconds"
+"""The member of the answer: by how much the oldest objects are older than they are."""
+_LONGEST_BODY: Final = 1000
+
+
+class ObjectAges:
+    """By how much objects were made older; what is written later has its own age. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.older = timedelta(0)
+
+    def add(self, by: timedelta) -> None:
+        """Make all objects that are in moto now older; raises ValueError for no time, a negative or a very long one."""
+        if not timedelta(0) < by <= LONGEST_DURATION - self.older:
+            raise ValueError("objects get older by a positive time, ten years at most")
+        with self._lock:
+            self.older += by
+            for one in _versions():
+                one.last_modified -= by
+
+
+def _versions() -> Iterable[Any]:
+    """Return all versions of all objects, and the delete markers."""
+    buckets = (one for backend in s3_backends.values() for part in backend.values() for one in part.buckets.values())
+    return [version for bucket in buckets for _, versions in bucket.keys.iterlists() for version in versions]
+
+
+class WithObjectAges:
+    """Forwards requests, but those for PATH, which read or change the ages."""
+
+    def __init__(self, app: "WSGIApplication", ages: ObjectAges) -> None:
+        self._app = app
+        self._ages = ages
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if environ["PATH_INFO"] != PATH:
+            return self._app(environ, start_response)
+        status = "200 OK"
+        if environ["REQUEST_METHOD"] == "POST":
+            try:
+                length = min(int(environ.get("CONTENT_LENGTH") or 0), _LONGEST_BODY)
+                self._ages.add(timedelta(seconds=float(json.loads(environ["wsgi.input"].read(length))["seconds"])))
+            except (ValueError, KeyError, TypeError, OverflowError):
+                status = "400 Bad Request"
+        body = json.dumps({OLDER: self._ages.older.total_seconds()}).encode()
+        start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+        return [body]
+
 
 LOG = logging.getLogger(__name__)
 # The class of moto's Lambda in every region; while the server runs, `invoke` is replaced.
@@ -64,7 +148,7 @@ class _QuietMotoHandler(MotoRequestHandler):
 class MotoAws:
     """moto's server on the loopback interface; `.url` is the endpoint for `AWS_ENDPOINT_URL`.
 
-    With `ages` a request makes the objects of its S3 older (`infra.local.aws.object_ages`).
+    With `ages` a request makes the objects of its S3 older (`infra.local.aws.server`).
     """
 
     def __init__(self, lambdas: LambdaPool, *, port: int = 0, ages: ObjectAges | None = None) -> None:
@@ -121,7 +205,7 @@ class MotoAws:
         os.environ["MOTO_PORT"] = str(self._port)
         self._replaced = {
             "invoke": LambdaSimpleBackend.invoke,
-            "waiting": moto_waiting.correct_wait_times(),
+            "waiting": correct_wait_times(),
             "config": {name: default_user_config[name] for name in ("stepfunctions", "lambda")},
         }
         default_user_config["stepfunctions"] = {"execute_state_machine": True}

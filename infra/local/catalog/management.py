@@ -9,13 +9,23 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
-from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
 from infra.local.catalog.entities import CatalogEntities
-from infra.local.catalog.errors import RestError, already_exists_admin, forbidden, invalid_value, not_found
-from infra.local.catalog.policies.store import PolicyStore
+from infra.local.catalog.errors import (
+    RestError,
+    already_exists_admin,
+    body_of,
+    empty,
+    forbidden,
+    invalid_value,
+    json_answer,
+    method_not_allowed,
+    no_such_route,
+    not_found,
+)
+from infra.local.catalog.layout import Warehouse
+from infra.local.catalog.policies import PolicyStore
 from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, AccessControl, CatalogCaller, Entities, Entity
 from infra.local.catalog.principals.privileges import GRANTABLE, Privilege
-from infra.local.catalog.warehouse import Warehouse
 
 _ROOT = (ROOT_ID,)
 _CATALOG = (ROOT_ID, CATALOG_ID)

@@ -6,7 +6,7 @@ from typing import Final
 
 from infra.local.catalog.entities import CatalogEntry, CatalogNamespace, CatalogView
 from infra.local.catalog.errors import bad_request, unavailable
-from infra.local.catalog.policies.store import LocalPolicy, PolicyAttachment
+from infra.local.catalog.policies import LocalPolicy, PolicyAttachment
 from infra.local.catalog.state import Key, Records, T
 from polaris_persistence.backends.base import Backend
 from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess

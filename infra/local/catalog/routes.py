@@ -1,30 +1,62 @@
 """The routes of Iceberg's REST specification for namespaces and tables, with Polaris' statuses."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from werkzeug.wrappers import Request, Response
 
 from delegation.gateway.catalogs import duration_text
-from infra.local.catalog.answers import body_of, empty, json_answer, method_not_allowed, no_such_route
 from infra.local.catalog.entities import CatalogEntities, Namespace, dotted
 from infra.local.catalog.errors import (
     RestError,
     already_exists,
     bad_request,
+    body_of,
     commit_conflict,
+    empty,
     invalid_argument,
+    json_answer,
+    method_not_allowed,
     no_such_namespace,
+    no_such_route,
     no_such_table,
 )
-from infra.local.catalog.keys import TableKeys, key_of
-from infra.local.catalog.layout import LOCATION, check_names
-from infra.local.catalog.policies.routes import ENDPOINTS as POLICY_ENDPOINTS
+from infra.local.catalog.layout import BASE_LOCATION, LOCATION, Warehouse, check_names
+from infra.local.catalog.policies import ENDPOINTS as POLICY_ENDPOINTS
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.tables import LocalTables
 from infra.local.catalog.views import LocalViews
-from infra.local.catalog.warehouse import BASE_LOCATION, Warehouse
+
+
+class TableKeys:
+    """The keys of tables, by the tables' UUIDs."""
+
+    def __init__(self, lifetime: timedelta, clock: Callable[[], datetime]) -> None:
+        self.lifetime = lifetime
+        self._clock = clock
+        self._ends: dict[tuple[str, str], datetime] = {}
+
+    def has(self, table_uuid: str, key: str) -> bool:
+        """Whether a key is recorded on a table, and not forgotten."""
+        return self._ends.get((table_uuid, key), self._clock()) > self._clock()
+
+    def record(self, table_uuid: str, key: str) -> None:
+        """Record a key on a table."""
+        self._ends[table_uuid, key] = self._clock() + self.lifetime
+
+
+def key_of(header: str | None) -> str | None:
+    """Return a request's key, None without one; raises RestError for one that is no UUID."""
+    if header is None or not header.strip():
+        return None
+    try:
+        return str(UUID(header.strip()))
+    except ValueError:
+        raise RestError(400, "InvalidIdempotencyKey", "Invalid Idempotency-Key header; expected a UUID") from None
+
 
 SEPARATOR = "\x1f"
 # The endpoints in /v1/config; as in Polaris, the credentials endpoint is not listed.

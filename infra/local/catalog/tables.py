@@ -1,8 +1,9 @@
 """The catalog's operations on tables, which raise RestError."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from delegation.iceberg.avro.manifests import read_manifest_list, read_paths
 from delegation.identifiers import encoded, joined_levels
 from infra.local.catalog.entities import CatalogEntities, CatalogEntry, TableKey, dotted
 from infra.local.catalog.errors import (
@@ -14,12 +15,31 @@ from infra.local.catalog.errors import (
     outcome_unknown,
     purge_not_enabled,
 )
-from infra.local.catalog.layout import LOCATION, TableLayout, check_names, used_by
-from infra.local.catalog.metadata import JsonObject, committed, new_metadata
+from infra.local.catalog.layout import ALLOW_PURGE, LOCATION, TableLayout, Warehouse, check_names, used_by
+from infra.local.catalog.metadata import (
+    CredentialVendor,
+    JsonObject,
+    MetadataFiles,
+    committed,
+    new_metadata,
+    version_of,
+)
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
-from infra.local.catalog.purge import reached_by
-from infra.local.catalog.storage import CredentialVendor, MetadataFiles, version_of
-from infra.local.catalog.warehouse import ALLOW_PURGE, Warehouse
+
+
+def reached_by(metadata: Mapping[str, Any], metadata_location: str, read: Callable[[str], bytes]) -> Iterator[str]:
+    """Yield the table's files, those that others name last; `read` returns the content of a file."""
+    lists = [snapshot["manifest-list"] for snapshot in metadata.get("snapshots") or () if "manifest-list" in snapshot]
+    manifests = dict.fromkeys(one.manifest_path for path in lists for one in read_manifest_list(read(path), path))
+    for manifest in manifests:
+        for entries in read_paths(read(manifest), manifest):
+            yield from dict.fromkeys(path for _status, _content, path, _size in entries)
+    yield from manifests
+    yield from lists
+    for kind in ("statistics", "partition-statistics"):
+        yield from (one["statistics-path"] for one in metadata.get(kind) or ())
+    yield from (entry["metadata-file"] for entry in metadata.get("metadata-log") or ())
+    yield metadata_location
 
 
 class LocalTables:

@@ -5,11 +5,9 @@ from typing import Any
 
 from infra.local.catalog.entities import CatalogEntities, Namespace, TableKey, dotted
 from infra.local.catalog.errors import RestError, already_exists, purge_not_enabled
-from infra.local.catalog.layout import TableLayout, check_names
-from infra.local.catalog.metadata import JsonObject, committed_view
+from infra.local.catalog.layout import ALLOW_PURGE, PURGE_VIEWS, TableLayout, Warehouse, check_names
+from infra.local.catalog.metadata import JsonObject, MetadataFiles, committed_view, version_of
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
-from infra.local.catalog.storage import MetadataFiles, version_of
-from infra.local.catalog.warehouse import ALLOW_PURGE, PURGE_VIEWS, Warehouse
 from polaris_persistence.iceberg.updates.change import LAST_ADDED
 
 _SUMMARY = {"iceberg-version": "Apache Iceberg 1.11.0"}

@@ -46,8 +46,21 @@ from delegation.wire.tables import ExpiryRequest, PurgeRequest
 from delegation.wire.tasks import TaskRecord
 from infra.local.demo import tables as demo_tables
 from infra.local.demo.report import ExpiredTable, Purged, Report
-from infra.local.demo.tables import CUSTOMERS, EVENTS, NAMESPACE, ORDERS, TAG, VISITS, Bucket, Recipe
-from infra.local.demo.upkeep import OPTED_OUT, SWEEP_SECONDS, DemoPolicy, started_task, trial_properties
+from infra.local.demo.tables import (
+    CUSTOMERS,
+    EVENTS,
+    NAMESPACE,
+    OPTED_OUT,
+    ORDERS,
+    SWEEP_SECONDS,
+    TAG,
+    VISITS,
+    Bucket,
+    DemoPolicy,
+    Recipe,
+    started_task,
+    trial_properties,
+)
 from infra.local.errors import LocalStackError
 from infra.local.options import StackOptions
 from infra.local.supervisor import LocalStack

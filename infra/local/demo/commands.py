@@ -21,8 +21,7 @@ from delegation.timestamps import parse_duration
 from polaris_common.errors import counted
 
 if TYPE_CHECKING:
-    from infra.local.demo.orphans import PlantedFile
-    from infra.local.demo.tables import SampleState
+    from infra.local.demo.tables import PlantedFile, SampleState
 
 AgeOption = Annotated[
     str, typer.Option(metavar="AGE", help="How old the files are afterwards, by the times of their store: 4d, 36h.")
@@ -76,7 +75,7 @@ def plant_orphans_command(
     set back: all objects there are older by as much.
     """
     from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
-    from infra.local.demo.orphans import RemoteAges, plant  # noqa: PLC0415  loads moto too
+    from infra.local.demo.tables import RemoteAges, plant  # noqa: PLC0415  loads moto too
 
     open_output(ctx, as_json=as_json)
     identifier = parse_table(table)

@@ -12,7 +12,7 @@ from rich.text import Text
 from delegation.cli.screens import duration_text
 from delegation.references.errors import ReferencesNotKnown
 from delegation.wire.tasks import TaskRecord
-from infra.local.demo.upkeep import policy_of
+from infra.local.demo.tables import policy_of
 
 LIFE: Final = ("SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS")
 """The statuses of a task without a failure."""

@@ -1,8 +1,11 @@
-"""The demo's four Iceberg tables, which pyiceberg writes through the catalog to the stack's S3."""
+"""The demo's tables, which pyiceberg writes to the stack's S3, files that no table needs, and a policy."""
 
 import hashlib
+import json
+import time
+import uuid
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from types import MappingProxyType
@@ -10,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import boto3
+import httpx
 import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -19,7 +23,14 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DoubleType, LongType, NestedField, StringType
 
 from delegation.cli.connection import Stack
-from infra.local.aws.server import REGION
+from delegation.cli.errors import CommandError
+from delegation.client.client import DelegationClient
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
+from delegation.removal.expiry.names import TASK_TYPE
+from delegation.upkeep.rules.model import PolicyType
+from delegation.wire.tasks import TaskRecord
+from infra.local.aws.server import OLDER, PATH, REGION
 
 NAMESPACE: Final = "shop"
 INLINE_MAX_FILES: Final = 60
@@ -170,3 +181,153 @@ class Bucket:
             Bucket=where.netloc, Prefix=f"{where.path.strip('/')}/"
         )
         return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", ())}
+
+
+DATA_FILES: Final = 3
+"""Data files that the job wrote; it also wrote a manifest and a manifest list."""
+
+
+class AgesFixed(CommandError):
+    """The store is not the stack's own, so its objects cannot be made older."""
+
+    code = "LOCAL_STACK_AGES"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the objects of the stack's S3 cannot be made older: {reason}",
+            "Start a stack with an S3 of its own: `delegation local up --versioned`, without --s3-endpoint.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedFile:
+    """A file that no metadata names: its URI and its size in bytes."""
+
+    uri: str
+    size: int
+
+
+def plant(catalog: RestCatalog, identifier: TableIdentifier) -> Sequence[PlantedFile]:
+    """Copy files of a table's current snapshot under the names of a commit that never happened.
+
+    They are copies, so any reader could take them for live ones. A table without a snapshot gets none.
+    """
+    table = catalog.load_table((*identifier.namespace, identifier.name))
+    return [_copied(table, source, target) for source, target in _names(table, str(uuid.uuid4()))]
+
+
+def _names(table: Table, job: str) -> list[tuple[str, str]]:
+    """Return what is copied, and to where, with the names that Iceberg's writers give."""
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return []
+    data = sorted(task.file.file_path for task in table.scan().plan_files())[:DATA_FILES]
+    manifest = snapshot.manifests(table.io)[0].manifest_path
+    named = [(path, f"{number:05d}-0-{job}.parquet") for number, path in enumerate(data)]
+    named += [(manifest, f"{job}-m0.avro"), (snapshot.manifest_list, f"snap-{uuid.uuid4().int >> 65}-0-{job}.avro")]
+    return [(source, f"{source.rpartition('/')[0]}/{name}") for source, name in named]
+
+
+def _copied(table: Table, source: str, target: str) -> PlantedFile:
+    with table.io.new_input(source).open() as reading:
+        content = reading.read()
+    with table.io.new_output(target).create() as writing:
+        writing.write(content)
+    return PlantedFile(target, len(content))
+
+
+class RemoteAges:
+    """The ages of the objects in a running stack's store, over HTTP."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._url = f"{stack.aws_endpoint}{PATH}"
+
+    def check(self) -> None:
+        """Raise AgesFixed where they cannot be changed."""
+        self._answered("GET")
+
+    def add(self, by: timedelta) -> timedelta:
+        """Make all objects older; return by how much the oldest are now; raises AgesFixed."""
+        return self._answered("POST", {"seconds": by.total_seconds()})
+
+    def _answered(self, method: str, content: dict[str, float] | None = None) -> timedelta:
+        try:
+            answer = httpx.request(method, self._url, json=content, timeout=30, trust_env=False)
+        except httpx.TransportError as error:
+            raise AgesFixed(f"{self._url} cannot be reached: {type(error).__name__}") from error
+        if answer.status_code != httpx.codes.OK:
+            raise AgesFixed("it is a store of its own")
+        return timedelta(seconds=answer.json()[OLDER])
+
+
+NAME: Final = "keep-newest"
+OPTED_OUT: Final = {"delegation.policy.snapshot-expiry.enable": "false"}
+"""The property of a table for which no inherited policy counts."""
+_CONTENT: Final = {
+    "version": "2025-02-03",
+    "enable": True,
+    "config": {"max_snapshot_age_days": 0, "min_snapshot_to_keep": 1},
+}
+_POLL_SECONDS: Final = 0.5
+SWEEP_SECONDS: Final = 2.0
+
+
+def trial_properties(catalog: str) -> dict[str, str]:
+    """Return the properties of a trial: passes over a catalog every few seconds, and no least age of snapshots."""
+    return {
+        "delegation.upkeep.types": "snapshot-expiry",
+        "delegation.upkeep.include": catalog,
+        "delegation.upkeep.least-age": "0",
+        "delegation.upkeep.interval": "5s",
+        "delegation.purge.reference-refresh-interval": "5s",
+        "delegation.dispatch.grace-duration": "5s",
+    }
+
+
+class PolicyWithoutEffect(CommandError):
+    """No pass has started what a policy asks for."""
+
+    code = "LOCAL_STACK_UPKEEP"
+
+
+class DemoPolicy:
+    """A policy of Polaris in a namespace and attached to it, with the caller's own privileges there."""
+
+    def __init__(self, policies: PolicyClient, catalog: str, namespace: str) -> None:
+        self.identifier = PolicyIdentifier(catalog, (namespace,), NAME)
+        self.target = PolicyTarget(catalog, (namespace,))
+        self._policies = policies
+
+    def attach(self) -> None:
+        """Create and attach it: the newest snapshot of each table stays, and each that a ref names."""
+        self._policies.create(self.identifier, PolicyType.SNAPSHOT_EXPIRY.value, json.dumps(_CONTENT))
+        self._policies.attach(self.identifier, self.target)
+
+    def detach(self) -> None:
+        """Detach it: nothing more is begun for it."""
+        self._policies.detach(self.identifier, self.target)
+
+
+def started_task(
+    service: DelegationClient,
+    table: TableIdentifier,
+    *,
+    timeout_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Return the id of the expiry that a pass started for a table; raises PolicyWithoutEffect if none does in time."""
+    deadline = clock() + timeout_seconds
+    while clock() < deadline:
+        for task in service.list(type=TASK_TYPE, table=str(table)):
+            return task.task_id
+        sleep(_POLL_SECONDS)
+    raise PolicyWithoutEffect(
+        f"no pass has started an expiry of {table} within {timeout_seconds:.0f} s", "Read run_inline.log of the stack."
+    )
+
+
+def policy_of(view: TaskRecord) -> str | None:
+    """Return the dotted name of the policy that asked for an expiry, None for a caller's."""
+    asked = json.loads(view.task_payload)["operation_parameters"].get("policy")
+    return None if asked is None else str(asked)

@@ -4,12 +4,14 @@ A job with archives runs as in EMR's image: they are downloaded below the names 
 unpacks them, into the directory in which the job runs, and Python finds nothing that this machine has installed but the
 libraries that the archive is not meant to have.
 
-EMR Serverless API reference, "JobRun", "StartJobRun", "CancelJobRun"; EMR Serverless user guide, "Job run states".
+EMR Serverless API reference, "JobRun", "StartJobRun", "CancelJobRun"; user guide, "Job run states"; archives: Spark 3.5
+and 4, `org.apache.spark.util.Utils.unpack` (tests/integration/local/test_emr_archives.py compares both).
 """
 
 import contextlib
 import os
 import shlex
+import shutil
 import sys
 import tarfile
 import threading
@@ -19,15 +21,65 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 from urllib.parse import urlsplit
 
 import pyspark
 
-from infra.local.emr.archives import parsed, unpack
 from infra.local.errors import LocalStackError
 from infra.local.processes.programs import LOOPBACK, TetheredProcess, import_path
+
+
+class Unpacking(StrEnum):
+    """What Spark does with an archive."""
+
+    ZIP = "zip"
+    TAR = "tar"
+    COPY = "copy"
+    """Nothing: the archive's file is where the directory should be ("Cannot unpack …, just copying it to …")."""
+
+
+_ENDINGS: Final = {
+    ".jar": Unpacking.ZIP,
+    ".zip": Unpacking.ZIP,
+    ".tar.gz": Unpacking.TAR,
+    ".tgz": Unpacking.TAR,
+    ".tar": Unpacking.TAR,
+}
+
+
+def unpacking(name: str) -> Unpacking:
+    """Return what Spark does with an archive of this file name or object key."""
+    lower = name.lower()
+    return next((how for ending, how in _ENDINGS.items() if lower.endswith(ending)), Unpacking.COPY)
+
+
+def unpack(archive: Path, target: Path) -> None:
+    """Unpack an archive into a new directory, or copy it there as a file, as its name states; raises OSError."""
+    match unpacking(archive.name):
+        case Unpacking.ZIP:
+            with zipfile.ZipFile(archive) as opened:
+                opened.extractall(target)  # noqa: S202 - our own archive
+        case Unpacking.TAR:
+            with tarfile.open(archive) as packed:
+                # Python 3.11.2 (Debian 12) has no filters; the archive is our own.
+                packed.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
+                packed.extractall(target)  # noqa: S202
+        case Unpacking.COPY:
+            shutil.copyfile(archive, target)
+
+
+def parsed(setting: str) -> tuple[tuple[str, str], ...]:
+    """Return the URIs of `spark.archives` (separated by commas) with the names of their directories."""
+    named = []
+    for one in filter(None, setting.split(",")):
+        uri, _, alias = one.partition("#")
+        named.append((uri, alias or Path(urlsplit(uri).path).name))
+    return tuple(named)
+
 
 TERMINAL = frozenset({"SUCCESS", "FAILED", "CANCELLED"})
 _DRIVER_ENVIRONMENT = ("spark.emr-serverless.driverEnv.", "spark.yarn.appMasterEnv.")

@@ -11,13 +11,13 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from infra.gateway_answers import CATALOG_ANSWERS
 from infra.local.front import apigateway
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, Response
+from infra.local.front.http11 import ConnectionServer, ServedFront
 from infra.local.front.https import INTEGRATION_TIMEOUT_SECONDS
-from infra.local.front.serving import ConnectionServer, ServedFront
 from infra.local.lambdas.functions import Invocation, PayloadTooLargeError, TooManyRequestsError
 from infra.local.processes.programs import LOOPBACK
-from infra.rule.answers import CATALOG_ANSWERS
 from infra.rule.conditions import RoutedRequest, leads_to_gateway, listener_rules
 
 CATALOG_TIMEOUT_SECONDS: Final = 60.0

@@ -16,8 +16,7 @@ from pathlib import Path
 from infra.local.errors import CannotStartError
 from infra.local.front import apigateway
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, Response
-from infra.local.front.http11 import HttpHandler
-from infra.local.front.serving import ConnectionServer, ServedFront
+from infra.local.front.http11 import ConnectionServer, HttpHandler, ServedFront
 from infra.local.lambdas.functions import LocalFunction, PayloadTooLargeError, TooManyRequestsError
 from infra.local.processes.programs import LOOPBACK
 

@@ -17,7 +17,7 @@ from jwt.algorithms import RSAAlgorithm
 from pydantic import SecretStr
 from werkzeug.wrappers import Request, Response
 
-from infra.local.processes.wsgi import WsgiServer
+from infra.local.processes.loopback import WsgiServer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from infra.local.errors import LocalStackError
-from infra.local.lambdas import frames as wire
+from infra.local.lambdas import worker as wire
 from infra.local.processes.programs import import_path
 
 # Lambda developer guide, "Lambda quotas": invocation payload, synchronous.

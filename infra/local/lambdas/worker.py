@@ -2,7 +2,8 @@
 
 It imports the handler that `_HANDLER` names ("package.module.attribute"), reports the import, then runs one invocation
 after the other. Results and errors have the form of AWS' Python runtime interface client
-(aws/aws-lambda-python-runtime-interface-client, `bootstrap`). It ends with its parent.
+(aws/aws-lambda-python-runtime-interface-client, `bootstrap`). It ends with its parent. A frame on the socket is a
+four-byte big-endian length, then the bytes.
 """
 
 import importlib
@@ -11,6 +12,7 @@ import logging
 import os
 import queue
 import socket
+import struct
 import sys
 import threading
 import time
@@ -20,8 +22,39 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from infra.local.lambdas import frames as wire
 from infra.local.processes.tether import die_with_parent
+
+_LENGTH = struct.Struct(">I")
+
+
+def send(channel: socket.socket, *frames: bytes) -> None:
+    """Send frames; raises `OSError` if the other end is closed."""
+    channel.sendall(b"".join(_LENGTH.pack(len(frame)) + frame for frame in frames))
+
+
+def receive(channel: socket.socket, *, deadline: float | None = None) -> bytes:
+    """Return the next frame; raise `EOFError` if the other end is closed, `TimeoutError` at `deadline` (monotonic)."""
+    (length,) = _LENGTH.unpack(_exactly(channel, _LENGTH.size, deadline))
+    return _exactly(channel, length, deadline)
+
+
+def _exactly(channel: socket.socket, size: int, deadline: float | None) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        if deadline is not None:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise TimeoutError
+            channel.settimeout(remaining)
+        try:
+            part = channel.recv(min(size - len(received), 1 << 20))
+        except ConnectionError as exc:
+            raise EOFError from exc
+        if not part:
+            raise EOFError
+        received += part
+    return bytes(received)
+
 
 LambdaHandler = Callable[[Any, "LambdaContext"], Any]
 
@@ -99,7 +132,7 @@ def _run(handler: LambdaHandler, invocation: dict[str, Any], event: bytes) -> tu
 def _read(channel: socket.socket, inbox: "queue.SimpleQueue[tuple[bytes, bytes]]") -> None:
     try:
         while True:
-            inbox.put((wire.receive(channel), wire.receive(channel)))
+            inbox.put((receive(channel), receive(channel)))
     except EOFError:
         # The parent has ended, so the handler ends too, as when AWS reclaims an environment.
         os._exit(0)
@@ -117,12 +150,12 @@ def main(descriptor: int) -> None:
     except Exception as exc:  # noqa: BLE001  whatever importing raises is the answer to the invocation
         kind = "Runtime.ImportModuleError" if isinstance(exc, ImportError) else "Runtime.InitError"
         message = f"Unable to import module {os.environ['_HANDLER']!r}: {type(exc).__name__}: {exc}"
-        wire.send(channel, b"Unhandled", _failure(kind, message, "", traceback.format_tb(exc.__traceback__)))
+        send(channel, b"Unhandled", _failure(kind, message, "", traceback.format_tb(exc.__traceback__)))
         return
-    wire.send(channel, b"", b"null")
+    send(channel, b"", b"null")
     while True:
         invocation, event = inbox.get()
-        wire.send(channel, *_run(handler, json.loads(invocation), event))
+        send(channel, *_run(handler, json.loads(invocation), event))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,15 @@
-"""An HTTP server on a loopback port that runs in threads of this process."""
+"""HTTP servers on loopback ports that run in threads of this process."""
 
 import threading
 from http.server import HTTPServer
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from infra.local.processes.programs import LOOPBACK
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
 
 
 class LoopbackServer:
@@ -32,3 +37,15 @@ class LoopbackServer:
             self._thread.join()
             self._thread = None
         self._server.server_close()
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log nothing, because URLs and headers may contain what must not be logged."""
+
+
+class WsgiServer(LoopbackServer):
+    """Serves `app`, one thread per request."""
+
+    def __init__(self, app: "WSGIApplication", *, port: int = 0) -> None:
+        super().__init__(make_server(LOOPBACK, port, app, threaded=True, request_handler=_QuietHandler))

@@ -20,8 +20,16 @@ from xml.etree import ElementTree
 from delegation.timestamps import utc_now
 from infra.local.processes.loopback import LoopbackServer
 from infra.local.processes.programs import LOOPBACK
-from infra.local.s3.requests import ACCESS_DENIED, MALFORMED, MultiDelete, Refusal, S3Request, identify
-from infra.local.s3.vended_keys import VendedKey, VendedKeys
+from infra.local.s3.requests import (
+    ACCESS_DENIED,
+    MALFORMED,
+    MultiDelete,
+    Refusal,
+    S3Request,
+    VendedKey,
+    VendedKeys,
+    identify,
+)
 
 _BLOCK = 1 << 16
 _UPSTREAM_TIMEOUT_SECONDS = 300

@@ -181,7 +181,7 @@ def _context(given: Given) -> Any:
     """Start Spark as a job of the service does, with those of its settings that concern one machine."""
     from pyspark import SparkConf, SparkContext
 
-    from infra.environment.job_settings import JAVA_OPTIONS
+    from infra.environment.resources import JAVA_OPTIONS
 
     settings = spark_settings(given.memory) | {"spark.app.name": "purge", "spark.driver.extraJavaOptions": JAVA_OPTIONS}
     return SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_PURGE, ALLOW_UNSTRUCTURED
+from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_PURGE, ALLOW_UNSTRUCTURED
 from tests.contract.polaris.test_management import error
 from tests.contract.polaris.world import VEND, PolarisView, encoded, table, tables
 

@@ -4,7 +4,7 @@ import time
 
 import httpx
 
-from infra.local.catalog.warehouse import ALLOW_PURGE, PURGE_VIEWS
+from infra.local.catalog.layout import ALLOW_PURGE, PURGE_VIEWS
 from tests.contract.polaris.test_management import error
 from tests.contract.polaris.world import SCHEMA, PolarisView
 

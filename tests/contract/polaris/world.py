@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.state import CatalogState
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from tests.aws import mock_aws
 
 BUCKET = "warehouse"

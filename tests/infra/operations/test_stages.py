@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from infra.naming import metric_dimensions, resource_name, service_name
+from infra.environment.resources import metric_dimensions, resource_name, service_name
 
 
 def test_names_have_the_stage() -> None:

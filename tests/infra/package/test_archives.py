@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from infra.package import build, bytecode
-from infra.package.archives import write_tar, write_zip
-from infra.package.bytecode import NotCompiled, compile_tree, find_python, remove_sources
+from infra.package import build
+from infra.package.build import NotCompiled, compile_tree, find_python, remove_sources
 from infra.package.parts import Processor
-from infra.package.trees import remove_symbols
+from infra.package.trees import remove_symbols, write_tar, write_zip
 
 SOURCES = {"b/__init__.py": "KNOWN = {'x', 'y', 'z'}\n", "a.py": "import b\n", "b/data.json": "{}"}
 
@@ -90,10 +89,10 @@ def test_a_module_that_is_no_python_stops_the_build(tmp_path: Path) -> None:
 
 def test_another_version_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function would ignore its bytecode, and the package would only be larger."""
-    monkeypatch.setattr(bytecode, "PYTHON_VERSION", "3.99")
+    monkeypatch.setattr(build, "PYTHON_VERSION", "3.99")
     assert find_python(sys.executable) is None
     assert find_python(str(tmp_path / "absent")) is None
-    monkeypatch.setattr(bytecode, "PYTHON_VERSION", f"{sys.version_info.major}.{sys.version_info.minor}")
+    monkeypatch.setattr(build, "PYTHON_VERSION", f"{sys.version_info.major}.{sys.version_info.minor}")
     assert find_python(sys.executable) == sys.executable
 
 

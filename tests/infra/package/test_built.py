@@ -14,7 +14,7 @@ import pytest
 from infra.environment.context import ROOT
 from infra.environment.functions import EVERY_FUNCTION
 from infra.package import build
-from infra.package.bytecode import find_python
+from infra.package.build import find_python
 from infra.package.parts import ARCHIVES, LAMBDA, SPARK, Processor
 from infra.package.trees import AWS_SERVICES
 from infra.package.wheels import digest

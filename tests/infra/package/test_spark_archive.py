@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from infra.environment.functions import FUNCTIONS
-from infra.local.emr.archives import Unpacking, unpacking
-from infra.package.archives import write_tar, write_zip
+from infra.local.emr.spark_jobs import Unpacking, unpacking
 from infra.package.parts import ARCHIVES, DESCRIPTION, LAMBDA, SPARK
+from infra.package.trees import write_tar, write_zip
 from tests.infra.conftest import TEMPLATES_ALONE
 from tests.infra.test_settings import REAL
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from delegation.gateway.keys.calls import CatalogClient, Conclusion, conclusion, denies
-from infra.rule.answers import CATALOG_ANSWERS
+from infra.gateway_answers import CATALOG_ANSWERS
 
 
 @pytest.mark.parametrize("name", CATALOG_ANSWERS)

@@ -26,7 +26,7 @@ from delegation.tasks.life.lanes import _EACH
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.wiring.types import TYPES, policies_of
-from infra.environment.variables import VARIABLES
+from infra.environment.resources import VARIABLES
 from infra.settings import Settings
 from infra.settings_page import DESCRIBED
 from tests.paths import ROOT

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.stage_file import StageFileError, with_stage_file
+from infra.environment.context import StageFileError, with_stage_file
 
 DEFAULTS = {"delegation:stage": "prod", "delegation:realm": "POLARIS", "@aws-cdk/x": True}
 

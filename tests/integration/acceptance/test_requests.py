@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from infra.local.front.pki import CertificateAuthority
+from infra.local.identities import CertificateAuthority
 from tests.integration.acceptance.world import EXECUTE, LIFE, SUBMIT
 from tests.paths import ROOT
 

@@ -25,9 +25,9 @@ from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import OWNER, READER, SERVICE
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.state import CatalogState
-from infra.local.processes.wsgi import WsgiServer
+from infra.local.processes.loopback import WsgiServer
 from infra.local.s3.front import S3Front
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 
 BUCKET = "warehouse"
 REGION = "eu-west-1"

@@ -19,11 +19,11 @@ from pyiceberg.types import StringType
 from delegation.identifiers import TableIdentifier
 from delegation.polaris import answers
 from infra.local.aws.moto_app import application
+from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from infra.local.catalog.principals.privileges import Privilege
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
-from infra.local.processes.wsgi import WsgiServer
+from infra.local.processes.loopback import WsgiServer
 from infra.local.s3.front import S3Front
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from tests.integration.local.catalog_world import (
     BUCKET,
     BY_REGION,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.environment.job_settings import packaged_job
-from infra.local.emr import published
-from infra.local.emr.archives import Unpacking, parsed, unpack, unpacking
-from infra.package.archives import write_tar
+from infra.environment.resources import packaged_job
+from infra.local import deployment
+from infra.local.emr.spark_jobs import Unpacking, parsed, unpack, unpacking
 from infra.package.parts import ARCHIVES, SPARK
+from infra.package.trees import write_tar
 from tests.integration.local.test_emr import Emr, program
 
 __all__ = ["program"]
@@ -87,7 +87,7 @@ def test_the_local_stack_publishes_the_archive_below_a_key_that_spark_unpacks(tm
                 with tarfile.open(path) as opened:
                     uploaded[key] = opened.getnames()
 
-    code = published.publish(S3(), "code")
+    code = deployment.publish(S3(), "code")
     assert unpacking(code.archive) is Unpacking.TAR
     assert "delegation/wiring/spark/job.py" in uploaded[code.archive.removeprefix("s3://code/")]
     assert code.entry_point.endswith(".py")

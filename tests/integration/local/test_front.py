@@ -17,7 +17,7 @@ from infra.local.errors import CannotStartError
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.http11 import REQUEST_LIMIT_BYTES
 from infra.local.front.https import Front, TlsFiles
-from infra.local.front.pki import CertificateAuthority
+from infra.local.identities import CertificateAuthority
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool
 
 HANDLERS = Path(__file__).parent / "fixtures"

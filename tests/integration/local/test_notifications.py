@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from delegation.client.callbacks import CallbackVerifier
-from infra.local.front.pki import KeyPair
+from infra.local.identities import KeyPair
 from infra.local.resources import CALLBACK_KEYS
 from tests.integration.local.stack_process import StackProcess
 from tests.unit.notifications.receiver import serving

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.aws.clock import Clock
-from infra.local.aws.poller import Mapping, Poller, failures
 from infra.local.aws.server import MotoAws
+from infra.local.aws.triggers import Clock, Mapping, Poller, failures
 from infra.local.lambdas.functions import FunctionSpec, Invocation, LambdaPool
 
 HANDLERS = Path(__file__).parent / "fixtures"

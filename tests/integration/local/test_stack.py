@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra.local.front.pki import CertificateAuthority
+from infra.local.identities import CertificateAuthority
 from infra.local.stack_file import FIELDS
 from tests.integration.local.stack_process import StackProcess, all_ended, descendants, watch
 

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from delegation.polaris.credentials import VendedCredentials, select_credential
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
+from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.catalog_world import (
     BUCKET,
     ORDERS,

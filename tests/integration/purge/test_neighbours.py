@@ -16,8 +16,8 @@ from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.purge import vended_store
+from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from infra.local.catalog.principals.privileges import SERVICE, Privilege
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.test_catalog import (
     BUCKET,
     ORDERS,

@@ -11,7 +11,7 @@ from delegation.removal.purge.names import PurgeDetails
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring.purge import vended_store
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
+from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.catalog_world import (
     ORDERS,
     SCHEMA,

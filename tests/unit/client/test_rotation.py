@@ -14,7 +14,7 @@ import pytest
 from delegation.client.client import TIMEOUT
 from delegation.client.errors import ClientMisconfigured
 from delegation.client.settings import ClientTls, asyncio_client, blocking_client
-from infra.local.front.pki import CertificateAuthority, KeyPair
+from infra.local.identities import CertificateAuthority, KeyPair
 
 
 class Named(http.server.BaseHTTPRequestHandler):

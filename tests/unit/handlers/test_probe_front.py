@@ -15,7 +15,7 @@ from infra.environment.functions import PROBE
 from infra.environment.resources import Resources, environment
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles
-from infra.local.front.pki import CertificateAuthority, KeyPair
+from infra.local.identities import CertificateAuthority, KeyPair
 from infra.local.lambdas.functions import Invocation
 from tests.paths import ROOT
 

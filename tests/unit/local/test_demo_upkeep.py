@@ -8,7 +8,7 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
-from infra.local.demo import upkeep
+from infra.local.demo import tables
 from infra.local.options import StackOptions
 
 VISITS = TableIdentifier("lake", ("shop",), "visits")
@@ -34,7 +34,7 @@ class FakeService:
 
 
 def started(service: FakeService, timeout: float) -> str:
-    return upkeep.started_task(service, VISITS, timeout_seconds=timeout, clock=service.clock, sleep=service.sleep)
+    return tables.started_task(service, VISITS, timeout_seconds=timeout, clock=service.clock, sleep=service.sleep)
 
 
 def test_the_task_of_the_pass_is_waited_for() -> None:
@@ -45,12 +45,12 @@ def test_the_task_of_the_pass_is_waited_for() -> None:
 
 
 def test_a_pass_that_starts_nothing_in_time_is_an_error() -> None:
-    with pytest.raises(upkeep.PolicyWithoutEffect, match=r"lake.shop.visits within 10 s"):
+    with pytest.raises(tables.PolicyWithoutEffect, match=r"lake.shop.visits within 10 s"):
         started(FakeService(after=1000), 10)
 
 
 def test_a_stack_with_the_properties_executes_policies_every_few_seconds() -> None:
-    properties = StackOptions(properties=upkeep.trial_properties("lake")).all_properties()
+    properties = StackOptions(properties=tables.trial_properties("lake")).all_properties()
     assert UpkeepSettings.from_properties(properties).interval.total_seconds() == 5
     limits = UpkeepLimits.from_properties(properties)
     assert list(limits.types) == [PolicyType.SNAPSHOT_EXPIRY]
@@ -60,4 +60,4 @@ def test_a_stack_with_the_properties_executes_policies_every_few_seconds() -> No
 @pytest.mark.parametrize(("parameters", "policy"), [({}, None), ({"policy": "lake.shop.keep"}, "lake.shop.keep")])
 def test_a_task_names_the_policy_that_asked_for_it(parameters, policy) -> None:
     view = SimpleNamespace(task_payload=json.dumps({"operation_parameters": parameters}))
-    assert upkeep.policy_of(view) == policy
+    assert tables.policy_of(view) == policy

@@ -17,7 +17,7 @@ import pytest
 from infra.local.front import http11
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.https import Front, TlsFiles
-from infra.local.front.pki import CertificateAuthority
+from infra.local.identities import CertificateAuthority
 from infra.local.lambdas.functions import Invocation
 
 BASE = "/delegation-service/api"

@@ -29,13 +29,13 @@ from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.timestamps import utc_now
 from infra.local.catalog.entities import CatalogEntry
+from infra.local.catalog.layout import PURGE_VIEWS
 from infra.local.catalog.principals import tokens
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import OWNER
 from infra.local.catalog.server import LocalCatalog
-from infra.local.catalog.warehouse import PURGE_VIEWS
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, integration_response
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from tests.kit.names import HOSTILE, NO_NAMES
 from tests.unit.gateway.drop.world import REALM, DropWorld
 from tests.unit.gateway.keys import stand_in

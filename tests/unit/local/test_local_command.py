@@ -11,7 +11,7 @@ from delegation.cli.connection import Connection
 from delegation.polaris.answers import NoSuchTable, TableMetadataMissing
 from infra.local import command
 from infra.local.demo import tables as sample
-from infra.local.demo.orphans import AgesFixed
+from infra.local.demo.tables import AgesFixed
 
 PARTS = [
     ("Delegation service", "https://127.0.0.1:37445/delegation-service/api", "client certificate and token required"),

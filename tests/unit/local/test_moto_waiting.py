@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
 
-from infra.local.aws import moto_waiting
+from infra.local.aws import server
 
 DUE = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -22,7 +22,7 @@ def zone(request, monkeypatch):
 
 @pytest.fixture
 def corrected():
-    undo = moto_waiting.correct_wait_times()
+    undo = server.correct_wait_times()
     yield
     undo()
 
@@ -41,5 +41,5 @@ def test_text_that_is_not_a_timestamp_remains_none(corrected):
 
 def test_it_can_be_undone():
     before = vars(Timestamp)["_from_timestamp_string"]
-    moto_waiting.correct_wait_times()()
+    server.correct_wait_times()()
     assert vars(Timestamp)["_from_timestamp_string"] is before

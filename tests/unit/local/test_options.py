@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from infra.environment.context import default_properties
 from infra.environment.functions import FUNCTIONS, STATE_MACHINE_DEFINITION
 from infra.local import resources
-from infra.local.endpoints import AwsKeys, Endpoints
+from infra.local.backends import AwsKeys, Endpoints
 from infra.local.errors import CannotStartError
 from infra.local.options import StackOptions
 from infra.local.stack_file import FIELDS, StackFile

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from infra.local.front.pki import CertificateAuthority, KeyPair, subject_of
+from infra.local.identities import CertificateAuthority, KeyPair, subject_of
 
 
 def handshake(server: KeyPair, servers_ca: Path, clients_ca: Path, client: KeyPair | None, name: str) -> str | None:

@@ -8,12 +8,14 @@ from infra.local.s3.requests import (
     BAD_TOKEN,
     EXPIRED,
     UNKNOWN_KEY,
+    Access,
     MultiDelete,
     Refusal,
     S3Request,
+    VendedKey,
+    VendedKeys,
     identify,
 )
-from infra.local.s3.vended_keys import Access, VendedKey, VendedKeys
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 WRITER = VendedKey("WRITER", "token", (("lake", "ns/t/"), ("fast", "t/")), writable=True, expires_at=NOW)

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from infra.local.front.pki import CertificateAuthority, KeyPair
+from infra.local.identities import CertificateAuthority, KeyPair
 
 OK, SLOW, DRIP, HANG_UP, REDIRECT, GARBAGE = 200, "slow", "drip", "hang up", "redirect", "garbage"
 

@@ -28,7 +28,7 @@ from delegation.storage.memory import Killed
 from delegation.timestamps import utc_now
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.server import LocalCatalog
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from tests.aws import mock_aws
 
 CALLS = 13

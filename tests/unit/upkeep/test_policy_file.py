@@ -12,7 +12,7 @@ from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile, PolicyFileIn
 from delegation.upkeep.rules.limits import DAY_MS, UpkeepLimits
 from delegation.upkeep.rules.model import FindingCode, PolicyType, RuleStatus
 from delegation.upkeep.rules.resolve import resolve
-from infra.local.catalog.policies.store import PolicyStore
+from infra.local.catalog.policies import PolicyStore
 from infra.local.catalog.state import MemoryState
 from tests.unit.upkeep.policies import ALL, TABLE
 

@@ -7,9 +7,8 @@ import httpx
 import pytest
 
 from delegation.storage.listing.pages import page
-from infra.local.aws.object_ages import PATH, ObjectAges
-from infra.local.aws.server import MotoAws
-from infra.local.demo.orphans import DATA_FILES, AgesFixed, RemoteAges, plant
+from infra.local.aws.server import PATH, MotoAws, ObjectAges
+from infra.local.demo.tables import DATA_FILES, AgesFixed, RemoteAges, plant
 from infra.local.lambdas.functions import LambdaPool
 from tests.integration.local import catalog_world
 from tests.integration.local.catalog_world import BUCKET, ORDERS

@@ -12,8 +12,7 @@ from typer.main import get_command
 from delegation.cli.connection import Stack
 from delegation.cli.main import ENTRY_POINTS, build
 from delegation.cli.submit import parse_properties
-from infra.local.demo.tables import Bucket
-from infra.local.demo.upkeep import trial_properties
+from infra.local.demo.tables import Bucket, trial_properties
 from tests.integration.local.trial.pages import Newcomer, commands
 
 ORPHANS = commands("orphans.md", "On this machine, in five minutes")

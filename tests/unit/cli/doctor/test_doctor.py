@@ -7,7 +7,7 @@ from rich.console import Console
 
 from delegation.cli.doctor.checks import CheckResult, findings_screen
 from delegation.cli.doctor.service import check_certificate
-from infra.local.front.pki import CertificateAuthority
+from infra.local.identities import CertificateAuthority
 from tests.unit.cli.conftest import lines
 from tests.unit.cli.doctor.world import HEALTHY
 

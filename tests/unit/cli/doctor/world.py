@@ -10,7 +10,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs
 
 from delegation.client.settings import BASE_PATH
-from infra.local.front.pki import CertificateAuthority
+from infra.local.identities import CertificateAuthority
 
 HEALTHY = {
     "status": "up",

@@ -14,7 +14,7 @@ from delegation.polaris.policies import PolicyClient, PolicyTarget
 from delegation.removal.orphans.others import CatalogPlaces
 from delegation.removal.orphans.place import Place
 from infra.local.catalog.server import LocalCatalog
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from tests.unit.cli.conftest import lines
 
 URL = "http://polaris.test/api/catalog"

@@ -18,7 +18,7 @@ from delegation.storage.memory import MemoryObjectStore
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import Privilege
 from infra.local.catalog.server import LocalCatalog
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from tests.kit.lakes.lake import Lake, rows
 from tests.unit.gateway.drop.deployment import CatalogPlace, Deployment
 from tests.unit.gateway.keys.stand_in import InProcess

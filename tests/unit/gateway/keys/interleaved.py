@@ -18,7 +18,7 @@ from delegation.gateway.keys.calls import denies
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.idempotency.mutations.reservation import RecordsUnavailable
 from delegation.storage.memory import Killed
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, PURGE_VIEWS
+from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, PURGE_VIEWS
 from tests.unit.gateway.keys.mutations import SCHEMA, SELECT_2, VIEW_VERSION
 from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Life
 

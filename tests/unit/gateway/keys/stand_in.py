@@ -29,12 +29,12 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream
 from delegation.idempotency.mutations.reservation import MemoryReservationStore, Reservation, ReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Killed
+from infra.local.catalog.layout import PURGE_VIEWS
 from infra.local.catalog.principals import tokens
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import OWNER, READER
 from infra.local.catalog.server import LocalCatalog
-from infra.local.catalog.warehouse import PURGE_VIEWS
-from infra.local.s3.vended_keys import VendedKeys
+from infra.local.s3.requests import VendedKeys
 from tests.kit.clocks import Clock
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

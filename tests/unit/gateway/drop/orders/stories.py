@@ -24,7 +24,7 @@ from pyiceberg.serializers import FromInputFile
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.storage.memory import Faults, Killed
-from infra.local.catalog.warehouse import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
+from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from polaris_common.errors import DelegationError
 from tests.unit.gateway.drop.test_keys import with_keys
 from tests.unit.gateway.drop.test_owners import Owner

@@ -1,14 +1,12 @@
-"""An event source mapping from SQS to Lambda: long polling, partial failures, several batches at once.
-
-moto's mapping invokes the function when a message is sent and ignores `batchItemFailures`. Source: AWS Lambda developer
-guide, "Using Lambda with Amazon SQS". The queue's redrive policy moves failed messages to the dead-letter queue.
-"""
+"""What invokes functions: an event source mapping from SQS, and a schedule."""
 
 import json
 import logging
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -142,3 +140,52 @@ def failures(invocation: Invocation, delivered: set[str]) -> set[str]:
 def _attribute(value: Any) -> dict[str, Any]:
     shape = {"StringValue": "stringValue", "BinaryValue": "binaryValue", "DataType": "dataType"}
     return {shape[name]: content for name, content in value.items() if name in shape}
+
+
+class Clock:
+    """Calls `function` every `interval_seconds`, first after one interval; a missed call is not repeated."""
+
+    def __init__(self, function: LocalFunction, *, interval_seconds: float, region: str, account: str) -> None:
+        self._function = function
+        self._interval = interval_seconds
+        self._region = region
+        self._account = account
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Self:
+        """Start the schedule in a thread."""
+        self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop the schedule and wait for a running call; may be called again."""
+        self._stopping.set()
+        if self._thread:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval):
+            try:
+                invocation = self._function.invoke(json.dumps(self._event(datetime.now(UTC))).encode())
+            except LocalStackError as exc:
+                LOG.warning("%s", exc)
+                continue
+            if invocation.error:
+                LOG.warning("%s failed, see %s", self._function.spec.name, self._function.log)
+
+    def _event(self, now: datetime) -> dict[str, object]:
+        """Return the event of a schedule (EventBridge user guide, "Scheduled events")."""
+        return {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": "Scheduled Event",
+            "source": "aws.events",
+            "account": self._account,
+            "time": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "region": self._region,
+            "resources": [f"arn:aws:events:{self._region}:{self._account}:rule/{self._function.spec.name}"],
+            "detail": {},
+        }

@@ -1,1 +1,0 @@
-"""How a new version of a function takes over from the former."""

@@ -1,1 +1,0 @@
-"""Policies as Polaris 1.7 stores, attaches and inherits them."""
