@@ -81,28 +81,7 @@ _Range = Annotated[str, AfterValidator(_address_range)]
 
 
 class NetworkSettings(BaseModel):
-    """The settings of the network, some of `infra.settings.Settings`.
-
-    - `network`: `private` puts a load balancer inside a VPC before a private API; `regional` an API on the internet.
-      Both demand client certificates.
-    - `vpc_id`, `subnet_ids`: an existing VPC and private subnets in two or more availability zones, for load balancer,
-      endpoints, functions and Spark jobs. Without them the private profile creates a VPC of `vpc_cidr`.
-    - `aws_endpoints`: `create` or `existing`, the VPC endpoints by which functions and jobs reach AWS; the default is
-      to create them in a created VPC alone. `route_table_ids`: of the existing subnets, for those of S3 and DynamoDB.
-    - `nat_gateways`: of a created VPC; needed only if Polaris or the token issuer is outside.
-    - `vpc_layout`: `room-for-public` leaves half of a created VPC's range to public subnets, so that NAT gateways can
-      be added later; `private-only` is for a VPC of an earlier release without NAT gateways.
-    - `caller_security_group_ids`, `caller_cidrs`: who may reach the load balancer: Polaris, and operators. Nobody else
-      can.
-    - `functions_in_vpc`: functions in the VPC besides those that call Polaris; the authorizer fetches an issuer's keys.
-    - `certificate_authority_arn`: an authority of AWS Private CA that issues the API's certificate.
-    - `hosted_zone_id`: the Route 53 zone of `domain_name` for its record; private for the private profile.
-    - `rate_limit`: requests in five minutes from one address, beyond which the regional profile's firewall refuses.
-    - `kms_key_arn`: an existing key instead of a created one; `customer_key_for`: `queues`, `logs`, `topics`, which
-      AWS' own keys encrypt otherwise.
-    - `bootstrap_key_arn`: the key of the bucket that `cdk bootstrap` made, if it has a customer managed one.
-    - `account_log_role`: `create` gives API Gateway the account's role for logs; `existing` leaves it alone.
-    """
+    """The settings of the network, some of `infra.settings.Settings`; docs/settings.md states what each one means."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -214,23 +193,7 @@ _OF_THE_LISTENER = ("gateway_listener_arn", "gateway_vpc_id", "gateway_endpoint_
 
 
 class GatewayDeploymentSettings(BaseModel):
-    """The part of Settings about the gateway (docs/gateway-rule.md).
-
-    - `gateway`: whether the stack of the gateway, its table and its role exist.
-    - `gateway_polaris_url`: the catalog's base at an address that does not lead through the rule.
-    - `gateway_base_path`: the catalog's base in the paths of the load balancer.
-    - `gateway_vpc_endpoint`: the `execute-api` VPC endpoint that alone may call the API.
-    - `gateway_domain_name`, `gateway_certificate_arn`: the catalog's name as clients use it, and its certificate.
-    - `gateway_listener_arn`: the load balancer's listener that gets the rule; with it `gateway_vpc_id` and
-      `gateway_endpoint_addresses`, the private addresses of the VPC endpoint. Without it the rule is yours to add.
-      `gateway_listener_priority` is the first of five.
-    - `gateway_timeout_seconds`: how long the catalog may take for a mutation, and so the longest hold on a key.
-    - `gateway_namespace_separator`: what joins the levels of a namespace in the catalog's paths, percent-encoded.
-    - `gateway_purge_requests`: drops with purge are taken over (`drop`), refused, or passed on to the catalog.
-    - `gateway_subnet_ids`, `gateway_security_group_ids`: the function's network, if the catalog is reached only there.
-    - `gateway_token_*`: how the tokens of the catalog's callers are verified, by its broker's public key or a JWKS;
-      with neither, keys are not honoured.
-    """
+    """The part of Settings about the gateway (docs/gateway-rule.md, docs/settings.md)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -88,58 +88,9 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 
 
 class Settings(NetworkSettings, GatewayDeploymentSettings):
-    """The settings of one deployment, with those of its network in `NetworkSettings`, of the gateway in its own.
+    """The settings of one deployment; docs/settings.md states what each one means.
 
     The context key of `log_retention_days` is `delegation:log-retention-days`.
-
-    - `realm`: the only realm served (docs/architecture/trust.md).
-    - `domain_name`: the API's domain; `certificate_arn`: its ACM certificate, created with DNS validation if absent;
-      `ownership_certificate_arn`: needed in the regional profile with a certificate of a private or imported CA.
-    - `truststore_key`, `truststore_version`: the PEM bundle of client CAs in the trust store bucket, which the operator
-      uploads after deploying the data stack and before the service stack.
-    - `client_subject`, `client_issuer`, `client_serials`: the client certificate of Polaris; `client_next_*`: a second
-      one, admitted while the first is replaced.
-    - `revocation_lists`: objects with the revocation lists of all pinned issuers, keys in the trust store bucket or
-      `s3://bucket/key`; `client_ca`: the PEM certificates of those issuers, which must have signed the lists.
-      `revocation_max_age_seconds` is the greatest age of a list that was fetched, `revocation_outdated` what happens
-      after its nextUpdate (`refuse` or `admit`). The private profile's load balancer reads them too (PEM), at each
-      deployment; `revocation_versions` are the versions of those objects, in their order. `client_crl`: instead of
-      them one small list in PEM.
-    - `operator_subjects`, `operator_issuer`, `operator_next_issuer`: the certificates of operators, who read, cancel
-      and retry tasks; their tokens have `operator_scope` and belong to one of `operator_client_ids`, if set. They
-      submit tasks only with `operators_may_submit`. Polaris cancels, retries, pauses and restores only with
-      `polaris_may_manage`.
-    - `token_*`: the issuer of the callers' tokens, its JWKS URL, or a public key if it has none, and the pinned client;
-      `token_next_*` are admitted beside them while they are replaced. `token_binding` is `required` if every token must
-      be bound to the client certificate (RFC 8705).
-    - `polaris_*`: the catalog, and the scope of the service's principal. `polaris_secret_rotation_days`: how often its
-      secret is rotated, never by default; only with tokens of Polaris itself.
-    - `inline_max_files`: Spark purges the tables with more files (docs/costs.md, "Inline or Spark").
-    - `task_indexes`: how many indexes the task table has, for an upgrade: DynamoDB makes one at a time.
-    - `emr_subnet_ids`, `emr_security_group_ids`: the network of Spark jobs if it is another than the VPC's subnets,
-      with a route to Polaris; without either there are none, and purges that need them are refused
-      (`SPARK_NOT_AVAILABLE`). `emr_max_runs` jobs run at once; another one waits at most `emr_queue_minutes`.
-      `emr_former_application_ids`: applications that this deployment or a former one replaced, whose jobs may still
-      run; four at most.
-    - `reserved_concurrency`: the most instances of a function that run at once, `run_inline=20,prepare=10`, so that
-      the service takes no more of Polaris; the account must have as many unreserved.
-    - `behaviors`: additional behaviors as `module` or `module:function`; the package must contain the modules
-      (`python -m infra.package --module`).
-    - `added_task_types`: the task types of those behaviors that have a retry property and no dot in their name.
-    - `package`: the output of `python -m infra.package`; `none` for templates alone, which cannot be deployed.
-    - `architecture`: the processor of functions and Spark jobs, for which the package is built: arm64 or x86_64.
-    - `alarm_topic_arn`: the SNS topic that every alarm notifies. `runbook_url`: the address of a copy of
-      docs/runbook; each alarm names its page there.
-    - `gradual_deployment`: whether the API's functions are deployed through an alias, to how many callers at first, and
-      taken back with the whole stack when an alarm is raised meanwhile.
-    - `probe_secret_arn`: a secret with the client certificate of the probe (JSON: certificate, key, authority), which
-      asks for the health through the front once a minute; without it there is no probe.
-    - `event_bus`: the name or ARN of the EventBridge bus for the events of `delegation.notifications.events`;
-      `callback_authorities`: the certificate authorities of receivers of callbacks in PEM, besides the public ones.
-    - `properties`: the service's properties, `delegation.retry.*` and others; `delegation.purge.*` limit what requests
-      may choose (docs/architecture/guards.md), `delegation.drop.*` how the gateway drops tables (docs/gateway.md),
-      `delegation.upkeep.*` when and how far the maintenance that policies ask for is done (docs/upkeep.md).
-    - `gateway`, `gateway_*`: the gateway in front of the catalog, see GatewayDeploymentSettings.
     """
 
     stage: str = Field("prod", pattern=r"^[a-z][a-z0-9-]{0,19}$")

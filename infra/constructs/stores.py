@@ -1,6 +1,7 @@
 """The DynamoDB tables and the S3 buckets; all outlive the stack."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_dynamodb as dynamodb
@@ -59,59 +60,10 @@ class TaskTables(Construct):
         The task table gets the first `task_indexes` of TASK_INDEXES: one more at each deployment of an existing table.
         """
         super().__init__(scope, construct_id)
-        self.tasks = self._build_tasks(key, task_indexes)
-        self.idempotency = self._build_idempotency(key, expires=keys_expire)
-        self.references = self._build_references(key)
-
-    def _build_tasks(self, key: kms.IKey, indexes: int) -> dynamodb.Table:
-        table = dynamodb.Table(
-            self,
-            "Tasks",
-            partition_key=dynamodb.Attribute(name="task_id", type=dynamodb.AttributeType.STRING),
-            sort_key=dynamodb.Attribute(name="version", type=dynamodb.AttributeType.NUMBER),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            point_in_time_recovery_specification=_RECOVERY,
-            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
-            encryption_key=key,
-            deletion_protection=True,
-            removal_policy=KEPT,
-        )
-        for index, bucket, sort_key in TASK_INDEXES[:indexes]:
-            table.add_global_secondary_index(
-                index_name=index,
-                partition_key=dynamodb.Attribute(name=bucket, type=dynamodb.AttributeType.STRING),
-                sort_key=dynamodb.Attribute(name=sort_key, type=dynamodb.AttributeType.STRING),
-                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-            )
-        return table
-
-    def _build_idempotency(self, key: kms.IKey, *, expires: bool) -> dynamodb.Table:
-        return dynamodb.Table(
-            self,
-            "Idempotency",
-            partition_key=dynamodb.Attribute(name="scope", type=dynamodb.AttributeType.STRING),
-            time_to_live_attribute=EXPIRES_AT if expires else None,
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            point_in_time_recovery_specification=_RECOVERY,
-            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
-            encryption_key=key,
-            deletion_protection=True,
-            removal_policy=KEPT,
-        )
-
-    def _build_references(self, key: kms.IKey) -> dynamodb.Table:
-        return dynamodb.Table(
-            self,
-            "References",
-            partition_key=dynamodb.Attribute(name="pk", type=dynamodb.AttributeType.STRING),
-            sort_key=dynamodb.Attribute(name="sk", type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            point_in_time_recovery_specification=_RECOVERY,
-            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
-            encryption_key=key,
-            deletion_protection=True,
-            removal_policy=KEPT,
-        )
+        self.tasks = _table(self, "Tasks", "task_id", "version", key=key, sort_type=dynamodb.AttributeType.NUMBER)
+        _add_indexes(self.tasks, TASK_INDEXES[:task_indexes], dynamodb.ProjectionType.KEYS_ONLY)
+        self.idempotency = _table(self, "Idempotency", "scope", key=key, expires=keys_expire)
+        self.references = _table(self, "References", "pk", "sk", key=key)
 
 
 class GatewayTables(Construct):
@@ -119,26 +71,45 @@ class GatewayTables(Construct):
 
     def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
         super().__init__(scope, construct_id)
-        self.tombstones = dynamodb.Table(
-            self,
-            "Tombstones",
-            partition_key=_text("table_key"),
-            sort_key=_text("tombstone_id"),
-            time_to_live_attribute=EXPIRES_AT,
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            point_in_time_recovery_specification=_RECOVERY,
-            encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
-            encryption_key=key,
-            deletion_protection=True,
-            removal_policy=KEPT,
+        self.tombstones = _table(self, "Tombstones", "table_key", "tombstone_id", key=key, expires=True)
+        _add_indexes(self.tombstones, TOMBSTONE_INDEXES, dynamodb.ProjectionType.ALL)
+
+
+def _table(
+    scope: Construct,
+    construct_id: str,
+    partition_key: str,
+    sort_key: str | None = None,
+    *,
+    key: kms.IKey,
+    sort_type: dynamodb.AttributeType = dynamodb.AttributeType.STRING,
+    expires: bool = False,
+) -> dynamodb.Table:
+    return dynamodb.Table(
+        scope,
+        construct_id,
+        partition_key=_text(partition_key),
+        sort_key=dynamodb.Attribute(name=sort_key, type=sort_type) if sort_key else None,
+        time_to_live_attribute=EXPIRES_AT if expires else None,
+        billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+        point_in_time_recovery_specification=_RECOVERY,
+        encryption=dynamodb.TableEncryption.CUSTOMER_MANAGED,
+        encryption_key=key,
+        deletion_protection=True,
+        removal_policy=KEPT,
+    )
+
+
+def _add_indexes(
+    table: dynamodb.Table, indexes: Sequence[tuple[str, str, str]], projection: dynamodb.ProjectionType
+) -> None:
+    for index, partition_key, sort_key in indexes:
+        table.add_global_secondary_index(
+            index_name=index,
+            partition_key=_text(partition_key),
+            sort_key=_text(sort_key),
+            projection_type=projection,
         )
-        for index, partition_key, sort_key in TOMBSTONE_INDEXES:
-            self.tombstones.add_global_secondary_index(
-                index_name=index,
-                partition_key=_text(partition_key),
-                sort_key=_text(sort_key),
-                projection_type=dynamodb.ProjectionType.ALL,
-            )
 
 
 def _text(name: str) -> dynamodb.Attribute:
@@ -150,6 +121,15 @@ _RECOVERY = dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_ena
 
 BALANCER_PREFIX: Final = "load-balancer"
 CONNECTION_PREFIX: Final = "load-balancer-connections"
+
+
+_PRIVATE: Final[dict[str, Any]] = {
+    "block_public_access": s3.BlockPublicAccess.BLOCK_ALL,
+    "object_ownership": s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+    "enforce_ssl": True,
+    "minimum_tls_version": 1.2,
+    "removal_policy": KEPT,
+}
 
 
 class Buckets(Construct):
@@ -177,11 +157,7 @@ class Buckets(Construct):
             self,
             "AccessLog",
             encryption=s3.BucketEncryption.S3_MANAGED,  # the log delivery service cannot use the key
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            enforce_ssl=True,
-            minimum_tls_version=1.2,
-            removal_policy=KEPT,
+            **_PRIVATE,
             lifecycle_rules=[s3.LifecycleRule(id="expire", expiration=Duration.days(365))],
         )
         acknowledge(bucket, S1="The target of access logs; logging access to it would produce new entries without end.")
@@ -215,11 +191,7 @@ class Buckets(Construct):
             encryption_key=key,
             bucket_key_enabled=True,
             versioned=True,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            enforce_ssl=True,
-            minimum_tls_version=1.2,
-            removal_policy=KEPT,
+            **_PRIVATE,
             server_access_logs_bucket=self.access_log,
             server_access_logs_prefix="plans/",
             lifecycle_rules=[
@@ -240,11 +212,7 @@ class Buckets(Construct):
             "TrustStore",
             encryption=s3.BucketEncryption.S3_MANAGED,  # public certificates, read by API Gateway
             versioned=True,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            enforce_ssl=True,
-            minimum_tls_version=1.2,
-            removal_policy=KEPT,
+            **_PRIVATE,
             server_access_logs_bucket=self.access_log,
             server_access_logs_prefix="truststore/",
         )

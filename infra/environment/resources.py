@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from delegation.environment import SETTINGS_OBJECT
@@ -14,90 +14,6 @@ from delegation.removal.requests import FOREIGN_LOCATIONS
 from infra.environment.functions import EVERY_FUNCTION, EXECUTOR_VARIABLES, SPARK_VARIABLES
 from infra.package.parts import PYTHON_VERSION
 
-VARIABLES: Final = {
-    "realm": "DELEGATION_REALM",
-    "tasks_table": "DELEGATION_TASKS_TABLE",
-    "idempotency_table": "DELEGATION_IDEMPOTENCY_TABLE",
-    "references_table": "DELEGATION_REFERENCES_TABLE",
-    "tombstones_table": "DELEGATION_TOMBSTONES_TABLE",
-    "gateway_base_path": "DELEGATION_GATEWAY_BASE_PATH",
-    "gateway_timeout_seconds": "DELEGATION_GATEWAY_TIMEOUT_SECONDS",
-    "gateway_namespace_separator": "DELEGATION_GATEWAY_NAMESPACE_SEPARATOR",
-    "gateway_purge_requests": "DELEGATION_GATEWAY_PURGE_REQUESTS",
-    "queue_url": "DELEGATION_QUEUE_URL",
-    "notification_queue_url": "DELEGATION_NOTIFICATION_QUEUE_URL",
-    "event_queue_url": "DELEGATION_EVENT_QUEUE_URL",
-    "apart_queue_url": "DELEGATION_APART_QUEUE_URL",
-    "event_bus": "DELEGATION_EVENT_BUS",
-    "callback_keys_arn": "DELEGATION_CALLBACK_KEYS",
-    "callback_authorities": "DELEGATION_CALLBACK_AUTHORITIES",
-    "state_machine_arn": "DELEGATION_STATE_MACHINE_ARN",
-    "plan_bucket": "DELEGATION_PLAN_BUCKET",
-    "polaris_url": "DELEGATION_POLARIS_URL",
-    "polaris_secret_arn": "DELEGATION_POLARIS_SECRET_ARN",
-    "polaris_scope": "DELEGATION_POLARIS_SCOPE",
-    "polaris_token_url": "DELEGATION_POLARIS_TOKEN_URL",
-    "emr_application_id": "DELEGATION_EMR_APPLICATION_ID",
-    "emr_former_application_ids": "DELEGATION_EMR_FORMER_APPLICATION_IDS",
-    "emr_job_role_arn": "DELEGATION_EMR_JOB_ROLE_ARN",
-    "emr_entry_point": "DELEGATION_EMR_ENTRY_POINT",
-    "emr_spark_parameters": "DELEGATION_EMR_SPARK_PARAMETERS",
-    "client_subject": "DELEGATION_CLIENT_SUBJECT",
-    "client_issuer": "DELEGATION_CLIENT_ISSUER",
-    "client_serials": "DELEGATION_CLIENT_SERIALS",
-    "client_certificate_source": "DELEGATION_CLIENT_CERTIFICATE_SOURCE",
-    "client_vpc_endpoints": "DELEGATION_CLIENT_VPC_ENDPOINTS",
-    "client_crl": "DELEGATION_CLIENT_CRL",
-    "client_ca": "DELEGATION_CLIENT_CA",
-    "client_next_subject": "DELEGATION_CLIENT_NEXT_SUBJECT",
-    "client_next_issuer": "DELEGATION_CLIENT_NEXT_ISSUER",
-    "client_next_serials": "DELEGATION_CLIENT_NEXT_SERIALS",
-    "revocation_lists": "DELEGATION_REVOCATION_LISTS",
-    "revocation_outdated": "DELEGATION_REVOCATION_OUTDATED",
-    "revocation_max_age_seconds": "DELEGATION_REVOCATION_MAX_AGE_SECONDS",
-    "operator_subjects": "DELEGATION_OPERATOR_SUBJECTS",
-    "operator_issuer": "DELEGATION_OPERATOR_ISSUER",
-    "operator_next_issuer": "DELEGATION_OPERATOR_NEXT_ISSUER",
-    "operator_client_ids": "DELEGATION_OPERATOR_CLIENT_IDS",
-    "operator_scope": "DELEGATION_OPERATOR_SCOPE",
-    "operators_may_submit": "DELEGATION_OPERATORS_MAY_SUBMIT",
-    "polaris_may_manage": "DELEGATION_POLARIS_MAY_MANAGE",
-    "token_issuer": "DELEGATION_TOKEN_ISSUER",
-    "token_jwks_url": "DELEGATION_TOKEN_JWKS_URL",
-    "token_public_key": "DELEGATION_TOKEN_PUBLIC_KEY",
-    "token_next_public_key": "DELEGATION_TOKEN_NEXT_PUBLIC_KEY",
-    "token_audience": "DELEGATION_TOKEN_AUDIENCE",
-    "token_client_id": "DELEGATION_TOKEN_CLIENT_ID",
-    "token_next_issuer": "DELEGATION_TOKEN_NEXT_ISSUER",
-    "token_next_jwks_url": "DELEGATION_TOKEN_NEXT_JWKS_URL",
-    "token_next_audience": "DELEGATION_TOKEN_NEXT_AUDIENCE",
-    "token_next_client_id": "DELEGATION_TOKEN_NEXT_CLIENT_ID",
-    "token_binding": "DELEGATION_TOKEN_BINDING",
-    "token_scope": "DELEGATION_TOKEN_SCOPE",
-    "properties": "DELEGATION_PROPERTIES",
-    "behaviors": "DELEGATION_BEHAVIORS",
-    "probe_url": "DELEGATION_PROBE_URL",
-    "probe_address": "DELEGATION_PROBE_ADDRESS",
-    "probe_secret_arn": "DELEGATION_PROBE_SECRET_ARN",
-    "inline_max_files": "DELEGATION_INLINE_MAX_FILES",
-    "spark": "DELEGATION_SPARK",
-    "synchronous_budget_seconds": "DELEGATION_SYNCHRONOUS_BUDGET",
-    "tracing": "DELEGATION_TRACING",
-}
-"""The variable of each field of `Resources`."""
-PROPERTIES_VARIABLE: Final = VARIABLES["properties"]
-MOVABLE: Final = frozenset(
-    VARIABLES[name]
-    for name in (
-        "properties",
-        "client_ca",
-        "client_crl",
-        "callback_authorities",
-        "token_public_key",
-        "token_next_public_key",
-    )
-)
-"""The variables of any length, which a function can read from the object of SETTINGS_OBJECT instead; none is secret."""
 LIMIT_BYTES: Final = 4096
 """AWS Lambda developer guide, "Lambda quotas": all variables of a function have at most 4 KB."""
 _TOKEN: Final = re.compile(r"\$\{Token\[(?P<name>[^\]]+)\.\d+\]\}")
@@ -157,22 +73,12 @@ class Resources:
     """The resources and settings of one deployment; a field that is None yields no variable.
 
     - `settings_object`: the URL of an object with the MOVABLE variables; Spark jobs read their properties from it.
-    - `service_name`: the name of this stage's service in metrics, logs and traces.
     - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
-    - `emr_former_application_ids`: the applications whose job runs may not have ended, separated by commas.
-    - `client_serials`, `revocation_lists` (URLs), `client_vpc_endpoints`, `operator_client_ids`: separated by commas;
-      `operator_subjects`: names separated by semicolons. `client_crl`: a revocation list in PEM, `client_ca`: the
-      certificates of the authorities that sign such lists (all variables share 4 KB).
-    - `properties`: those of the Delegation Service proposal, "Task Retry".
+    - Lists are separated by commas, `operator_subjects` by semicolons; all variables of a function share 4 KB.
     - `spark`: `off` where Spark jobs would not reach Polaris, so that purges which need them are refused.
-    - `behaviors`: additional behaviors as `module` or `module:function`, separated by commas.
-    - `notification_queue_url`, `event_queue_url`, `apart_queue_url`: the queues of callbacks, of events, and for
-      receivers that are set apart; `callback_keys_arn`: the reference of the keys that sign
-      callbacks; `callback_authorities`: the certificate authorities of their receivers in PEM.
-    - `probe_url`, `probe_address`, `probe_secret_arn`: the API's base, the host to connect to instead of its own, and
-      the probe's certificate.
-    - `tombstones_table`: the table of the gateway's drops, None without a gateway; `gateway_base_path`: the catalog's
-      base in the paths of requests to the gateway; the other `gateway_*`: see GatewayDeploymentSettings.
+    - `probe_address`: the host to connect to instead of that of `probe_url`.
+    - `gateway_base_path`: the catalog's base in the paths of requests to the gateway.
+    - The others: the settings of their names (docs/settings.md), and names of resources, None where there are none.
     """
 
     service_name: str = SERVICE_NAME
@@ -245,6 +151,28 @@ class Resources:
     spark: str = "on"
     synchronous_budget_seconds: int = 25
     tracing: bool = False
+
+
+_SHORTER: Final = {"callback_keys_arn": "CALLBACK_KEYS", "synchronous_budget_seconds": "SYNCHRONOUS_BUDGET"}
+VARIABLES: Final = {
+    each.name: f"DELEGATION_{_SHORTER.get(each.name, each.name.upper())}"
+    for each in fields(Resources)
+    if each.name not in {"service_name", "settings_object"}
+}
+"""The variable of each field of `Resources`, `DELEGATION_QUEUE_URL` of `queue_url`."""
+PROPERTIES_VARIABLE: Final = VARIABLES["properties"]
+MOVABLE: Final = frozenset(
+    VARIABLES[name]
+    for name in (
+        "properties",
+        "client_ca",
+        "client_crl",
+        "callback_authorities",
+        "token_public_key",
+        "token_next_public_key",
+    )
+)
+"""The variables of any length, which a function can read from the object of SETTINGS_OBJECT instead; none is secret."""
 
 
 def environment(function_name: str, resources: Resources) -> dict[str, str]:

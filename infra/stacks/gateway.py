@@ -14,7 +14,7 @@ from infra.constructs.monitoring import watch_errors
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import statements
 from infra.environment.functions import GATEWAY
-from infra.environment.resources import Resources, environment, fitted, stored_settings
+from infra.environment.resources import VARIABLES, Resources, environment, fitted, stored_settings
 from infra.operations.alarms import GATEWAY_ALARMS
 from infra.settings import Settings
 from infra.stacks.data import DataStack
@@ -70,15 +70,7 @@ class GatewayStack(Stack):
 
 def gateway_resources(service: Resources, settings: Settings) -> Resources:
     """Return the service's resources with the catalog's address beside the rule, and its callers' tokens."""
-    return replace(
-        service,
-        polaris_url=settings.gateway_polaris_url,
-        gateway_base_path=settings.gateway_base_path,
-        gateway_timeout_seconds=settings.gateway_timeout_seconds,
-        gateway_namespace_separator=settings.gateway_namespace_separator,
-        gateway_purge_requests=settings.gateway_purge_requests,
-        token_issuer=settings.gateway_token_issuer,
-        token_jwks_url=settings.gateway_token_jwks_url,
-        token_public_key=settings.gateway_token_public_key,
-        token_audience=settings.gateway_token_audience,
-    )
+    named = {name: getattr(settings, name) for name in VARIABLES if name.startswith("gateway_")}
+    tokens = ("token_issuer", "token_jwks_url", "token_public_key", "token_audience")
+    named |= {name: getattr(settings, f"gateway_{name}") for name in tokens}
+    return replace(service, polaris_url=settings.gateway_polaris_url, **named)

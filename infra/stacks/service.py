@@ -32,7 +32,7 @@ from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
 from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
-from infra.environment.resources import Resources, service_name, stored_settings
+from infra.environment.resources import MOVABLE, VARIABLES, Resources, service_name, stored_settings
 from infra.network_settings import CustomerKeyUse, GradualDeployment
 from infra.operations.alarms import RESOURCES_ALARMS, SECRET_ROTATION, USERS_ALARMS, AlarmRule, lease_age
 from infra.operations.boards import BoardNames
@@ -267,14 +267,8 @@ class ServiceStack(Stack):
 
 def _given(settings: Settings) -> Resources:
     """Return the settings of any length; what is known only at deployment has no place in a stored object."""
-    return Resources(
-        client_ca=settings.client_ca,
-        client_crl=settings.client_crl,
-        callback_authorities=settings.callback_authorities,
-        token_public_key=settings.token_public_key,
-        token_next_public_key=settings.token_next_public_key,
-        properties=settings.properties,
-    )
+    movable = {name: getattr(settings, name) for name, variable in VARIABLES.items() if variable in MOVABLE}
+    return Resources(**movable)
 
 
 def _network_of_jobs(
@@ -321,7 +315,7 @@ def revocation_list_arns(stack: Stack, settings: Settings, truststore: s3.IBucke
 def _revocation(settings: Settings, data: DataStack) -> dict[str, Any]:
     """Return the fields of Resources about revocation lists in S3; none without such lists."""
     if not settings.revocation_lists:
-        return {}
+        return dict.fromkeys(("revocation_lists", "revocation_outdated", "revocation_max_age_seconds"))
     return {
         "revocation_lists": ",".join(settings.revocation_urls(data.buckets.truststore.bucket_name)),
         "revocation_outdated": settings.revocation_outdated,
@@ -332,62 +326,31 @@ def _revocation(settings: Settings, data: DataStack) -> dict[str, Any]:
 def _resources(
     settings: Settings, data: DataStack, dispatch: SqsQueues, spark: SparkApplication, machine_arn: str
 ) -> Resources:
+    given = {name: getattr(settings, name) for name in VARIABLES if name in Settings.model_fields}
+    texts = {
+        name: (";" if name == "operator_subjects" else ",").join(value) or None if isinstance(value, tuple) else value
+        for name, value in given.items()
+    }
     return Resources(
-        service_name=service_name(settings.stage),
-        realm=settings.realm,
-        tasks_table=data.tables.tasks.table_name,
-        idempotency_table=data.tables.idempotency.table_name,
-        references_table=data.tables.references.table_name,
-        tombstones_table=data.gateway_tables.tombstones.table_name if settings.gateway else None,
-        queue_url=dispatch.queue.queue_url,
-        event_bus=settings.event_bus,
-        callback_keys_arn=data.grants.callback_keys_arn,
-        callback_authorities=settings.callback_authorities,
-        state_machine_arn=machine_arn,
-        plan_bucket=data.buckets.plans.bucket_name,
-        polaris_url=settings.polaris_url,
-        polaris_secret_arn=data.polaris_secret.arn,
-        polaris_scope=settings.polaris_scope,
-        polaris_token_url=settings.polaris_token_url,
-        emr_application_id=spark.application_id,
-        emr_former_application_ids=",".join(settings.emr_former_application_ids) or None,
-        emr_job_role_arn=spark.job_role.role_arn,
-        emr_entry_point=spark.entry_point,
-        emr_spark_parameters=spark.spark_parameters,
-        client_subject=settings.client_subject,
-        client_issuer=settings.client_issuer,
-        client_serials=",".join(settings.client_serials) or None,
-        client_crl=settings.client_crl,
-        client_ca=settings.client_ca,
-        client_next_subject=settings.client_next_subject,
-        client_next_issuer=settings.client_next_issuer,
-        client_next_serials=",".join(settings.client_next_serials) or None,
-        **_revocation(settings, data),
-        operator_subjects=";".join(settings.operator_subjects) or None,
-        operator_issuer=settings.operator_issuer,
-        operator_next_issuer=settings.operator_next_issuer,
-        operator_client_ids=",".join(settings.operator_client_ids) or None,
-        operator_scope=settings.operator_scope,
-        operators_may_submit=settings.operators_may_submit,
-        polaris_may_manage=settings.polaris_may_manage,
-        token_issuer=settings.token_issuer,
-        token_jwks_url=settings.token_jwks_url,
-        token_public_key=settings.token_public_key,
-        token_next_public_key=settings.token_next_public_key,
-        token_audience=settings.token_audience,
-        token_client_id=settings.token_client_id,
-        token_next_issuer=settings.token_next_issuer,
-        token_next_jwks_url=settings.token_next_jwks_url,
-        token_next_audience=settings.token_next_audience,
-        token_next_client_id=settings.token_next_client_id,
-        token_binding=settings.token_binding,
-        token_scope=settings.token_scope,
-        properties=settings.properties,
-        behaviors=",".join(settings.behaviors) or None,
-        inline_max_files=settings.inline_max_files,
-        probe_url=f"https://{settings.domain_name}/{BASE_PATH}",
-        probe_secret_arn=settings.probe_secret_arn,
-        spark="on" if settings.has_spark else "off",
-        synchronous_budget_seconds=settings.synchronous_budget_seconds,
-        tracing=True,
+        **{
+            **texts,
+            **_revocation(settings, data),
+            "service_name": service_name(settings.stage),
+            "tasks_table": data.tables.tasks.table_name,
+            "idempotency_table": data.tables.idempotency.table_name,
+            "references_table": data.tables.references.table_name,
+            "tombstones_table": data.gateway_tables.tombstones.table_name if settings.gateway else None,
+            "queue_url": dispatch.queue.queue_url,
+            "callback_keys_arn": data.grants.callback_keys_arn,
+            "state_machine_arn": machine_arn,
+            "plan_bucket": data.buckets.plans.bucket_name,
+            "polaris_secret_arn": data.polaris_secret.arn,
+            "emr_application_id": spark.application_id,
+            "emr_job_role_arn": spark.job_role.role_arn,
+            "emr_entry_point": spark.entry_point,
+            "emr_spark_parameters": spark.spark_parameters,
+            "probe_url": f"https://{settings.domain_name}/{BASE_PATH}",
+            "spark": "on" if settings.has_spark else "off",
+            "tracing": True,
+        }
     )
