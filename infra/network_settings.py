@@ -14,16 +14,16 @@ _WIDEST: Final = 8
 """The prefix of the widest private network, 10.0.0.0/8 (RFC 1918, Section 3)."""
 
 
-def _split(value: object) -> object:
+def split_commas(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
+CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(split_commas)]
 """A list, or text with commas, because context given on the command line is text."""
 
 
 FormerApplications = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^[0-9a-z]{1,64}$")], ...], BeforeValidator(_split), Field(max_length=4)
+    tuple[Annotated[str, Field(pattern=r"^[0-9a-z]{1,64}$")], ...], BeforeValidator(split_commas), Field(max_length=4)
 ]
 """Ids of EMR Serverless applications (API Reference, GetApplication)."""
 
@@ -88,13 +88,13 @@ class NetworkSettings(BaseModel):
     network: NetworkProfile = NetworkProfile.PRIVATE
     vpc_id: str | None = Field(None, pattern=r"^vpc-[0-9a-f]+$")
     vpc_cidr: _Range = "10.64.0.0/20"
-    subnet_ids: Annotated[tuple[_Subnet, ...], BeforeValidator(_split)] = ()
-    route_table_ids: Annotated[tuple[_RouteTable, ...], BeforeValidator(_split)] = ()
+    subnet_ids: Annotated[tuple[_Subnet, ...], BeforeValidator(split_commas)] = ()
+    route_table_ids: Annotated[tuple[_RouteTable, ...], BeforeValidator(split_commas)] = ()
     aws_endpoints: AwsEndpoints | None = None
     nat_gateways: int = Field(0, ge=0, le=3)
     vpc_layout: VpcLayout = VpcLayout.ROOM_FOR_PUBLIC
-    caller_security_group_ids: Annotated[tuple[_Group, ...], BeforeValidator(_split)] = ()
-    caller_cidrs: Annotated[tuple[_Range, ...], BeforeValidator(_split)] = ()
+    caller_security_group_ids: Annotated[tuple[_Group, ...], BeforeValidator(split_commas)] = ()
+    caller_cidrs: Annotated[tuple[_Range, ...], BeforeValidator(split_commas)] = ()
     functions_in_vpc: CommaSeparated = ("authorizer",)
     certificate_arn: str | None = Field(None, pattern=r"^arn:[^:]+:acm:")
     certificate_authority_arn: str | None = Field(None, pattern=r"^arn:[^:]+:acm-pca:")
@@ -102,7 +102,7 @@ class NetworkSettings(BaseModel):
     hosted_zone_id: str | None = Field(None, pattern=r"^Z[A-Z0-9]+$")
     rate_limit: int = Field(30_000, ge=10, le=2_000_000_000)
     kms_key_arn: str | None = Field(None, pattern=r"^arn:[^:]+:kms:[^:]+:\d{12}:key/[\w-]+$")
-    customer_key_for: Annotated[tuple[CustomerKeyUse, ...], BeforeValidator(_split)] = ()
+    customer_key_for: Annotated[tuple[CustomerKeyUse, ...], BeforeValidator(split_commas)] = ()
     bootstrap_key_arn: str | None = Field(None, pattern=r"^arn:[^:]+:kms:[^:]+:\d{12}:key/[\w-]+$")
     account_log_role: str = Field("create", pattern=r"^(create|existing)$")
 

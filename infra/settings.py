@@ -3,11 +3,11 @@
 import ipaddress
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from delegation.edge.trust.certificates import parse_name, parse_serials
 from delegation.edge.trust.settings import AuthorizerSettings
@@ -28,6 +28,7 @@ from infra.network_settings import (
     GradualDeployment,
     NetworkSettings,
     is_an_example,
+    split_commas,
 )
 from infra.package.parts import PYTHON_VERSION, Processor
 
@@ -83,8 +84,29 @@ def _split_names(value: object) -> object:
     return [part.strip() for part in value.split(";") if part.strip()] if isinstance(value, str) else value
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
+def _checked(check: Callable[[str], object]) -> AfterValidator:
+    """Return a validator that keeps a text which `check` accepts."""
+
+    def kept(value: str) -> str:
+        check(value)
+        return value
+
+    return AfterValidator(kept)
+
+
+def _read_authorities(text: str) -> None:
+    try:
+        tls(text)
+    except (ssl.SSLError, ValueError):
+        raise ValueError("must be the certificates of authorities in PEM") from None
+
+
+Name = Annotated[str, _checked(parse_name)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_split_names)]
 """Distinguished names: a list, or text with semicolons, because a name has commas."""
+Serials = Annotated[tuple[Annotated[str, _checked(parse_serials)], ...], BeforeValidator(split_commas)]
+PublicKey = Annotated[str, _checked(public_key)]
+Authorities = Annotated[str, _checked(_read_authorities)]
 
 
 class Settings(NetworkSettings, GatewayDeploymentSettings):
@@ -98,20 +120,20 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     domain_name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]+\.[a-z]{2,}$")
     truststore_key: str = "truststore.pem"
     truststore_version: str | None = None
-    client_subject: str = Field(min_length=1)
-    client_issuer: str = Field(min_length=1)
-    client_serials: CommaSeparated = ()
+    client_subject: Name = Field(min_length=1)
+    client_issuer: Name = Field(min_length=1)
+    client_serials: Serials = ()
     client_crl: str | None = None
     client_ca: str | None = None
-    client_next_subject: str | None = None
-    client_next_issuer: str | None = None
-    client_next_serials: CommaSeparated = ()
+    client_next_subject: Name | None = None
+    client_next_issuer: Name | None = None
+    client_next_serials: Serials = ()
     revocation_lists: CommaSeparated = ()
     revocation_versions: CommaSeparated = ()
     revocation_outdated: str = "refuse"
     revocation_max_age_seconds: int = 3600
     operator_subjects: Names = ()
-    operator_issuer: str | None = None
+    operator_issuer: Name | None = None
     operator_next_issuer: str | None = None
     operator_client_ids: CommaSeparated = ()
     operator_scope: str = "manage_tasks"
@@ -119,8 +141,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     polaris_may_manage: bool = False
     token_issuer: str = Field(min_length=1)
     token_jwks_url: str | None = Field(None, pattern=r"^https://")
-    token_public_key: str | None = None
-    token_next_public_key: str | None = None
+    token_public_key: PublicKey | None = None
+    token_next_public_key: PublicKey | None = None
     token_audience: str | None = None
     token_client_id: str | None = None
     token_next_issuer: str | None = None
@@ -157,7 +179,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     probe_secret_arn: str | None = Field(None, pattern=r"^arn:[^:]+:secretsmanager:[^:]+:\d{12}:secret:\S+$")
     runbook_url: str | None = Field(None, pattern=r"^https://\S+$")
     event_bus: str = Field("default", pattern=_EVENT_BUS)
-    callback_authorities: str | None = None
+    callback_authorities: Authorities | None = None
     properties: dict[str, str]
 
     @property
@@ -206,43 +228,6 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     def revocation_urls(self, truststore: str) -> tuple[str, ...]:
         """Return the URLs of the revocation lists; `truststore` is the name of the trust store bucket."""
         return tuple(one if one.startswith(_IN_S3) else f"{_IN_S3}{truststore}/{one}" for one in self.revocation_lists)
-
-    @field_validator("client_subject", "client_issuer", "client_next_subject", "client_next_issuer", "operator_issuer")
-    @classmethod
-    def _is_a_name(cls, value: str | None) -> str | None:
-        if value is not None:
-            parse_name(value)
-        return value
-
-    @field_validator("operator_subjects")
-    @classmethod
-    def _are_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            parse_name(name)
-        return value
-
-    @field_validator("client_serials", "client_next_serials")
-    @classmethod
-    def _are_serials(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        parse_serials(",".join(value))
-        return value
-
-    @field_validator("token_public_key", "token_next_public_key")
-    @classmethod
-    def _is_a_key(cls, value: str | None) -> str | None:
-        if value is not None:
-            public_key(value)
-        return value
-
-    @field_validator("callback_authorities")
-    @classmethod
-    def _are_certificates(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                tls(value)
-            except (ssl.SSLError, ValueError):
-                raise ValueError("must be the certificates of authorities in PEM") from None
-        return value
 
     @field_validator("functions_in_vpc")
     @classmethod

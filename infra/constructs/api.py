@@ -1,7 +1,8 @@
 """The REST APIs: the service's own, private or Regional, and the private one before the gateway with its rule."""
 
 import json
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from aws_cdk import CfnOutput, Duration, RemovalPolicy
 from aws_cdk import aws_apigateway as apigateway
@@ -9,6 +10,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_elasticloadbalancingv2 as elb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.logs import LogKeeping
@@ -21,30 +23,31 @@ from infra.gateway_answers import ANSWERS, CATALOG_ANSWERS, CatalogErrorAnswer, 
 from infra.rule.conditions import with_base
 from infra.settings import Settings
 
+A = TypeVar("A", GatewayAnswer, CatalogErrorAnswer)
+
 
 def error_template(answer: GatewayAnswer) -> str:
-    """Return a mapping error_template for an ErrorResponse; messageString is API Gateway's text, quoted as JSON."""
+    """Return a mapping template for an ErrorResponse; messageString is API Gateway's text, quoted as JSON."""
     message = "$context.error.messageString" if answer.message is None else json.dumps(answer.message)
     return f'{{"error_code":"{answer.error_code}","message":{message},"type":"{answer.type}"}}'
 
 
-def add_gateway_responses(api: apigateway.RestApi) -> None:
+def add_responses(api: apigateway.RestApi, answers: Mapping[str, A], template: Callable[[A], str]) -> None:
     """Set every answer that the gateway may return without invoking the function."""
-    for name, answer in ANSWERS.items():
-        headers = {header: f"'{value}'" for header, value in answer.headers.items()}
+    for name, answer in answers.items():
         api.add_gateway_response(
             name.title().replace("_", ""),
             type=apigateway.ResponseType.of(name),
             status_code=None if answer.status is None else str(answer.status),
-            response_headers=headers or None,
-            templates={"application/json": error_template(answer)},
+            response_headers={header: f"'{value}'" for header, value in answer.headers.items()} or None,
+            templates={"application/json": template(answer)},
         )
 
 
 BASE_PATH: Final = "delegation-service/api"
 """The prefix of the API's paths (Delegation Service proposal, Appendix, `servers`)."""
 STAGE_NAME: Final = "live"
-_ACCESS_LOG: Final = {
+_LOGGED: Final = {
     "requestId": "$context.requestId",
     "requestTime": "$context.requestTime",
     "method": "$context.httpMethod",
@@ -58,6 +61,23 @@ _ACCESS_LOG: Final = {
     "vpcEndpoint": "$context.identity.vpceId",
     "error": "$context.error.responseType",
 }
+_OF_CLIENTS: Final = ("clientSubject", "clientSerial", "vpcEndpoint")
+"""What only the service's own API logs: its callers have certificates."""
+
+
+def _stage(log: logs.ILogGroup, fields: Mapping[str, str], *, rate: int) -> apigateway.StageOptions:
+    """Return the stage: throttled at `rate` requests a second, and no log has a body, a query or a header."""
+    return apigateway.StageOptions(
+        stage_name=STAGE_NAME,
+        data_trace_enabled=False,
+        logging_level=apigateway.MethodLoggingLevel.ERROR,
+        metrics_enabled=True,
+        tracing_enabled=True,
+        throttling_rate_limit=rate,
+        throttling_burst_limit=2 * rate,
+        access_log_destination=apigateway.LogGroupLogDestination(log),
+        access_log_format=apigateway.AccessLogFormat.custom(json.dumps(fields)),
+    )
 
 
 class EdgeApi(Construct):
@@ -83,7 +103,7 @@ class EdgeApi(Construct):
         self.access_log = keeping.group(self, "AccessLog")
         self.rest_api = self._build_rest_api(settings, network)
         self._keep_execution_log(keeping)
-        add_gateway_responses(self.rest_api)
+        add_responses(self.rest_api, ANSWERS, error_template)
         self._build_routes(function, authorizer, private=network is not None)
         self.front = self._build_front(settings, buckets, network)
         CfnOutput(self, "Url", value=f"https://{settings.domain_name}/{BASE_PATH}")
@@ -99,17 +119,7 @@ class EdgeApi(Construct):
             # balancer reaches its endpoint, and forwards the domain's own host alone.
             disable_execute_api_endpoint=None if network is not None else True,
             cloud_watch_role=False,
-            deploy_options=apigateway.StageOptions(
-                stage_name=STAGE_NAME,
-                data_trace_enabled=False,
-                logging_level=apigateway.MethodLoggingLevel.ERROR,
-                metrics_enabled=True,
-                tracing_enabled=True,
-                throttling_rate_limit=100,
-                throttling_burst_limit=200,
-                access_log_destination=apigateway.LogGroupLogDestination(self.access_log),
-                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_ACCESS_LOG)),
-            ),
+            deploy_options=_stage(self.access_log, _LOGGED, rate=100),
         )
         if settings.account_log_role == "create":
             api.deployment_stage.node.add_dependency(self._build_account())
@@ -204,19 +214,6 @@ class EdgeApi(Construct):
             )
 
 
-_CATALOG_LOG: Final = {
-    "requestId": "$context.requestId",
-    "requestTime": "$context.requestTime",
-    "method": "$context.httpMethod",
-    "path": "$context.path",
-    "status": "$context.status",
-    "responseLength": "$context.responseLength",
-    "latency": "$context.responseLatency",
-    "sourceIp": "$context.identity.sourceIp",
-    "error": "$context.error.responseType",
-}
-
-
 class CatalogApi(Construct):
     """A private REST API with one proxy route, which only one VPC endpoint may call; the catalog checks the callers.
 
@@ -237,7 +234,7 @@ class CatalogApi(Construct):
         self._endpoint = str(settings.gateway_vpc_endpoint)
         self.access_log = keeping.group(self, "AccessLog")
         self.rest_api = self._build_rest_api()
-        self._answer_as_the_catalog()
+        add_responses(self.rest_api, CATALOG_ANSWERS, catalog_template)
         self._build_routes(function)
         self.domain = self._build_domain(settings)
         if settings.gateway_listener_arn:
@@ -255,16 +252,9 @@ class CatalogApi(Construct):
             cloud_watch_role=False,
             # Every body is Base64 on its way, so that compressed ones arrive and leave as they are.
             binary_media_types=["*/*"],
-            deploy_options=apigateway.StageOptions(
-                stage_name=STAGE_NAME,
-                data_trace_enabled=False,
-                logging_level=apigateway.MethodLoggingLevel.ERROR,
-                metrics_enabled=True,
-                tracing_enabled=True,
-                throttling_rate_limit=1000,  # far beyond what a catalog commits; the account's limit is every API's
-                throttling_burst_limit=2000,
-                access_log_destination=apigateway.LogGroupLogDestination(self.access_log),
-                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(_CATALOG_LOG)),
+            # Far beyond what a catalog commits; the account's limit is every API's.
+            deploy_options=_stage(
+                self.access_log, {name: of for name, of in _LOGGED.items() if name not in _OF_CLIENTS}, rate=1000
             ),
         )
         acknowledge(api, APIG2="The catalog validates requests; the gateway passes on what it does not know.")
@@ -273,16 +263,6 @@ class CatalogApi(Construct):
             APIG3="Only the load balancer's VPC endpoint reaches the API; a web firewall belongs to the load balancer.",
         )
         return api
-
-    def _answer_as_the_catalog(self) -> None:
-        for name, answer in CATALOG_ANSWERS.items():
-            self.rest_api.add_gateway_response(
-                name.title().replace("_", ""),
-                type=apigateway.ResponseType.of(name),
-                status_code=str(answer.status),
-                response_headers={header: f"'{value}'" for header, value in answer.headers.items()} or None,
-                templates={"application/json": catalog_template(answer)},
-            )
 
     def _build_routes(self, function: lambda_.Function) -> None:
         integration = apigateway.LambdaIntegration(

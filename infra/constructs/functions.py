@@ -1,7 +1,7 @@
 """The Lambda functions with their roles and log groups, the probe, the rotation, and gradual deployments."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from aws_cdk import ArnFormat, Aws, Duration, Size, Stack
@@ -55,21 +55,6 @@ class FunctionNetwork:
     security_group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class FunctionPlacement:
-    """The functions that run in a network; no function by default."""
-
-    names: frozenset[str] = frozenset()
-    network: FunctionNetwork | None = None
-
-
-@dataclass(frozen=True)
-class FunctionLimits:
-    """The reserved concurrency of functions by name."""
-
-    concurrency: Mapping[str, int] = field(default_factory=dict)
-
-
 class Functions(Construct):
     """`by_name` holds the Lambda function of each name in `deployed_functions`, `roles` its role."""
 
@@ -85,43 +70,35 @@ class Functions(Construct):
         keeping: LogKeeping,
         stored: StoredSettings,
         bootstrap_key_arn: str | None = None,
-        placement: FunctionPlacement = FunctionPlacement(),
-        limits: FunctionLimits = FunctionLimits(),
+        network: FunctionNetwork | None,
+        inside: Collection[str],
+        concurrency: Mapping[str, int],
     ) -> None:
-        """Raises TooManyVariables for a function whose variables have no room even without those in `stored`."""
+        """Put the functions named in `inside` into the network, and limit the concurrency of those of `concurrency`.
+
+        Raises TooManyVariables for a function whose variables have no room even without those in `stored`.
+        """
         super().__init__(scope, construct_id)
-        self._code = code
-        self._processor = processor
-        self._keeping = keeping
-        self._placement = placement
-        self._limits = limits
         self.roles: dict[str, iam.Role] = {}
-        built: dict[str, lambda_.Function] = {}
+        self.by_name: dict[str, lambda_.Function] = {}
         for name, function in deployed_functions(resources.properties).items():
             variables = fitted(name, environment(name, resources), stored.url)
             allowed = statements(name, grants)
             if SETTINGS_OBJECT in variables:
                 allowed += reading(stored.asset, key_arn=bootstrap_key_arn)
-            built[name] = self._build(function, variables, allowed)
-        self.by_name: Mapping[str, lambda_.Function] = built
-
-    def _build(
-        self, function: Function, variables: dict[str, str], allowed: list[iam.PolicyStatement]
-    ) -> lambda_.Function:
-        built = DeployedFunction(
-            self,
-            "".join(part.title() for part in function.name.split("_")),
-            function=function,
-            code=self._code,
-            processor=self._processor,
-            variables=variables,
-            allowed=allowed,
-            keeping=self._keeping,
-            network=self._placement.network if function.name in self._placement.names else None,
-            concurrency=self._limits.concurrency.get(function.name, function.reserved_concurrency),
-        )
-        self.roles[function.name] = built.role
-        return built.function
+            built = DeployedFunction(
+                self,
+                "".join(part.title() for part in name.split("_")),
+                function=function,
+                code=code,
+                processor=processor,
+                variables=variables,
+                allowed=allowed,
+                keeping=keeping,
+                network=network if name in inside else None,
+                concurrency=concurrency.get(name, function.reserved_concurrency),
+            )
+            self.roles[name], self.by_name[name] = built.role, built.function
 
 
 class DeployedFunction(Construct):

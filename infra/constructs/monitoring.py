@@ -144,17 +144,7 @@ class Monitoring(Construct):
         }
 
     def _alarm(self, rule: AlarmRule) -> cloudwatch.Alarm:
-        alarm = cloudwatch.Alarm(
-            self,
-            rule.name,
-            alarm_name=resource_name(self._stage, rule.name),
-            metric=self._metric(rule),
-            alarm_description=rule.description(self._runbook_url),
-            threshold=rule.threshold,
-            evaluation_periods=rule.periods,
-            comparison_operator=_AT_MOST if rule.below else _AT_LEAST,
-            treat_missing_data=_MISSING[rule.missing],
-        )
+        alarm = _alarm(self, rule, self._metric(rule), stage=self._stage, runbook_url=self._runbook_url)
         if self._topic is not None:
             alarm.add_alarm_action(actions.SnsAction(self._topic))
         return alarm
@@ -164,6 +154,22 @@ class Monitoring(Construct):
         if not isinstance(rule.source, Metric):
             return self._watched.metrics(period, rule.statistic)[rule.source]
         return _own_metric(rule, rule.source, self._stage)
+
+
+def _alarm(
+    scope: Construct, rule: AlarmRule, metric: cloudwatch.IMetric, *, stage: str, runbook_url: str | None
+) -> cloudwatch.Alarm:
+    return cloudwatch.Alarm(
+        scope,
+        rule.name,
+        alarm_name=resource_name(stage, rule.name),
+        metric=metric,
+        alarm_description=rule.description(runbook_url),
+        threshold=rule.threshold,
+        evaluation_periods=rule.periods,
+        comparison_operator=_AT_MOST if rule.below else _AT_LEAST,
+        treat_missing_data=_MISSING[rule.missing],
+    )
 
 
 def _own_metric(rule: AlarmRule, metric: Metric, stage: str) -> cloudwatch.Metric:
@@ -209,19 +215,8 @@ def watch_errors(
     metric: cloudwatch.IMetric = function.metric_errors(period=Duration.minutes(5), statistic=rule.statistic)
     if isinstance(rule.source, Metric):
         metric = _own_metric(rule, rule.source, stage)
-    alarm = cloudwatch.Alarm(
-        scope,
-        rule.name,
-        alarm_name=resource_name(stage, rule.name),
-        metric=metric,
-        alarm_description=rule.description(runbook_url),
-        threshold=rule.threshold,
-        evaluation_periods=rule.periods,
-        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-    )
-    topic = sns.Topic.from_topic_arn(scope, f"{rule.name}Topic", topic_arn)
-    alarm.add_alarm_action(actions.SnsAction(topic))
+    alarm = _alarm(scope, rule, metric, stage=stage, runbook_url=runbook_url)
+    alarm.add_alarm_action(actions.SnsAction(sns.Topic.from_topic_arn(scope, f"{rule.name}Topic", topic_arn)))
     return alarm
 
 

@@ -18,9 +18,7 @@ from infra.constructs.api import BASE_PATH, EdgeApi
 from infra.constructs.code import Code, StoredSettings
 from infra.constructs.functions import (
     FrontProbeSchedule,
-    FunctionLimits,
     FunctionNetwork,
-    FunctionPlacement,
     Functions,
     GradualDeployments,
     SecretRotationSchedule,
@@ -108,8 +106,9 @@ class ServiceStack(Stack):
             keeping=keeping,
             stored=stored,
             bootstrap_key_arn=settings.bootstrap_key_arn,
-            placement=_placement(settings, network),
-            limits=FunctionLimits(settings.concurrency),
+            network=_inside(network),
+            inside=functions_in_vpc(settings),
+            concurrency=settings.concurrency,
         )
         self.rotation = self._build_rotation(settings, code, keeping, network)
         self._acknowledge_unknown_ids(data.grants.plan_bucket_arn)
@@ -191,7 +190,7 @@ class ServiceStack(Stack):
             resources=self.resources,
             grants=self.grants,
             keeping=keeping,
-            network=_placement(settings, network).network,
+            network=_inside(network),
             days=days,
         )
 
@@ -286,11 +285,10 @@ def _network_of_jobs(
     )
 
 
-def _placement(settings: Settings, network: NetworkStack | None) -> FunctionPlacement:
+def _inside(network: NetworkStack | None) -> FunctionNetwork | None:
     if network is None:
-        return FunctionPlacement()
-    inside = FunctionNetwork(network.vpc.subnet_ids, (network.groups.workers.security_group_id,))
-    return FunctionPlacement(functions_in_vpc(settings), inside)
+        return None
+    return FunctionNetwork(network.vpc.subnet_ids, (network.groups.workers.security_group_id,))
 
 
 def _front_of(network: NetworkStack | None) -> dict[str, Any]:
