@@ -18,7 +18,7 @@ from typing import Self
 
 from infra.environment.context import ROOT
 from infra.local.errors import CannotStartError, UnavailableError
-from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port
+from infra.local.processes.programs import ServerProcess, TetheredProcess, answers, free_port
 
 POM = Path(__file__).with_name("dynamodb-local-pom.xml")
 _MAIN = "software.amazon.dynamodb.services.local.main.ServerRunner"
@@ -110,31 +110,8 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-class DynamoDbLocal:
+class DynamoDbLocal(ServerProcess):
     """One DynamoDB Local in memory, with the same tables for every access key and region."""
-
-    def __init__(self, *, log: Path, heap_mb: int = 512) -> None:
-        self._log = log
-        self._heap_mb = heap_mb
-        self._port = 0
-        self._process: TetheredProcess | None = None
-
-    @property
-    def url(self) -> str:
-        """The endpoint for `AWS_ENDPOINT_URL_DYNAMODB`; valid once started."""
-        return f"http://{LOOPBACK}:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        """The process of a started server."""
-        if self._process is None:
-            raise ValueError("DynamoDB Local is not started")
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the server runs."""
-        return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
         """Fetch it if necessary, start it on a free port and wait until it answers (about 3 s).
@@ -153,16 +130,10 @@ class DynamoDbLocal:
                 break
         return self
 
-    def stop(self) -> None:
-        """End the server, which deletes its tables; may be called again."""
-        if self._process:
-            self._process.stop()
-            self._process = None
-
     def _launch(self, program: str, jars: Path) -> None:
         self._port = free_port()
         options = [
-            f"-Xmx{self._heap_mb}m",
+            "-Xmx512m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             f"-Djava.library.path={jars}",

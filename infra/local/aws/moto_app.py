@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port, import_path
+from infra.local.processes.programs import LOOPBACK, ServerProcess, TetheredProcess, answers, free_port, import_path
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -61,19 +61,12 @@ def serve(port: int) -> None:
     run_simple(LOOPBACK, port, application(), threaded=True)
 
 
-class MotoProcess:
+class MotoProcess(ServerProcess):
     """moto in a process of its own, which runs `module` with a port as its argument."""
 
     def __init__(self, module: str, *, log: Path) -> None:
+        super().__init__(log=log)
         self._module = module
-        self._log = log
-        self._port = 0
-        self._process: TetheredProcess | None = None
-
-    @property
-    def url(self) -> str:
-        """The endpoint; valid once started."""
-        return f"http://{LOOPBACK}:{self._port}"
 
     def start(self) -> Self:
         """Start on a free port and wait until it answers; raises `CannotStartError`."""
@@ -83,12 +76,6 @@ class MotoProcess:
         process.wait_until("moto", self._answers, timeout_seconds=_START_TIMEOUT_SECONDS)
         self._process = process
         return self
-
-    def stop(self) -> None:
-        """End the process, which loses what it holds; may be called again."""
-        if self._process:
-            self._process.stop()
-            self._process = None
 
     def _answers(self) -> bool:
         return answers(self._port, path="/moto-api/")

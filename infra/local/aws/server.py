@@ -119,25 +119,10 @@ REGION = "us-east-1"
 ACCOUNT = "123456789012"
 
 
-class _ResourceNotFound(JsonRESTError):
-    code = 404
-
-    def __init__(self, message: str) -> None:
-        super().__init__("ResourceNotFoundException", message)
-
-
-class _RequestTooLarge(JsonRESTError):
-    code = 413
-
-    def __init__(self, message: str) -> None:
-        super().__init__("RequestTooLargeException", message)
-
-
-class _TooManyRequests(JsonRESTError):
-    code = 429
-
-    def __init__(self, message: str) -> None:
-        super().__init__("TooManyRequestsException", message)
+class _RefusedInvocation(JsonRESTError):
+    def __init__(self, code: int, error_type: str, message: str) -> None:
+        self.code = code
+        super().__init__(error_type, message)
 
 
 class _QuietMotoHandler(MotoRequestHandler):
@@ -239,11 +224,11 @@ def _invoke(lambdas: LambdaPool, function_name: str, payload: bytes) -> Invocati
     try:
         return lambdas.invoke(_name(function_name), payload)
     except FunctionUnknownError as exc:
-        raise _ResourceNotFound(str(exc)) from exc
+        raise _RefusedInvocation(404, "ResourceNotFoundException", str(exc)) from exc
     except PayloadTooLargeError as exc:
-        raise _RequestTooLarge(str(exc)) from exc
+        raise _RefusedInvocation(413, "RequestTooLargeException", str(exc)) from exc
     except TooManyRequestsError as exc:
-        raise _TooManyRequests(str(exc)) from exc
+        raise _RefusedInvocation(429, "TooManyRequestsException", str(exc)) from exc
 
 
 def _name(name_or_arn: str) -> str:

@@ -30,33 +30,45 @@ class Mapping:
     wait_seconds: int = 2
 
 
-class Poller:
-    """Polls one queue in threads of this process and calls one function."""
+class _Trigger:
+    """Invokes a function from a thread of this process until it is stopped."""
 
-    def __init__(self, sqs: Any, mapping: Mapping, function: LocalFunction) -> None:
-        self._sqs = sqs
-        self._mapping = mapping
+    def __init__(self, function: LocalFunction) -> None:
         self._function = function
         self._stopping = threading.Event()
-        self._slots = threading.Semaphore(mapping.maximum_concurrency)
-        self._calls = ThreadPoolExecutor(mapping.maximum_concurrency, thread_name_prefix="poller")
         self._thread: threading.Thread | None = None
 
     def start(self) -> Self:
-        """Start polling in a thread."""
-        self._thread = threading.Thread(target=self._poll, name="poller", daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Stop polling and wait for running calls; may be called again."""
+        """Stop and wait for running calls; may be called again."""
         self._stopping.set()
         if self._thread:
             self._thread.join()
             self._thread = None
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+
+class Poller(_Trigger):
+    """Polls one queue in threads of this process and calls one function."""
+
+    def __init__(self, sqs: Any, mapping: Mapping, function: LocalFunction) -> None:
+        super().__init__(function)
+        self._sqs = sqs
+        self._mapping = mapping
+        self._slots = threading.Semaphore(mapping.maximum_concurrency)
+        self._calls = ThreadPoolExecutor(mapping.maximum_concurrency, thread_name_prefix="poller")
+
+    def stop(self) -> None:
+        super().stop()
         self._calls.shutdown()
 
-    def _poll(self) -> None:
+    def _run(self) -> None:
         while not self._stopping.is_set():
             self._slots.acquire()
             messages = self._receive()
@@ -142,29 +154,14 @@ def _attribute(value: Any) -> dict[str, Any]:
     return {shape[name]: content for name, content in value.items() if name in shape}
 
 
-class Clock:
+class Clock(_Trigger):
     """Calls `function` every `interval_seconds`, first after one interval; a missed call is not repeated."""
 
     def __init__(self, function: LocalFunction, *, interval_seconds: float, region: str, account: str) -> None:
-        self._function = function
+        super().__init__(function)
         self._interval = interval_seconds
         self._region = region
         self._account = account
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> Self:
-        """Start the schedule in a thread."""
-        self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """Stop the schedule and wait for a running call; may be called again."""
-        self._stopping.set()
-        if self._thread:
-            self._thread.join()
-            self._thread = None
 
     def _run(self) -> None:
         while not self._stopping.wait(self._interval):

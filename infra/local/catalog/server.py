@@ -4,7 +4,7 @@ import gzip
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pydantic import SecretStr
@@ -36,7 +36,7 @@ BASE_PATH = "/api/catalog"
 MANAGEMENT_PATH = "/api/management"
 
 
-class LocalCatalog:
+class LocalCatalog(WsgiServer):
     """One catalog named `name`, kept in `state`; its tables lie below `location` (an existing bucket) by default.
 
     `s3` and `sts` are clients of the emulated AWS with administrator's keys. Clients of the catalog get `s3_endpoint`,
@@ -68,6 +68,7 @@ class LocalCatalog:
         newer: bool = False,
         state: CatalogState | None = None,
     ) -> None:
+        super().__init__(self, port=port)
         self.name = name
         self._realm = realm
         self.access = AccessControl(principals, root=root, clock=clock)
@@ -93,19 +94,11 @@ class LocalCatalog:
         self._routes = CatalogRoutes(self.warehouse, self.entities, tables, views, self.access, keys=table_keys)
         self._policies = PolicyRoutes(name, self.entities, self.access, policies)
         self._management = ManagementApi(self.access, self.entities, self.warehouse, policies)
-        self._server = WsgiServer(self, port=port)
 
     @property
     def url(self) -> str:
         """The `uri` for Iceberg clients."""
-        return self._server.url + BASE_PATH
-
-    def start(self) -> Self:
-        self._server.start()
-        return self
-
-    def stop(self) -> None:
-        self._server.stop()
+        return super().url + BASE_PATH
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)

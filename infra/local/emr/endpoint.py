@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from werkzeug.wrappers import Request, Response
 
@@ -34,32 +34,22 @@ _ERRORS = {
 }
 
 
-class EmrServerlessEndpoint:
+class EmrServerlessEndpoint(WsgiServer):
     """One application that is always STARTED; `.url` is the value for `AWS_ENDPOINT_URL_EMR_SERVERLESS`."""
 
     def __init__(
         self, jobs: LocalSparkJobs, *, region: str, account: str, application_id: str = "00local0spark0app"
     ) -> None:
+        super().__init__(self)
         self.application_id = application_id
         self._jobs = jobs
         self._arn = f"arn:aws:emr-serverless:{region}:{account}:/applications/{application_id}"
         self._account = account
         self._started = datetime.now(UTC)
-        self._server = WsgiServer(self)
-
-    @property
-    def url(self) -> str:
-        """The endpoint."""
-        return self._server.url
-
-    def start(self) -> Self:
-        """Serve in threads of this process."""
-        self._server.start()
-        return self
 
     def stop(self) -> None:
         """Stop serving and end every job run; may be called again."""
-        self._server.stop()
+        super().stop()
         self._jobs.stop()
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import h11
 
 from infra.local.errors import LocalStackError
 from infra.local.front import apigateway
 from infra.local.front.apigateway import TOO_LARGE, ApiRequest, Response
+from infra.local.processes.loopback import LoopbackServer
 from infra.local.processes.programs import LOOPBACK
 
 # API Gateway developer guide, "Quotas": payload size.
@@ -247,41 +248,29 @@ class ConnectionServer(socketserver.ThreadingTCPServer):
             if connection is not request:  # an accepted socket is closed by socketserver
                 connection.close()
 
-    def close(self) -> None:
+    def server_close(self) -> None:
         """Close the listening port, and shut down open connections so that their threads end."""
-        self.server_close()
+        super().server_close()
         with self._lock:
             for connection in self._open:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
 
-class ServedFront:
+class ServedFront(LoopbackServer):
     """A server in threads of this process, with threads for the functions that it invokes."""
 
     def __init__(self, name: str, server: ConnectionServer) -> None:
-        self._name = name
-        self._server = server
+        super().__init__(server)
         # An invocation continues after a 504, so there are more threads than connections.
         self._calls = ThreadPoolExecutor(2 * server.request_queue_size, thread_name_prefix=name)
-        self._thread: threading.Thread | None = None
 
     @property
     def address(self) -> str:
         """The host and port."""
-        return f"{LOOPBACK}:{self._server.server_address[1]}"
-
-    def start(self) -> Self:
-        """Serve in threads of this process."""
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name=self._name, daemon=True)
-        self._thread.start()
-        return self
+        return super().url.removeprefix("http://")
 
     def stop(self) -> None:
         """Close the port and every connection; may be called again."""
-        if self._thread:
-            self._server.shutdown()
-            self._thread.join()
-            self._thread = None
-        self._server.close()
+        super().stop()
         self._calls.shutdown(wait=False)

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -35,7 +35,7 @@ class OAuth2Client:
     scopes: frozenset[str] = frozenset({SCOPE})
 
 
-class TokenIssuer:
+class TokenIssuer(WsgiServer):
     """Issues access tokens that `clients` can use for `lifetime_seconds`, signed with a key pair made at construction.
 
     If `audience` is given, the tokens contain it; those of Polaris contain none.
@@ -49,17 +49,17 @@ class TokenIssuer:
         lifetime_seconds: int = 3600,
         audience: str | None = None,
     ) -> None:
+        super().__init__(self, port=port)
         self._clients = {client.client_id: client for client in clients}
         self._lifetime = lifetime_seconds
         self._audience = audience
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._key_id = uuid.uuid4().hex
-        self._server = WsgiServer(self, port=port)
 
     @property
     def issuer(self) -> str:
         """The `iss` of the tokens: the base URL of this server."""
-        return self._server.url
+        return self.url
 
     @property
     def token_url(self) -> str:
@@ -68,13 +68,6 @@ class TokenIssuer:
     @property
     def jwks_url(self) -> str:
         return f"{self.issuer}/.well-known/jwks.json"
-
-    def start(self) -> Self:
-        self._server.start()
-        return self
-
-    def stop(self) -> None:
-        self._server.stop()
 
     def issue(self, client_id: str, scope: str, *, now: int | None = None, **claims: Any) -> str:
         """Return a signed token; tests pass `now` and `claims` to get expired or otherwise invalid ones."""

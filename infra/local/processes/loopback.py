@@ -1,7 +1,7 @@
 """HTTP servers on loopback ports that run in threads of this process."""
 
+import socketserver
 import threading
-from http.server import HTTPServer
 from typing import TYPE_CHECKING, Self
 
 from werkzeug.serving import WSGIRequestHandler, make_server
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 class LoopbackServer:
     """Starts and stops a server; its port is bound at construction, so `url` is known before `start`."""
 
-    def __init__(self, server: HTTPServer) -> None:
+    def __init__(self, server: socketserver.TCPServer) -> None:
         self._server = server
         self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
         """The server's base URL."""
-        return f"http://{LOOPBACK}:{self._server.server_port}"
+        return f"http://{LOOPBACK}:{self._server.server_address[1]}"
 
     def start(self) -> Self:
         """Serve until `stop`."""

@@ -133,3 +133,34 @@ class TetheredProcess:
     def _close(self) -> None:
         if self._popen.stdin:
             self._popen.stdin.close()
+
+
+class ServerProcess:
+    """A server in a process of its own, on a free port; a subclass starts it and sets `_process` when it answers."""
+
+    def __init__(self, *, log: Path) -> None:
+        self._log = log
+        self._port = 0
+        self._process: TetheredProcess | None = None
+
+    @property
+    def url(self) -> str:
+        """The endpoint; valid once started."""
+        return f"http://{LOOPBACK}:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The process of a started server."""
+        if self._process is None:
+            raise ValueError("the server is not started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """End the process, which loses what it holds; may be called again."""
+        if self._process:
+            self._process.stop()
+            self._process = None
