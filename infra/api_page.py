@@ -22,7 +22,6 @@ def with_schemas(text: str) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Return docs/openapi.yaml as it is made."""
     return {SOURCE: with_schemas(SOURCE.read_text(encoding="utf-8"))}
 
 

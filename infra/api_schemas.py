@@ -88,7 +88,6 @@ def schemas() -> dict[str, Schema]:
 
 
 def section() -> str:
-    """Return `components.schemas` as docs/openapi.yaml has it."""
     text = yaml.dump(schemas(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
     return "".join(f"    {line}\n" for line in text.splitlines())
 

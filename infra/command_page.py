@@ -37,7 +37,6 @@ def leaves(command: Any, words: tuple[str, ...] = ("delegation",)) -> Iterator[t
 
 
 def flat(text: str | None) -> str:
-    """Return a help text on one line."""
     return " ".join((text or "").split()).replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -76,7 +75,6 @@ def wrapped(text: str, indent: str = "") -> str:
 
 
 def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str, str]) -> str:
-    """Return the section of one command."""
     parts = [f"### `{words}`"]
     if lines:
         parts.append("\n".join(f"    {line}" for line in lines))
@@ -128,7 +126,6 @@ def commands() -> str:
 
 
 def files() -> dict[Path, str]:
-    """Return the page as it should be."""
     introduction = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
     return {PAGE: re.sub(r"\n{3,}", "\n\n", f"{introduction}{HEADING}\n{commands()}")}
 

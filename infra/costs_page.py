@@ -94,7 +94,6 @@ def _cost(work: Workload, prices: MonthlyPrices) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Return the page with its section made anew."""
     return {PAGE: with_section(PAGE.read_text(encoding="utf-8"), prices_of(None))}
 
 

@@ -29,7 +29,6 @@ The command `delegation` and the client have these codes beside the service's; n
 
 
 def page() -> str:
-    """Return the page."""
     parts = [_INTRODUCTION]
     for chapter, entries in codes().items():
         parts.append(f"\n## {chapter}\n\n| code | status | by itself | meaning | what to do |\n|---|---|---|---|---|\n")
@@ -47,7 +46,6 @@ def _action(code: CodeMeaning) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Return the page as it is made."""
     return {PAGE: page()}
 
 

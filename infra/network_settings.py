@@ -108,7 +108,6 @@ class NetworkSettings(BaseModel):
 
     @property
     def is_private(self) -> bool:
-        """Whether the API is reachable only inside a VPC."""
         return self.network is NetworkProfile.PRIVATE
 
     @property
@@ -124,7 +123,6 @@ class NetworkSettings(BaseModel):
         return self.vpc_id is None
 
     def has_customer_key_for(self, use: CustomerKeyUse) -> bool:
-        """Return whether the customer managed key encrypts this."""
         return use in self.customer_key_for
 
     @field_validator("vpc_cidr")

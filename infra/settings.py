@@ -184,7 +184,6 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
 
     @property
     def notifies(self) -> bool:
-        """Whether ends of tasks are notified."""
         return notifies(self.properties)
 
     @property
@@ -215,7 +214,6 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
 
     @property
     def concurrency(self) -> dict[str, int]:
-        """The reserved concurrency of functions by name."""
         return {
             name.strip(): int(number) for name, _, number in (one.partition("=") for one in self.reserved_concurrency)
         }

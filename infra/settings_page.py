@@ -74,7 +74,6 @@ def _code(default: str | None) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Return both files as they are made."""
     document = with_defaults(json.loads(DESCRIBED.read_text(encoding="utf-8")))
     return {DESCRIBED: json.dumps(document, indent=1, ensure_ascii=False) + "\n", PAGE: page(document)}
 

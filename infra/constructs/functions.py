@@ -102,8 +102,6 @@ class Functions(Construct):
 
 
 class DeployedFunction(Construct):
-    """One function with its role and log group."""
-
     def __init__(
         self,
         scope: Construct,
@@ -273,7 +271,6 @@ class SecretRotationSchedule(Construct):
         schedule.node.add_dependency(self.function)
 
     def watch(self, *, stage: str, topic_arn: str, runbook_url: str | None) -> cloudwatch.Alarm:
-        """Raise an alarm when a step fails."""
         return watch_errors(
             self, SECRET_ROTATION, self.function, stage=stage, topic_arn=topic_arn, runbook_url=runbook_url
         )

@@ -90,7 +90,6 @@ class WatchedResources:
     probes: bool = False
 
     def metrics(self, period: Duration, statistic: str) -> Mapping[AwsSource, cloudwatch.IMetric]:
-        """Return what AWS measures of each resource."""
         dead, queue = self.dead_letters, self.dispatch_queue
         found: dict[AwsSource, cloudwatch.IMetric] = {
             AwsSource.DISPATCH_DEAD_LETTERS: _visible(dead, period, statistic),

@@ -130,7 +130,6 @@ class SweepSchedule(Construct):
 
 
 def event_bus_arn(stack: Stack, name_or_arn: str) -> str:
-    """Return the ARN of an event bus."""
     if name_or_arn.startswith("arn:"):
         return name_or_arn
     return stack.format_arn(service="events", resource="event-bus", resource_name=name_or_arn)

@@ -49,17 +49,14 @@ class SparkApplication(Construct):
 
     @property
     def application_id(self) -> str:
-        """The application's id, for StartJobRun."""
         return self.application.attr_application_id
 
     @property
     def application_arn(self) -> str:
-        """The application's ARN, for policy statements."""
         return self.application.attr_arn
 
     @property
     def every_application_arn(self) -> tuple[str, ...]:
-        """The ARNs of this application and of the former ones."""
         return (self.application_arn, *(_arn(one) for one in self.former_application_ids))
 
     @property

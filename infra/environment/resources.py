@@ -218,7 +218,6 @@ def spark_parameters(resources: Resources) -> str:
 
 
 def _powertools(resources: Resources) -> dict[str, str]:
-    """Return the variables of logs, metrics and traces."""
     return {_SERVICE_VARIABLE: resources.service_name, **_POWERTOOLS}
 
 

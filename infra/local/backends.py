@@ -89,7 +89,6 @@ class Endpoints:
 
 
 def client(service: str, url: str, keys: AwsKeys, config: Config | None = None) -> Any:
-    """Return a boto3 client with the stack's keys."""
     return boto3.session.Session().client(  # type: ignore[call-overload]
         service,
         endpoint_url=url,

@@ -85,8 +85,6 @@ _WARM = ("authorizer", "api", "dispatcher", "acquire", "prepare")
 
 @dataclass(frozen=True, slots=True)
 class LocalDeployment:
-    """The deployed resources that the summary lists."""
-
     endpoints: Endpoints
     queue: resources.Queue
     state_machine_arn: str

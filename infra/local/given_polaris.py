@@ -85,8 +85,6 @@ def check_polaris(given: GivenPolaris) -> None:
 
 
 class _Session:
-    """Requests of one principal."""
-
     def __init__(
         self, given: GivenPolaris, principal: GivenPrincipal, http: httpx.Client, transport: Transport
     ) -> None:

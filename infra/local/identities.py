@@ -30,7 +30,6 @@ class KeyPair:
 
     @classmethod
     def of(cls, folder: Path, name: str) -> Self:
-        """Return the files of a name."""
         return cls(folder / f"{name}.pem", folder / f"{name}.key")
 
 
@@ -139,12 +138,10 @@ class Identities:
 
     @property
     def operator_subject(self) -> str:
-        """The distinguished name of the operator's certificate."""
         return subject_of(self.operator_certificate.cert)
 
     @property
     def scope(self) -> str:
-        """The scope of the caller's tokens."""
         return SCOPE
 
 

@@ -37,8 +37,6 @@ _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The URL and the ARN of a queue."""
-
     url: str
     arn: str
 

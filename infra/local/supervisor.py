@@ -33,8 +33,6 @@ BASE_PATH = "/delegation-service/api"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A line of the summary: a part, its address, and a note."""
-
     name: str
     where: str
     note: str = ""

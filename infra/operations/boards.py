@@ -85,7 +85,6 @@ class Graph:
     width: int = _THIRD
 
     def json(self, names: BoardNames, x: int, y: int) -> dict[str, Any]:
-        """Return the widget at a position."""
         axes: dict[str, Any] = {"left": {"label": self.unit, "min": 0, "showUnits": False}}
         properties: dict[str, Any] = {
             "title": self.title,

@@ -21,7 +21,6 @@ No dimension identifies a task, a table or a caller: the log lines do. This page
 
 
 def page() -> str:
-    """Return the page."""
     parts = [_INTRODUCTION]
     for area in Area:
         parts.append(f"\n## {area}\n\n| metric | unit | by | meaning | alarm |\n|---|---|---|---|---|\n")
@@ -38,7 +37,6 @@ def _alarms(metric: Metric) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Return the page as it is made."""
     return {PAGE: page()}
 
 

@@ -134,18 +134,14 @@ def _lines(metrics: Sequence[Sequence[Any]], unit: str, title: str) -> list[tupl
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The pixels of a graph, and the value at its upper edge."""
-
     width: int
     height: int
     top: float
 
     def y(self, value: float) -> float:
-        """Return where a value is."""
         return self.height - value / self.top * (self.height - 6)
 
     def points(self, values: Sequence[float]) -> list[str]:
-        """Return the points of a line."""
         step = (self.width - 50) / (_POINTS - 1)
         return [f"{50 + at * step:.1f},{self.y(value):.1f}" for at, value in enumerate(values)]
 
@@ -181,7 +177,6 @@ def _axis(frame: Frame, unit: str) -> str:
 
 
 def readable(value: float) -> str:
-    """Return a number as an axis shows it."""
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.1f}{letter}"
@@ -189,7 +184,6 @@ def readable(value: float) -> str:
 
 
 def page(title: str, body: Mapping[str, Any]) -> str:
-    """Return a dashboard's body as a page."""
     shown = "".join(_placed(widget) for widget in body["widgets"])
     board = f'<div class="board" style="width:{boards.WIDTH * _COLUMN}px;height:{_bottom(body)}px">{shown}</div>'
     return f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>{board}"

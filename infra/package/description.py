@@ -45,7 +45,6 @@ text-align: left; vertical-align: top; } tr:target, section:target { background:
 
 
 def files() -> dict[str, str]:
-    """Return both files by name."""
     spec = document()
     return {"openapi.json": openapi_json(spec), "docs.html": page(spec)}
 
@@ -70,7 +69,6 @@ def ensure() -> None:
 
 
 def document() -> dict[str, Any]:
-    """Return docs/openapi.yaml as data."""
     found: dict[str, Any] = yaml.safe_load(SOURCE.read_text(encoding="utf-8"))
     return found
 
@@ -94,7 +92,6 @@ def openapi_json(spec: Mapping[str, Any]) -> str:
 
 
 def page(spec: Mapping[str, Any]) -> str:
-    """Return the page."""
     body = "\n".join(part for part in (*_head(spec), *_operations(spec), *_schemas(spec), *_codes(codes())) if part)
     title = html.escape(spec["info"]["title"])
     head = f'<meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">'

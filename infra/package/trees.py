@@ -22,7 +22,6 @@ _FILE_MODE: Final = 0o100644
 
 
 def files_below(tree: Path) -> list[tuple[str, Path]]:
-    """Return the names and paths of all files, sorted by name."""
     return sorted((path.relative_to(tree).as_posix(), path) for path in tree.rglob("*") if path.is_file())
 
 

@@ -100,7 +100,6 @@ def pip(command: str, *arguments: str) -> None:
 
 
 def digest(path: Path) -> str:
-    """Return a file's SHA-256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

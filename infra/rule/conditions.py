@@ -26,7 +26,6 @@ class RoutedRequest(NamedTuple):
 
 
 def listener_rules() -> list[dict[str, Any]]:
-    """Return the rules of LISTENER_RULES."""
     rules: list[dict[str, Any]] = json.loads(LISTENER_RULES.read_text(encoding="utf-8"))
     return rules
 

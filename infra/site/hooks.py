@@ -18,7 +18,6 @@ _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+[^)\s#]*|java)(#[^)\s]*)?\)"
 
 
 def on_config(config: Any) -> Any:
-    """Add the lists of the menu that are made from folders."""
     for title, entries in _about()["navigation"].items():
         section = next(part for part in config["nav"] if title in _titles(part))
         _replace(section, title, entries)
@@ -40,7 +39,6 @@ def _replace(part: dict[str, Any], title: str, entries: list[Any]) -> None:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the files of the sources."""
     for path in sorted(SOURCES.rglob("*")):
         if path.is_file() and path.name != ABOUT:
             files.append(File.generated(config, str(path.relative_to(SOURCES)), abs_src_path=str(path)))

@@ -56,7 +56,6 @@ def last_screen(printed: str) -> str:
 
 
 def session(stack: Path) -> str:
-    """Run the commands and return them with what they printed, as SVG."""
     console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True)
     task = ""
     for command in SESSION:
@@ -95,7 +94,6 @@ def _chromium() -> str:
 
 
 def status_page(stack: Path, task: str) -> None:
-    """Draw the list of tasks, and one task."""
     program = str(Path(sys.executable).with_name("delegation"))
     command = [program, "ui", "--stack", str(stack), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
@@ -114,7 +112,6 @@ def dashboard() -> None:
 
 
 def main(stack: Path) -> None:
-    """Draw the pictures."""
     IMAGES.mkdir(exist_ok=True)
     (IMAGES / "terminal.svg").write_text(session(stack), encoding="utf-8")
     status_page(stack, _TASK.findall((IMAGES / "terminal.svg").read_text(encoding="utf-8"))[0])

@@ -91,7 +91,6 @@ def navigation() -> dict[str, list[object]]:
 
 
 def main(folder: Path) -> None:
-    """Write the pages, and the menu's lists."""
     for name, text in sources().items():
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -299,7 +299,6 @@ def _front_of(network: NetworkStack | None) -> dict[str, Any]:
 
 
 def revocation_list_arns(stack: Stack, settings: Settings, truststore: s3.IBucket) -> tuple[str, ...]:
-    """Return the ARNs of the objects with revocation lists."""
     if not settings.revocation_lists:
         return ()  # a reference to the bucket's name would tie the stacks together for nothing
     urls = settings.revocation_urls(truststore.bucket_name)

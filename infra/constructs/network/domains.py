@@ -205,8 +205,6 @@ _FIVE_MINUTES: Final = 300
 
 @dataclass(frozen=True)
 class PrivateNetwork:
-    """What the private front needs of the network stack."""
-
     vpc: ServiceVpc
     groups: SecurityGroups
     endpoint: ApiEndpoint

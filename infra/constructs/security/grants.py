@@ -16,7 +16,6 @@ _WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
 
 
 def allow(actions: Sequence[str], *resources: str) -> iam.PolicyStatement:
-    """Return an Allow statement of named actions on named resources."""
     return iam.PolicyStatement(actions=list(actions), resources=list(resources))
 
 
@@ -38,11 +37,9 @@ class DataGrants:
         return [allow([*_WRITES, *more], self.tasks_table.table_arn), self._key_for_tables()]
 
     def idempotency(self) -> iam.PolicyStatement:
-        """Allow reading and writing idempotency records."""
         return allow(_WRITES, self.idempotency_table.table_arn)
 
     def references(self) -> iam.PolicyStatement:
-        """Allow reading and writing the reference index."""
         return allow(
             [*_WRITES, "dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:Query"],
             self.references_table.table_arn,
@@ -57,15 +54,12 @@ class DataGrants:
         return [allow(_WRITES, table), *([allow(["dynamodb:Query"], *queried)] if queried else [])]
 
     def due(self) -> iam.PolicyStatement:
-        """Allow querying the due index."""
         return allow(["dynamodb:Query"], f"{self.tasks_table.table_arn}/index/{DUE_INDEX}")
 
     def unfinished(self) -> list[iam.PolicyStatement]:
-        """Allow reading all unfinished tasks."""
         return [self.due(), allow(["dynamodb:BatchGetItem"], self.tasks_table.table_arn)]
 
     def admission(self) -> iam.PolicyStatement:
-        """Allow querying the admission index."""
         return allow(["dynamodb:Query"], f"{self.tasks_table.table_arn}/index/{ADMISSION_INDEX}")
 
     def lists(self) -> list[iam.PolicyStatement]:
@@ -85,7 +79,6 @@ class DataGrants:
         ]
 
     def read_plans(self) -> list[iam.PolicyStatement]:
-        """Allow reading plans."""
         return [
             allow(["s3:GetObject"], f"{self.plan_bucket_arn}/*"),
             allow(["s3:ListBucket"], self.plan_bucket_arn),

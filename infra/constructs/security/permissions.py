@@ -16,8 +16,6 @@ from infra.environment.functions import EVERY_FUNCTION, GATEWAY, PROBE, ROTATION
 
 @dataclass(frozen=True)
 class Grants:
-    """The resources that the statements name."""
-
     data: DataGrants
     spark: SparkApplication
     queue_arn: str

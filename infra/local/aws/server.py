@@ -85,7 +85,6 @@ class ObjectAges:
 
 
 def _versions() -> Iterable[Any]:
-    """Return all versions of all objects, and the delete markers."""
     buckets = (one for backend in s3_backends.values() for part in backend.values() for one in part.buckets.values())
     return [version for bucket in buckets for _, versions in bucket.keys.iterlists() for version in versions]
 

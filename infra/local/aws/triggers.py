@@ -20,8 +20,6 @@ _PAUSE_AFTER_ERROR_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """The settings of an event source mapping."""
-
     queue_url: str
     queue_arn: str
     region: str

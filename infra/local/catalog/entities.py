@@ -31,8 +31,6 @@ class CatalogEntity(PersistedModel):
 
 
 class CatalogNamespace(CatalogEntity):
-    """A namespace."""
-
     properties: dict[str, Any]
 
 
@@ -46,8 +44,6 @@ class CatalogEntry(CatalogEntity):
 
 
 class CatalogView(CatalogEntity):
-    """A view: its current metadata file."""
-
     metadata_location: str
 
 
@@ -200,7 +196,6 @@ class CatalogEntities:
 
     @atomic
     def view(self, records: Records, name: TableKey) -> str:
-        """Return a view's metadata file."""
         return _require_view(records, name).metadata_location
 
     @atomic

@@ -116,20 +116,16 @@ def body_of(request: Request) -> dict[str, Any]:
 
 
 def json_answer(status: int, body: Mapping[str, Any]) -> Response:
-    """Return a JSON answer."""
     return Response(json.dumps(body), status, content_type="application/json")
 
 
 def empty(status: int) -> Response:
-    """Return an answer without a body."""
     return Response(b"", status)
 
 
 def no_such_route(path: str) -> Response:
-    """Return the answer to an unknown path."""
     return json_answer(404, RestError(404, "NotFoundException", f"HTTP 404 Not Found: {path}").body())
 
 
 def method_not_allowed() -> Response:
-    """Return the answer to a method that the path does not have."""
     return json_answer(405, RestError(405, "NotAllowedException", "HTTP 405 Method Not Allowed").body())

@@ -71,12 +71,10 @@ class Warehouse:
             return not self._storage.get("stsUnavailable")
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return a flag among the properties."""
         with self._lock:
             return self._entity.properties.get(name, str(default)).lower() == "true"
 
     def now_ms(self) -> int:
-        """Return the catalog's time in milliseconds."""
         return int(self._clock().timestamp() * 1000)
 
     def body(self) -> dict[str, Any]:
@@ -176,7 +174,6 @@ class TableLayout:
         self._restrict(name, {metadata_location}, self.of_namespace(name[0]))
 
     def check_new(self, name: TableKey, metadata: Mapping[str, Any], metadata_location: str) -> None:
-        """Check a table that is created or registered."""
         used = used_by(metadata)
         self._restrict(name, used | _named_by(metadata) | {metadata_location}, self.of_namespace(name[0]))
         self._check_neighbours(name, used)

@@ -32,8 +32,6 @@ _CATALOG = (ROOT_ID, CATALOG_ID)
 
 
 class ManagementApi:
-    """Answers requests of the management API."""
-
     def __init__(
         self, access: AccessControl, entities: CatalogEntities, warehouse: Warehouse, policies: PolicyStore
     ) -> None:
@@ -110,7 +108,6 @@ class ManagementApi:
         raise RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
 
     def _named(self, who: CatalogCaller, request: Request, rest: list[str], kind: str) -> Response:
-        """List, create, show, update and delete principals and principal roles."""
         principals = kind == "PRINCIPAL"
         known = self._access.principals if principals else self._access.principal_roles
         show = _principal if principals else _principal_role

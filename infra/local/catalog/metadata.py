@@ -119,8 +119,6 @@ def split_uri(uri: str) -> tuple[str, str]:
 
 
 class MetadataFiles:
-    """Reads and writes `metadata.json` files."""
-
     def __init__(self, s3: "S3Client") -> None:
         self._s3 = s3
 
@@ -145,14 +143,12 @@ class MetadataFiles:
 
     @staticmethod
     def next(metadata: JsonObject, version: int) -> str:
-        """Return the location for a new file with `metadata`."""
         properties = metadata.get("properties", {})
         folder = properties.get("write.metadata.path") or f"{metadata['location']}/metadata"
         suffix = _ZIPPED if properties.get("write.metadata.compression-codec") == "gzip" else ".metadata.json"
         return f"{folder.rstrip('/')}/{version:05d}-{uuid.uuid4()}{suffix}"
 
     def write(self, metadata: JsonObject, location: str) -> None:
-        """Write `metadata` to a location of `next`."""
         content = json.dumps(metadata).encode()
         bucket, key = split_uri(location)
         body = gzip.compress(content) if location.endswith(_ZIPPED) else content

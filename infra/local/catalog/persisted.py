@@ -70,7 +70,6 @@ class PersistedState:
             raise unavailable(str(error)) from error
 
     def close(self) -> None:
-        """Release the process's node id."""
         self._process.close()
 
 

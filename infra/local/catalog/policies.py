@@ -96,7 +96,6 @@ class LocalPolicy(CatalogEntity):
     version: int = 0
 
     def body(self) -> dict[str, Any]:
-        """Return the Policy of the API."""
         return {
             "policy-type": self.type,
             "inheritable": True,
@@ -328,7 +327,6 @@ class PolicyRoutes:
                 return method_not_allowed()
 
     def _map(self, who: CatalogCaller, request: Request, key: PolicyKey) -> Response:
-        """Attach (PUT) or detach (POST)."""
         target = body_of(request)["target"]
         kind, names = str(target["type"]), tuple(target.get("path") or ())
         policy = self._path(key)

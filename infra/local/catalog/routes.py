@@ -44,7 +44,6 @@ class TableKeys:
         return self._ends.get((table_uuid, key), self._clock()) > self._clock()
 
     def record(self, table_uuid: str, key: str) -> None:
-        """Record a key on a table."""
         self._ends[table_uuid, key] = self._clock() + self.lifetime
 
 

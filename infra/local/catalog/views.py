@@ -31,7 +31,6 @@ class LocalViews:
         self._access = access
 
     def list(self, who: CatalogCaller, namespace: Namespace) -> list[str]:
-        """Return the names of a namespace's views."""
         self._access.require(who, "LIST_VIEWS", self._entities.path(namespace))
         return self._entities.list_views(namespace)
 
@@ -65,13 +64,11 @@ class LocalViews:
         return _load_result(metadata, written)
 
     def load(self, who: CatalogCaller, name: TableKey) -> JsonObject:
-        """Return LoadViewResult."""
         location = self._entities.view(name)
         self._access.require(who, "LOAD_VIEW", self._entities.path(*name, is_view=True))
         return _load_result(self._files.read(location), location)
 
     def exists(self, who: CatalogCaller, name: TableKey) -> None:
-        """Raise RestError unless the view exists."""
         self._entities.view(name)
         self._access.require(who, "VIEW_EXISTS", self._entities.path(*name, is_view=True))
 
@@ -102,7 +99,6 @@ class LocalViews:
         self._entities.drop_view(name)
 
     def rename(self, who: CatalogCaller, source: TableKey, destination: TableKey) -> None:
-        """Rename a view."""
         check_names(*destination[0], destination[1])
         self._entities.check_rename(source, destination, is_view=True)
         path = self._entities.path(*source, is_view=True)

@@ -51,7 +51,6 @@ class Purged:
         return self.history[-1]
 
     def document(self) -> dict[str, Any]:
-        """Return the table's element of `tables` in demo.json."""
         return {
             "name": self.name,
             "engine": self.last.engine,
@@ -106,7 +105,6 @@ class ExpiredTable:
         return self.objects_before - self.lost + self.added
 
     def document(self) -> dict[str, Any]:
-        """Return `expired` of demo.json."""
         return {
             "name": self.name,
             "task_id": self.last.task_id,
@@ -163,7 +161,6 @@ class Report:
         return self.sibling_rows_same and self.sibling_objects_same
 
     def document(self) -> dict[str, Any]:
-        """Return the content of demo.json."""
         return {
             "tables": [table.document() for table in self.tables],
             "expired": self.expired.document(),
@@ -184,11 +181,9 @@ class Report:
         return found
 
     def write(self, path: Path) -> None:
-        """Write demo.json."""
         path.write_text(json.dumps(self.document(), indent=2) + "\n", encoding="utf-8")
 
     def objects_table(self, sibling_objects: int) -> Table:
-        """Return a table of the bucket's objects before and after."""
         table = Table(title="The bucket, listed object by object", title_justify="left", title_style="bold", box=None)
         table.add_column("table")
         for column in ("objects before", "deleted", "left"):
@@ -219,13 +214,11 @@ class Report:
         return table
 
     def rows_line(self) -> Text:
-        """Return a line about what can still be read of the expired table."""
         expired = self.expired
         same = Text("the same", style="green") if expired.rows_same else Text("NOT THE SAME", style="bold red")
         counts = f": {expired.snapshots_left} of {expired.snapshots_before} snapshots stay; rows and tag are "
         return Text.assemble((expired.name, "bold"), counts, same, " as before.")
 
     def catalog_line(self) -> Text:
-        """Return a line with the tables that the catalog still lists."""
         names = [Text(name, style="bold") for name in self.catalog] or [Text("nothing")]
         return Text.assemble("The catalog now lists ", Text(", ").join(names), ".")

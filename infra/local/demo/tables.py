@@ -171,7 +171,6 @@ class Bucket:
         )
 
     def keys(self, location: str) -> frozenset[str]:
-        """Return the keys of all objects below a table's location."""
         return frozenset(self.sizes(location))
 
     def sizes(self, location: str) -> dict[str, int]:
@@ -304,7 +303,6 @@ class DemoPolicy:
         self._policies.attach(self.identifier, self.target)
 
     def detach(self) -> None:
-        """Detach it: nothing more is begun for it."""
         self._policies.detach(self.identifier, self.target)
 
 

@@ -42,8 +42,6 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One HTTP response."""
-
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes = field(repr=False)

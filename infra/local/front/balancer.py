@@ -39,8 +39,6 @@ _OF_ONE_CONNECTION: Final = frozenset(
 
 
 class Invoked(Protocol):
-    """A function that is invoked with an event."""
-
     def invoke(self, payload: bytes) -> Invocation:
         """Run it once; raises PayloadTooLargeError and TooManyRequestsError."""
 
@@ -77,7 +75,6 @@ class CatalogBalancer(ServedFront):
 
     @property
     def url(self) -> str:
-        """The catalog's base URL for clients."""
         return f"http://{self.address}{self._base_path}"
 
     def answer(self, request: ApiRequest) -> Response:

@@ -267,7 +267,6 @@ class ServedFront(LoopbackServer):
 
     @property
     def address(self) -> str:
-        """The host and port."""
         return super().url.removeprefix("http://")
 
     def stop(self) -> None:

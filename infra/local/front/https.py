@@ -114,8 +114,6 @@ def _context(tls: TlsFiles) -> ssl.SSLContext:
 
 
 class _HttpsHandler(HttpHandler):
-    """One connection with a client certificate."""
-
     request: ssl.SSLSocket
 
     def client_certificate(self) -> bytes:

@@ -104,8 +104,6 @@ class _Worker:
 
 
 class LocalFunction:
-    """One deployed function and its workers."""
-
     def __init__(self, spec: FunctionSpec, *, arn: str, log: Path, spawner: Executor) -> None:
         self.spec = spec
         self.arn = arn
@@ -127,7 +125,6 @@ class LocalFunction:
         return len(self._idle) + len(self._busy) + self._starting
 
     def warm(self) -> None:
-        """Start one worker in the background."""
         with self._changed:
             if not self._closed and self.workers < self.spec.concurrency:
                 self._start_one()
@@ -170,7 +167,6 @@ class LocalFunction:
         return invocation
 
     def close(self) -> None:
-        """End every worker, busy or not."""
         with self._changed:
             self._closed = True
             idle, busy = list(self._idle), list(self._busy)
@@ -333,8 +329,6 @@ class LocalFunction:
 
 
 class LambdaPool:
-    """All functions of a stack."""
-
     def __init__(self, *, log_folder: Path, region: str = "us-east-1", account: str = "123456789012") -> None:
         self._log_folder = log_folder
         self._region = region

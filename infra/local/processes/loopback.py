@@ -21,11 +21,9 @@ class LoopbackServer:
 
     @property
     def url(self) -> str:
-        """The server's base URL."""
         return f"http://{LOOPBACK}:{self._server.server_address[1]}"
 
     def start(self) -> Self:
-        """Serve until `stop`."""
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
         return self

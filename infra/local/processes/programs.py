@@ -150,7 +150,6 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The process of a started server."""
         if self._process is None:
             raise ValueError("the server is not started")
         return self._process.pid

@@ -41,8 +41,6 @@ _BODY_HEADERS = ("content-length", "content-md5", "x-amz-checksum-", "x-amz-sdk-
 
 
 class S3Front(LoopbackServer):
-    """The proxy on a loopback port."""
-
     def __init__(
         self,
         upstream: str,

@@ -78,8 +78,6 @@ _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error answer of S3."""
-
     status: int
     code: str
     message: str

@@ -87,7 +87,6 @@ class Entities:
         self._known: dict[str, Entity] = {}
 
     def create(self, name: str, properties: Mapping[str, str]) -> Entity:
-        """Add an entity; raises RestError 400 for a bad name, 409 for a known one."""
         check_name(name)
         if name in self._known:
             reason = f"Cannot create {self._kind} {name}. {self._kind} already exists or resolution failed"
@@ -97,13 +96,11 @@ class Entities:
         return entity
 
     def get(self, name: str) -> Entity:
-        """Return an entity; raises RestError 404."""
         if name not in self._known:
             raise not_found(f"{self._kind} {name} not found")
         return self._known[name]
 
     def entries(self) -> list[Entity]:
-        """Return the entities in the order of their creation."""
         return list(self._known.values())
 
     def update(self, name: str, version: int, properties: Mapping[str, str]) -> Entity:
@@ -117,7 +114,6 @@ class Entities:
         return entity
 
     def changed(self, entity: Entity) -> None:
-        """Count a change of `entity`."""
         entity.version += 1
         entity.updated_ms = int(self._clock().timestamp() * 1000)
 
@@ -198,7 +194,6 @@ class AccessControl:
             return principal
 
     def by_client_id(self, client_id: str) -> Entity | None:
-        """Return the principal with this client id."""
         with self.lock:
             return next((each for each in self.principals.entries() if each.client_id == client_id), None)
 
@@ -222,7 +217,6 @@ class AccessControl:
                 used.discard(name)
 
     def assign(self, principal: str, role: str) -> None:
-        """Let `principal` hold the principal role; raises RestError 404."""
         with self.lock:
             self._require(self.principals, principal, f"assign {role} to {principal}")
             self._require(self.principal_roles, role, f"assign {role} to {principal}")
@@ -238,17 +232,14 @@ class AccessControl:
             self._held[principal].discard(role)
 
     def held(self, principal: str) -> set[str]:
-        """Return the principal roles that the principal holds."""
         with self.lock:
             return set(self._held.get(principal, ()))
 
     def holders(self, role: str) -> list[Entity]:
-        """Return the principals that hold the principal role."""
         with self.lock:
             return [each for each in self.principals.entries() if role in self.held(each.name)]
 
     def use(self, principal_role: str, catalog_role: str) -> None:
-        """Give the catalog role to the principal role; raises RestError 404."""
         with self.lock:
             self._require(self.principal_roles, principal_role, f"assign {catalog_role} to {principal_role}")
             self._require(self.catalog_roles, catalog_role, f"assign {catalog_role} to {principal_role}")
@@ -264,7 +255,6 @@ class AccessControl:
             self._used[principal_role].discard(catalog_role)
 
     def used(self, principal_role: str) -> set[str]:
-        """Return the catalog roles of the principal role."""
         with self.lock:
             return set(self._used.get(principal_role, ()))
 
@@ -281,7 +271,6 @@ class AccessControl:
                 raise grant_not_found()
 
     def grants(self, catalog_role: str) -> list[Grant]:
-        """Return the grants of the catalog role in their order."""
         with self.lock:
             return list(self._grants.get(catalog_role, ()))
 
