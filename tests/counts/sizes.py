@@ -40,8 +40,7 @@ LATER: Final = (
     "functions/delegation/wiring/orphans/",
     "functions/delegation/wiring/probing/",
     "functions/delegation/wiring/upkeep/",
-    "infra/constructs/rollout/",
-    "infra/local/catalog/policies/",
+    "infra/local/catalog/policies.py",
     "infra/site/",
 )
 """Snapshot expiry, orphan files, upkeep and audit; a probe of the front, gradual deployments, updates of tables that
