@@ -14,7 +14,7 @@ that was not published, because another was first, is never used.
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
@@ -98,6 +98,18 @@ class PlanIndex(Stored):
     @property
     def files_kept(self) -> int:
         return sum(chunk.count for chunk in self.chunks if chunk.kind is Phase.KEPT)
+
+
+class ReducedIndex(PlanIndex):
+    """The index of a plan that is never extended. `reduces` are the plans that it replaced, the first one first."""
+
+    if TYPE_CHECKING:  # at its own place in each, because the order of members is stored
+        reduces: tuple[ReplacedPlan, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """The id of the plan as it was first."""
+        return self.reduces[0].id if self.reduces else self.plan_id
 
 
 Kind = TypeVar("Kind", bound=PlanIndex)

@@ -1,6 +1,6 @@
 """The commit of an expiry: looks at the table, the plan to execute, and answers that state nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import islice
@@ -15,16 +15,13 @@ from delegation.polaris.answers import (
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import LoadedTable
-from delegation.removal.attempt import PlanSegment
-from delegation.removal.chunks import DeleteStep
-from delegation.removal.deletes import Work
+from delegation.removal.deletes import ExecutedPlan
 from delegation.removal.expiry.context import ExpiryContext, removal
 from delegation.removal.expiry.errors import WORK, commit_refused, commits_forestalled, table_changes_too_often
 from delegation.removal.expiry.history import MAIN, history
-from delegation.removal.expiry.index import ExpiryIndex, Notes, OwnCommit, Removal, SentCommit, SentCommits, load_plan
+from delegation.removal.expiry.index import ExpiryIndex, Notes, OwnCommit, Removal, SentCommit, SentCommits
 from delegation.removal.expiry.planning import covered_of, decided
 from delegation.removal.expiry.retention import Expired, Withdrawn, keeps_more
-from delegation.removal.marks import Deleted, Marks, deleted_by_marks
 from delegation.removal.paths import check_can_delete
 from delegation.storage.locations import canonical
 
@@ -82,65 +79,13 @@ class TableLooks:
         return self.withdrawn is None
 
 
-class ExecutedPlan:
-    """The plan of one attempt. `use` has to be called before anything else."""
-
-    def __init__(self, ctx: ExpiryContext) -> None:
-        self._ctx = ctx
-        self._index: ExpiryIndex | None = None
-        self._segment: PlanSegment | None = None
-        self._began = False
-
-    def use(self, segments: Sequence[PlanSegment]) -> ExpiryIndex:
-        """Read the published plan, which another attempt may have written."""
-        index = load_plan(self._ctx.plans, segments[-1])
-        self._ctx.check_plan(index)
-        self._index, self._segment = index, segments[-1]
-        return index
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the index of the plan was read."""
-        return self._index is not None
-
-    @property
-    def index(self) -> ExpiryIndex:
-        """The index of the plan."""
-        assert self._index is not None  # noqa: S101 - ExpiryRun._open sets it or nothing is expired
-        return self._index
-
-    @property
-    def segment(self) -> PlanSegment:
-        """The published segment of the plan."""
-        assert self._segment is not None  # noqa: S101 - as above
-        return self._segment
+class ExpiryPlan(ExecutedPlan[ExpiryIndex]):
+    """The plan of one attempt at an expiry."""
 
     @property
     def notes(self) -> Notes:
         """The notes beside the plan as it was before it was reduced."""
         return Notes(self._ctx.plans, self.index.origin)
-
-    def indexes(self) -> list[ExpiryIndex]:
-        """Return the plan and those that it reduced, the first one first."""
-        before = [load_plan(self._ctx.plans, PlanSegment(one.id, one.sha256)) for one in self.index.reduces]
-        return [*before, self.index]
-
-    def deleted(self) -> Deleted:
-        """Return what was deleted of the plan and those that it reduced."""
-        return deleted_by_marks(self._ctx.plans, self.indexes(), self.index.reduces)
-
-    def left(self, *steps: DeleteStep) -> list[Work]:
-        """Return the chunks of these steps without a mark."""
-        marks = Marks(self._ctx.plans, self.index.plan_id)
-        done = marks.done()
-        chunks = (chunk for chunk in self.index.chunks if chunk.step in steps and chunk.name not in done)
-        return [Work(self.index, chunk, marks.voided) for chunk in chunks]
-
-    def begin(self) -> None:
-        """Record that the table or its files change from here on, so that a failure is resumed with this plan."""
-        if not self._began:
-            self._ctx.attempt.begin_deleting()
-            self._began = True
 
 
 UNANSWERED_FOR: Final = timedelta(hours=24)
@@ -227,7 +172,7 @@ class Unanswered:
 class CommitStep:
     """Removes from the table what its plan states."""
 
-    def __init__(self, looks: TableLooks, plan: ExecutedPlan) -> None:
+    def __init__(self, looks: TableLooks, plan: ExpiryPlan) -> None:
         self._looks = looks
         self._plan = plan
 

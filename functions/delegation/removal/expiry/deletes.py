@@ -17,7 +17,7 @@ from delegation.removal.asking import AskedAnew, AskedReferences, look_at_others
 from delegation.removal.chunks import DeleteStep
 from delegation.removal.deletes import MOST_SEEN, Tally, Work, delete_in_lots, delete_or_raise
 from delegation.removal.errors import EngineFailed
-from delegation.removal.expiry.commit import ExecutedPlan, TableLooks
+from delegation.removal.expiry.commit import ExpiryPlan, TableLooks
 from delegation.removal.expiry.context import ExpiryContext
 from delegation.removal.expiry.errors import RefLost, RefsUnknown
 from delegation.removal.expiry.history import Ref, history
@@ -144,7 +144,7 @@ class DeleteSteps:
     the tables beside its metadata that no catalog lists.
     """
 
-    def __init__(self, looks: TableLooks, plan: ExecutedPlan, engine: ExpiryEngine) -> None:
+    def __init__(self, looks: TableLooks, plan: ExpiryPlan, engine: ExpiryEngine) -> None:
         self._looks = looks
         self._plan = plan
         self._engine = engine

@@ -12,7 +12,7 @@ from delegation.removal.chunks import Stored
 from delegation.removal.errors import PlanTampered
 from delegation.removal.expiry.history import history
 from delegation.removal.expiry.retention import Expired
-from delegation.removal.index import PlanIndex, ReplacedPlan, load_index_as
+from delegation.removal.index import ReducedIndex, ReplacedPlan, load_index_as
 from delegation.storage.base import ObjectNotFound, PlanStore
 
 
@@ -46,8 +46,8 @@ class Removal(Stored):
         )
 
 
-class ExpiryIndex(PlanIndex):
-    """The index of an expiry's plan. `reduces` are the plans that it replaced, the first one first.
+class ExpiryIndex(ReducedIndex):
+    """The index of an expiry's plan.
 
     A plan is reduced after the commit, when a file in it turns out to be needed; never extended. What was deleted by a
     reduced plan has its marks beside that one.
@@ -55,11 +55,6 @@ class ExpiryIndex(PlanIndex):
 
     removal: Removal
     reduces: tuple[ReplacedPlan, ...] = ()
-
-    @property
-    def origin(self) -> str:
-        """The id of the plan as it was before the commit."""
-        return self.reduces[0].id if self.reduces else self.plan_id
 
 
 def load_plan(store: PlanStore, segment: PlanSegment) -> ExpiryIndex:

@@ -16,7 +16,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
 from delegation.removal.choice import document, forecast
 from delegation.removal.errors import FilesNotDeleted, PlanLost
-from delegation.removal.expiry.commit import CommitStep, ExecutedPlan, TableLooks
+from delegation.removal.expiry.commit import CommitStep, ExpiryPlan, TableLooks
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus, store_receipt
 from delegation.removal.expiry.deletes import STEPS, DeleteSteps
 from delegation.removal.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, rest_of_plan_lost
@@ -37,7 +37,7 @@ class ExpiryRun:
         self._engine = engine
         self._started = ctx.now()
         self._looks = TableLooks(ctx)
-        self._plan = ExecutedPlan(ctx)
+        self._plan = ExpiryPlan(ctx, ExpiryIndex, ctx.check_plan)
         self._deletes = DeleteSteps(self._looks, self._plan, engine)
         self._own_findings: tuple[Finding, ...] = ()
 

@@ -19,7 +19,7 @@ from delegation.iceberg.files import FileType
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, Phase, Stored, Total, stored_part
 from delegation.removal.errors import PlanTampered
-from delegation.removal.index import PlanIndex, ReplacedPlan, load_index_as
+from delegation.removal.index import ReducedIndex, ReplacedPlan, load_index_as
 from delegation.removal.orphans.approval import ListedAmount, Wait
 from delegation.removal.orphans.context import OrphanOptions
 from delegation.removal.orphans.place import MismatchMode
@@ -78,12 +78,12 @@ class Compared(Stored):
 Stage = Literal["listed", "planned", "tagging"]
 
 
-class OrphanIndex(PlanIndex):
+class OrphanIndex(ReducedIndex):
     """The index of a listing, or of the plan made of it.
 
     `listed` are all objects at the location, and `listed_at` the store's time of the first page, in seconds since 1970.
     `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
-    approval. `reduces` are the plans that this one replaced, the first one first. `compared` is for its approval.
+    approval. `compared` is for its approval.
     `elsewhere` is the place that was looked at if a request named one beside the table's location, else "". `foreign`
     are locations of others where nothing is deleted. Files of
     a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
@@ -113,11 +113,6 @@ class OrphanIndex(PlanIndex):
     def quarantine(self) -> bool:
         """Whether the plan's files are tagged, and never deleted."""
         return self.stage == "tagging"
-
-    @property
-    def origin(self) -> str:
-        """The id of the plan as it was first."""
-        return self.reduces[0].id if self.reduces else self.plan_id
 
     def answers(self, options: OrphanOptions, identifier: str) -> bool:
         """Return whether a request with these options, without the plan's name, asks for what the plan was made for."""

@@ -20,8 +20,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.asking import AskedReferences
 from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
 from delegation.removal.choice import HandedToSpark, Size
-from delegation.removal.chunks import Chunk, Total
-from delegation.removal.deletes import MOST_SEEN, Tally, Work, delete_in_lots, delete_or_raise
+from delegation.removal.chunks import Total
+from delegation.removal.deletes import MOST_SEEN, ExecutedPlan, Tally, Work, delete_in_lots, delete_or_raise
 from delegation.removal.errors import EngineFailed, FilesNotDeleted, PlanLost, plan_of_another_table
 from delegation.removal.foreign import HeadsRead
 from delegation.removal.index import Finding, merge_findings, store_index
@@ -61,9 +61,7 @@ class OrphanRun:
         self._ctx = replace(ctx, plans=self._marks)
         self._engine = engine
         self._started = ctx.now()
-        self._index: OrphanIndex | None = None
-        self._segment: PlanSegment | None = None
-        self._deleting = False
+        self._plan = ExecutedPlan(self._ctx, OrphanIndex, self._check)
         self._remembered = set[str]()
         self._superseded: tuple[str, tuple[str, ...]] = "", ()
         # Besides those that the plan names: files that were taken since it was made.
@@ -92,19 +90,19 @@ class OrphanRun:
             if waits := self._delete_all():
                 return self._waiting(waits)
         except FilesNotDeleted as error:
-            store_receipt(ctx, self._result("INCOMPLETE"), self._indexes(), failed=error)
+            store_receipt(ctx, self._result("INCOMPLETE"), self._plan.indexes(), failed=error)
             raise
         except (RunCancelled, RemovalWithdrawn):
-            store_receipt(ctx, self._result("INCOMPLETE"), self._indexes())
+            store_receipt(ctx, self._result("INCOMPLETE"), self._plan.indexes())
             raise
         result = self._result("SWEPT")
-        store_receipt(ctx, result, self._indexes())
+        store_receipt(ctx, result, self._plan.indexes())
         return result
 
     def _waiting(self, waits: Wait) -> OrphanResult:
         result = self._result("WAITING", waits)
         if result.receipt is not None:
-            store_receipt(self._ctx, result, self._indexes())
+            store_receipt(self._ctx, result, self._plan.indexes())
         return result
 
     def _open(self) -> OrphanIndex:
@@ -118,8 +116,8 @@ class OrphanRun:
                 self._adopt(ctx.named_plan(named))
             elif not self._takes_up_approved():
                 self._list(resume=True)
-            if self._current().stage == "listed":
-                self._plan()
+            if self._plan.index.stage == "listed":
+                self._publish_plan()
         except PlanLost:
             self._known_consent = None
             # What is lost is listed again, but nobody approved what is found now.
@@ -127,8 +125,8 @@ class OrphanRun:
                 raise
             self._lost = next(reversed(segments), None)
             self._list(resume=False)
-            self._plan()
-        return self._current()
+            self._publish_plan()
+        return self._plan.index
 
     def _takes_up_approved(self) -> bool:
         """Publish the plan that waited with the task, if it is approved and of what this request asks for."""
@@ -164,13 +162,13 @@ class OrphanRun:
         publish = ctx.attempt.replace_plan if ctx.attempt.plan() else ctx.attempt.publish
         self._use(publish(segment, files_planned=0))
 
-    def _plan(self) -> None:
+    def _publish_plan(self) -> None:
         """Wait for the references as of a time after the listing, and publish what none of them needs."""
         ctx = self._ctx
         with self._keep() as keep:
             self._add_others(keep, None)
             table = self._load()
-            listing = self._current()
+            listing = self._plan.index
             if place_of(metadata_of(table), listing.elsewhere).uri != listing.roots[0]:
                 raise PlanLost(listing.plan_id, "the table has another location since it was listed")
             keep.add_table(table)
@@ -188,7 +186,7 @@ class OrphanRun:
             self._superseded = index.plan_id, superseded(ctx, listing, index, eligible)
         segment = store_index(ctx.plans, index)
         self._use(ctx.attempt.replace_plan(segment, files_planned=index.files_planned))
-        if self._current().plan_id == index.plan_id:
+        if self._plan.index.plan_id == index.plan_id:
             self._known |= known
 
     def _deleted_before(self) -> Total:
@@ -207,7 +205,7 @@ class OrphanRun:
         """
         ctx, gone = self._ctx, index.deleted_amount
         consent = self._consent(index)
-        begun = consent.get("begun") == index.origin and (ctx.began or self._deleting)
+        begun = consent.get("begun") == index.origin and (ctx.began or self._plan.began)
         if not index.chunks or (begun and not consent.get("approved")):
             return ""
         is_first = consent.get("plan") in (None, index.origin)
@@ -257,20 +255,20 @@ class OrphanRun:
 
     def _keep(self, needed: NeededSet | None = None) -> KeepSet:
         needed = needed or self._engine.needed(self._ctx)
-        return KeepSet(self._ctx, Root.of(self._current().roots[0]), needed, self._check_size)
+        return KeepSet(self._ctx, Root.of(self._plan.index.roots[0]), needed, self._check_size)
 
     def _check_size(self, size: Size) -> None:
         """Raise HandedToSpark if a function has not the time or the memory to read so much, where there is Spark."""
         ctx = self._ctx
         if ctx.spark_above is None or ctx.options.quarantine or size.is_planned_in_a_function(ctx.settings):
             return
-        if self._deleting:
+        if self._plan.began:
             # Files were deleted with what is known of other tables: the job asks for it anew.
-            raise HandedToSpark(ctx.attempt.task_id, self._current().listed.files, does=_COMPARES)
-        self._asked().hand_over(self._current().listed.files, does=_COMPARES)
+            raise HandedToSpark(ctx.attempt.task_id, self._plan.index.listed.files, does=_COMPARES)
+        self._asked().hand_over(self._plan.index.listed.files, does=_COMPARES)
 
     def _asked(self, look: Callable[[], object] = lambda: None) -> AskedReferences:
-        note = AskedNote(self._ctx, self._current().origin)
+        note = AskedNote(self._ctx, self._plan.index.origin)
         return AskedReferences(self._ctx, note.read, note.write, look=look)
 
     def _add_others(self, keep: KeepSet, left: int | None) -> None:
@@ -279,7 +277,7 @@ class OrphanRun:
         Every attempt that gets so far asks anew the next time: a table may have been created since. Raises
         HandedToSpark if another engine is to delete the files that are `left`, or to plan, for which that is None.
         """
-        ctx, index = self._ctx, self._current()
+        ctx, index = self._ctx, self._plan.index
         asked = self._asked(keep.look_at_others)
         asked.require()
         if ctx.spark_above is not None and not ctx.options.quarantine:
@@ -299,9 +297,7 @@ class OrphanRun:
 
     def _use(self, segments: Sequence[PlanSegment]) -> None:
         """Read the published segment, which another attempt may have written."""
-        index = load_plan(self._ctx.plans, segments[-1])
-        self._check(index)
-        self._index, self._segment = index, segments[-1]
+        index = self._plan.use(segments)
         if index.quarantine and not self._ctx.options.quarantine:
             self._ctx = replace(self._ctx, options=replace(self._ctx.options, quarantine=True))
         if self._ctx.options.execute_plan is not None and index.compared is not None:
@@ -334,7 +330,7 @@ class OrphanRun:
         metadata = metadata_of(table)
         check_allowed(metadata)
         if self._ctx.options.quarantine:
-            root = place_of(metadata, self._index.elsewhere if self._index else self._ctx.options.location)
+            root = place_of(metadata, self._plan.index.elsewhere if self._plan.is_read else self._ctx.options.location)
             self._ctx.tags(root.bucket, root.uri)
         return table
 
@@ -344,7 +340,7 @@ class OrphanRun:
         Returns why the rest waits for a person, "" if nothing is left.
         """
         ctx = self._ctx
-        if not self._left() and not to_include(self._current(), ctx.options.including):
+        if not self._plan.left() and not to_include(self._plan.index, ctx.options.including):
             return ""
         self._subtract_others()
         self._seen = SortedNeeded(self._ctx)
@@ -352,7 +348,7 @@ class OrphanRun:
             self._delete()
             if self._seen.added:
                 with self._keep(self._seen) as keep:
-                    self._released += release_needed(ctx, self._current(), keep)
+                    self._released += release_needed(ctx, self._plan.index, keep)
         finally:
             self._seen.close()
         return self._stopped
@@ -362,7 +358,7 @@ class OrphanRun:
 
         Whatever a state named that was seen in this attempt stays, also if the table does not name it any longer.
         """
-        ctx, index = self._ctx, self._current()
+        ctx, index = self._ctx, self._plan.index
         keep = self._keep(self._seen)
         self._add_table(keep, self._load())
         needed = keep.needed_among([(index.plan_id, [one.chunk for one in lot])]) if self._seen.added else ()
@@ -374,15 +370,13 @@ class OrphanRun:
         self._stopped = self._waits(index)
         if self._stopped:
             return False
-        if not self._deleting:
+        if not self._plan.began:
             if ctx.settings.probe and ctx.settings.vended and not ctx.options.quarantine:
                 check_can_delete(ctx.store, index.roots)
             self._note_consent(index)
-            ctx.attempt.begin_deleting()
-            self._deleting = True
+            self._plan.begin()
         if ctx.options.quarantine and index.plan_id not in self._remembered:
-            assert self._segment is not None  # noqa: S101 - _open sets it
-            remember_tagged(ctx.plans, index, self._segment)
+            remember_tagged(ctx.plans, index, self._plan.segment)
             if self._superseded[0] == index.plan_id:
                 leave_out(ctx.plans, self._superseded[1])
             self._remembered.add(index.plan_id)
@@ -402,7 +396,7 @@ class OrphanRun:
         ctx, engine = replace(self._ctx, rate=rate), self._deletes_with
 
         def report(_run: Deleted, failed: int) -> None:
-            index = self._current()
+            index = self._plan.index
             now, gone = swept(ctx, [index]), index.deleted_amount
             ctx.quarantined(now.quarantined)
             files, size = now.files + gone.files, now.bytes + gone.bytes
@@ -420,7 +414,7 @@ class OrphanRun:
 
         def delete_all(_work: Sequence[Work], add: Callable[[Tally], None]) -> None:
             delete_in_lots(
-                lambda: () if self._stopped else [Work(self._current(), chunk) for chunk in self._left()],
+                lambda: () if self._stopped else self._plan.left(),
                 ctx.settings.lot_paths,
                 self._may_delete,
                 delete,
@@ -430,14 +424,14 @@ class OrphanRun:
             )
 
         delete_or_raise((), Deleted(), delete_all, report)
-        if not self._stopped and (left := self._left()):
+        if not self._stopped and (left := self._plan.left()):
             raise EngineFailed(f"{counted(len(left), 'chunk')} of the plan ended without failures and have no mark")
 
     def _subtract_others(self) -> None:
         """Take out of the plan what other tables and tasks need now, and the table; raise what `_add_table` does."""
-        ctx, index = self._ctx, self._current()
+        ctx, index = self._ctx, self._plan.index
         with self._keep() as keep:
-            self._add_others(keep, sum(chunk.count for chunk in self._left()))
+            self._add_others(keep, sum(one.chunk.count for one in self._plan.left()))
             keep.add_claims()
             # Listed before the table is loaded, so that what was committed until then is in its log.
             signs = signs_now(ctx, Root.of(index.roots[0]), stored_signs(ctx, index.signs or ()))
@@ -451,7 +445,7 @@ class OrphanRun:
 
         Another task may delete manifests while they are read: then the table is loaded again.
         """
-        index, looks = self._current(), self._ctx.settings.most_looks
+        index, looks = self._plan.index, self._ctx.settings.most_looks
         for look in range(1, looks + 1):
             if place_of(metadata_of(table), index.elsewhere).uri != index.roots[0]:
                 raise plan_of_another_table(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
@@ -467,38 +461,21 @@ class OrphanRun:
 
     def _subtract(self, keep: KeepSet) -> None:
         """Take out of the plan what is needed now, and the tag from such files."""
-        ctx, index = self._ctx, self._current()
+        ctx, index = self._ctx, self._plan.index
         self._released += release_needed(ctx, index, keep)
-        assert self._segment is not None  # noqa: S101 - _open sets it
-        fresh = reduced(ctx, index, self._segment, keep)
+        fresh = reduced(ctx, index, self._plan.segment, keep)
         if fresh is not None:
             segment = store_index(ctx.plans, fresh)
             self._use(ctx.attempt.replace_plan(segment, files_planned=fresh.files_planned))
 
-    def _left(self) -> list[Chunk]:
-        """Return the chunks without a mark."""
-        index = self._current()
-        done = Marks(self._ctx.plans, index.plan_id).done()
-        return [chunk for chunk in index.chunks if chunk.name not in done]
-
-    def _current(self) -> OrphanIndex:
-        assert self._index is not None  # noqa: S101 - _open sets it
-        return self._index
-
-    def _indexes(self) -> list[OrphanIndex]:
-        """Return the plan and those that it reduced, the first one first."""
-        index = self._current()
-        before = [load_plan(self._ctx.plans, PlanSegment(one.id, one.sha256)) for one in index.reduces]
-        return [*before, index]
-
     def _result(self, status: Status, waits: Wait = "") -> OrphanResult:
-        ctx, indexes = self._ctx, self._indexes()
+        ctx, indexes = self._ctx, self._plan.indexes()
         first, last = indexes[0], indexes[-1]
         included = tuple(one for index in indexes for one in index.included)
         # What stays for such tables in the end, which may be less than at first, or more.
         others = (one for one in merge_findings(indexes) if one.code != FOREIGN_TABLE)
         findings = (*others, *foreign_findings(last.foreign_tables))
-        deletes = status in ("SWEPT", "INCOMPLETE") or (status == "WAITING" and (ctx.began or self._deleting))
+        deletes = status in ("SWEPT", "INCOMPLETE") or (status == "WAITING" and (ctx.began or self._plan.began))
         done = swept(ctx, indexes) if deletes else OrphansDeleted()
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         return OrphanResult(
