@@ -22,6 +22,7 @@ from infra.environment.context import ROOT
 PAGE: Final = ROOT / "docs" / "costs.md"
 BEGIN: Final = "## A month\n"
 END: Final = "## Operations\n"
+_RECORDED: Final = " of us-east-1 as a public project recorded it"
 WORKLOADS: Final = (
     Workload(0, 0),
     Workload(100, 10_000),
@@ -67,8 +68,8 @@ uses it. Written over the original and packaged, it is also what `delegation est
 
 ### What the prices were checked against
 
-No machine of ours reaches AWS, so the prices of this release were compared with what others have recorded of AWS'
-lists and pages. None of those differed; some could not be compared.
+The prices were compared with AWS' price lists of us-east-1 as public projects recorded them (list and date), and with
+pages of AWS. None differed; some could not be compared.
 
 | price | {prices.currency} | checked against |
 |---|---|---|
@@ -86,7 +87,11 @@ def with_section(page: str, prices: MonthlyPrices) -> str:
 def _checked(stored: dict[str, Any]) -> list[str]:
     """Return a row for each price: what it is, and what it was compared with."""
     found = {name: f"{stored[name]:.10f}".rstrip("0").rstrip(".") for name in stored["checked"]}
-    return [f"| `{name}` | {price} | {stored['checked'][name]} |" for name, price in found.items()]
+    return [f"| `{name}` | {price} | {_short(stored['checked'][name])} |" for name, price in found.items()]
+
+
+def _short(source: str) -> str:
+    return source.replace("AWS price list ", "").replace(f"{_RECORDED},", "")
 
 
 def _cost(work: Workload, prices: MonthlyPrices) -> str:
