@@ -113,7 +113,7 @@ class _Work:
         except NotFound:
             # The service keeps ended tasks for a limited time; submitting the purge again is safe.
             _remember(context, number + 1, None)
-            raise DelegationDelayed(f"task {task_id} is not known to the service any more") from None
+            raise DelegationDelayed(f"task {task_id} is no longer known to the service") from None
         context.report(
             done=task.files_deleted, total=task.files_planned, unit="files", details={"delegation_task_id": task_id}
         )

@@ -151,8 +151,8 @@ class VendedCredentials:
             former = None if self._cached is None else self._cached.table
             if former is not None and _uuid(former) not in (None, _uuid(table)):
                 raise CredentialVendingFailed(
-                    f"{table.identifier} is another table by now, so its credentials are not used for the files of the "
-                    "one that was loaded before; request again what is to be done to the present one"
+                    f"{table.identifier} is now another table, so its credentials are not used for the files of the "
+                    "former one; send a new request for the current table"
                 )
             self._cached = _CachedTable(table, refresh_at(table, now, self._margin))
 

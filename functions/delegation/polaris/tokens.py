@@ -165,7 +165,7 @@ def subject_of(token: str) -> str:
             return name
         case _:
             raise PolarisUnexpectedAnswer(
-                "Polaris' token does not name its principal: it is no JWT with `sub`", status=200
+                "Polaris' token does not name its principal: it is not a JWT with `sub`", status=200
             )
 
 

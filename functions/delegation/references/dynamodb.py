@@ -294,7 +294,7 @@ def _texts(item: Mapping[str, Any], name: str) -> set[str]:
 
 def _whole_entry(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntry:
     if len(_texts(item, "areas")) < len(item.get("areas", ())):
-        raise TypeError("areas is no list of texts")
+        raise TypeError("areas is not a list of texts")
     for name in ("table_uuid", "metadata_location", "etag", "problem", "problem_location"):
         if not isinstance(item.get(name, ""), str):
             raise TypeError(f"{name} is no text")

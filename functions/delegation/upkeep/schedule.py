@@ -183,7 +183,7 @@ class Waits(StrEnum):
     """Why a run is not started now."""
 
     NO_NEED = "nothing to do"
-    NO_TERMS = "its policy is not there any more"
+    NO_TERMS = "its policy no longer exists"
     RUNS = "the table has a run of upkeep"
     RAN_TODAY = "it ran on this day of the budget"
     AFTER_FAILURE = "its last run failed, and the time to the next one is not over"

@@ -238,7 +238,7 @@ def test_what_the_operator_does_not_allow_is_off_with_its_values(limits: UpkeepL
 def test_plans_alone_may_be_allowed() -> None:
     found = rule(expiry(), limits=UpkeepLimits(types=frozenset({EXPIRY}), dry_run_only=True))
     assert (found.status, found.is_executed) == (RuleStatus.DRY_RUN, True)
-    assert found.reason == "the operator's delegation.upkeep.dry-run-only allows plans alone"
+    assert found.reason == "the operator's delegation.upkeep.dry-run-only allows only plans"
 
 
 def test_a_rule_of_orphan_file_removal() -> None:

@@ -67,7 +67,7 @@ class NameTaken(DropError):
     def __init__(self, tombstone_id: str, name: str, *, is_former_state: bool = False) -> None:
         what = "a clone of it that was registered from a former state" if is_former_state else "a table or view"
         super().__init__(
-            f"{what} has the name {printable(name)} by now, so the tombstone {tombstone_id} was not restored; "
+            f"{what} now has the name {printable(name)}, so the tombstone {tombstone_id} was not restored; "
             f"restore it to another name, for example `delegation tombstones restore {tombstone_id} --to NAME`"
         )
         self.tombstone_id = tombstone_id

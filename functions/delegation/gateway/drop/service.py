@@ -155,7 +155,7 @@ class Tombstones:
     def closed(self, record: Tombstone) -> Tombstone:
         """End a FAILED tombstone whose entry somebody else removed, and state what is left."""
         if record.is_of_another_table:
-            left = "closed: the table, which its caller never dropped, is not at its destination any more"
+            left = "closed: the table, which its caller never dropped, has left its destination"
         elif uuid_at(self.catalog, record.identifier) == record.table_uuid:
             left = f"closed: the table has its name again, {record.identifier}, which was not this service's doing"
         else:
@@ -238,7 +238,7 @@ class Tombstones:
                 raise
             if isinstance(error, NoSuchNamespace):
                 raise RestoreRefused(
-                    f"the namespace of {target} does not exist any more: create it, or restore to another name"
+                    f"the namespace of {target} no longer exists: create it, or restore to another name"
                 ) from error
             raise RestoreRefused(f"{record.destination} was not renamed to {target}: {error}") from error
         try:

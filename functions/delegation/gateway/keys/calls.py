@@ -47,7 +47,7 @@ class CatalogClient(StrEnum):
 
 class Conclusion(StrEnum):
     APPLIED = "it was applied"
-    NOT_APPLIED = "it was not applied: the client deletes the files of a commit, or commits them anew"
+    NOT_APPLIED = "it was not applied: the client deletes the files of a commit, or commits them again"
     UNKNOWN = "it may have been applied: the client deletes nothing"
     FAILED = "it failed: the client deletes nothing"
 

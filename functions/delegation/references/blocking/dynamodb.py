@@ -236,13 +236,13 @@ def _text(item: Mapping[str, Any], name: str) -> str:
 def _texts(item: Mapping[str, Any], name: str) -> tuple[str, ...]:
     found = item[name]
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise TypeError(f"{name} is no list of texts")
+        raise TypeError(f"{name} is not a list of texts")
     return tuple(found)
 
 
 def _area(found: Any) -> str:
     if not isinstance(found, str) or not (found == EVERYWHERE or found.startswith(("s3://", "file:///"))):
-        raise ValueError("area is no canonical location")
+        raise ValueError("area is not a canonical location")
     return found
 
 

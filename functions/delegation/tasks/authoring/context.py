@@ -213,7 +213,7 @@ def _cursor_text(cursor: Any) -> str | None:
     try:
         text = json.dumps(cursor, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise DelegationError(f"the cursor is no JSON value: {error}", code="BAD_CURSOR") from error
+        raise DelegationError(f"the cursor is not a JSON value: {error}", code="BAD_CURSOR") from error
     if len(text) > _LONGEST_CURSOR:
         raise DelegationError(
             f"the cursor has {len(text)} characters, more than {_LONGEST_CURSOR}: keep a position in it",

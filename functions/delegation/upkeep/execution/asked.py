@@ -199,11 +199,11 @@ class PolicyPermissions:
             rule = rule_of(expiry.identifier, applicable, table.properties, self.limits)
             if rule.asked is None:
                 reason = rule.shown.reason or "it is off"
-                return Withdrawn(f"the policy {expiry.policy} asks for nothing any more ({reason})")
+                return Withdrawn(f"the policy {expiry.policy} no longer requires this ({reason})")
             if rule.asked.policy != expiry.policy:
                 return Withdrawn(f"the policy {rule.asked.policy} applies now instead of {expiry.policy}")
             if rule.asked.rule.dry_run and not expiry.is_dry_run:
-                return Withdrawn("the operator allows plans alone by now")
+                return Withdrawn("the operator now allows only plans")
             return stricter(asked, rule.asked.rule.retention(asked_ms))
 
         return permitted
@@ -257,7 +257,7 @@ def removal_of(
     try:
         locations = tuple(dict.fromkeys(map(location_of, found.values[_LOCATIONS].value or ())))
     except InvalidOption as error:
-        return RemovalRule(found, reason=f"it names a location that is none: {error}")
+        return RemovalRule(found, reason=f"it names an invalid location: {error}")
     if not all(one.startswith(limits.orphan_locations) for one in locations):
         return RemovalRule(found, reason=f"it names locations that {PREFIX}{LOCATIONS} does not allow")
     (one,) = (each for each in applicable if each.policy.type == REMOVAL.value)
@@ -288,18 +288,18 @@ class RemovalPermissions:
             applicable = self.policies.applicable(PolicyTarget.of(orphans.identifier), REMOVAL.value)
             rule = removal_of(orphans.identifier, applicable, table.properties, self.limits)
             if rule.asked is None:
-                return f"the policy {policy} asks for nothing any more ({rule.reason})"
+                return f"the policy {policy} no longer requires this ({rule.reason})"
             if rule.asked.policy != policy:
                 return f"the policy {rule.asked.policy} applies now instead of {policy}"
             if rule.asked.dry_run and not orphans.is_dry_run:
-                return "the operator allows plans alone by now"
+                return "the operator now allows only plans"
             if rule.asked.age > parse_duration(orphans.properties[FILE_AGE]):
-                return f"the policy {policy} asks for older files by now"
+                return f"the policy {policy} now requires older files"
             if rule.asked.mode == "error" and orphans.properties.get(MISMATCH) != "error":
-                return f"the policy {policy} asks for another {_MODE} by now"
+                return f"the policy {policy} now requires another {_MODE}"
             here = orphans.properties.get(LOCATION)
             if here not in (rule.asked.locations or (None,)):
-                return f"the policy {policy} asks for another location by now"
+                return f"the policy {policy} now requires another location"
             return None
 
         return permitted

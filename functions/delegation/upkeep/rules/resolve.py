@@ -135,7 +135,7 @@ class _Making:
         if self._stop is not None:
             status, reason = RuleStatus.OFF, self._stop
         elif self._limits.dry_run_only:
-            status, reason = RuleStatus.DRY_RUN, f"the operator's {DRY_RUN_ONLY} allows plans alone"
+            status, reason = RuleStatus.DRY_RUN, f"the operator's {DRY_RUN_ONLY} allows only plans"
         else:
             return UpkeepRule(self._type, RuleStatus.ACTIVE, None, self._policy, self._values, tuple(self._findings))
         return UpkeepRule(self._type, status, reason, self._policy, self._values, tuple(self._findings))

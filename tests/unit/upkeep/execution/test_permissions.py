@@ -56,11 +56,11 @@ def test_a_table_property_that_was_set_meanwhile_counts() -> None:
     ("policies", "limits", "reason"),
     [
         (MemoryPolicies(), ALLOWED, "no policy of this type applies"),
-        (attached({"enable": False}), ALLOWED, "lake.gov.keep asks for nothing any more"),
+        (attached({"enable": False}), ALLOWED, "lake.gov.keep no longer requires this"),
         (attached("broken"), ALLOWED, "not JSON"),
         (attached(), UpkeepLimits(), "delegation.upkeep.types"),
         (attached(), UpkeepLimits(types=frozenset({EXPIRY}), exclude=(("lake", "ns"),)), "delegation.upkeep.exclude"),
-        (attached(), UpkeepLimits(types=frozenset({EXPIRY}), dry_run_only=True), "the operator allows plans alone"),
+        (attached(), UpkeepLimits(types=frozenset({EXPIRY}), dry_run_only=True), "the operator now allows only plans"),
     ],
 )
 def test_what_is_not_asked_for_any_more_is_withdrawn(

@@ -408,15 +408,15 @@ def test_a_listed_table_whose_policies_are_not_found_is_named(world: Coast) -> N
 
 
 CHANGES: list[tuple[str, Callable[[Coast], UpkeepLimits]]] = [
-    ("asks for nothing any more", lambda world: world.policies.detach("ns") or ALLOWED),
-    ("asks for nothing any more", lambda world: world.attach({"enable": False}, "ns") or ALLOWED),
+    ("no longer requires this", lambda world: world.policies.detach("ns") or ALLOWED),
+    ("no longer requires this", lambda world: world.attach({"enable": False}, "ns") or ALLOWED),
     ("applies now instead of", lambda world: world.attach(DAYS, "ns", name="other") or ALLOWED),
-    ("asks for older files", lambda world: world.attach({**DAYS, "max_orphan_file_age_in_days": 10}, "ns") or ALLOWED),
-    ("asks for older files", lambda _world: replace(ALLOWED, least_orphan_age_ms=20 * 86_400_000)),
-    ("plans alone", lambda _world: replace(ALLOWED, dry_run_only=True)),
-    ("asks for nothing any more", lambda _world: UpkeepLimits()),
+    ("now requires older files", lambda world: world.attach({**DAYS, "max_orphan_file_age_in_days": 10}, "ns") or ALLOWED),
+    ("now requires older files", lambda _world: replace(ALLOWED, least_orphan_age_ms=20 * 86_400_000)),
+    ("allows only plans", lambda _world: replace(ALLOWED, dry_run_only=True)),
+    ("no longer requires this", lambda _world: UpkeepLimits()),
     (
-        "asks for nothing any more",
+        "no longer requires this",
         lambda world: (
             world.write("t", [1.0], properties={"delegation.policy.orphan-file-removal.enable": "false"}) or ALLOWED
         ),

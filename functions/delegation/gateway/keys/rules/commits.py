@@ -113,7 +113,7 @@ def verify_commit(updates: Updates, requirements: Updates, state: State) -> Veri
         return Applied(committed(state), is_certain=True)
     uuid = asserted(requirements, "assert-table-uuid", "uuid")
     if uuid is None or not same_uuid(state.metadata.get(UUID), uuid):
-        return Undecided("the table of the name is not the one that the commit asserts, or it asserts none")
+        return Undecided("the commit asserts no UUID, or not the UUID of the table with this name")
     if any(_is_below(update, requirements, state.metadata) for update in updates):
         return NOT_APPLIED
     if not ids and all(shows(update, updates, state.metadata) for update in updates):

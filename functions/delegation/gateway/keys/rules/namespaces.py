@@ -56,7 +56,7 @@ def properties(path: str, request: JsonObject) -> VerificationRule:
     def verify(evidence: Evidence) -> Verification:
         found = evidence.states[0]
         if found is None:
-            return Undecided("the namespace does not exist any more")
+            return Undecided("the namespace no longer exists")
         known = _plain(found.document.get("properties") or {})
         if not contains(known, updates) or any(name in known for name in removals):
             return Undecided("the namespace has other properties; they may have been set since")

@@ -40,7 +40,7 @@ _NOT_STORED: Final = frozenset({
 
 
 DROP: Final = VerificationRule(
-    undecided("nothing shows whether a table or a view of a name was dropped, or renamed, or made anew")
+    undecided("nothing shows whether a table or view of this name was dropped, renamed, or created again")
 )
 """The rule of drops of tables and views: a name that is free or taken by now proves neither."""
 

@@ -66,7 +66,7 @@ def replacement(path: str, request: JsonObject) -> VerificationRule:
     def verify(evidence: Evidence) -> Verification:
         found = evidence.states[0]
         if found is None or uuid is None or not same_uuid(found.metadata.get(UUID), uuid):
-            return Undecided("the view of the name is not the one that the request asserts, or it asserts none")
+            return Undecided("the request asserts no UUID, or not the UUID of the view with this name")
         if added and _is_below(added, found.metadata):
             return NOT_APPLIED
         if added and all(_added(each, found.metadata, evidence) for each in added):
