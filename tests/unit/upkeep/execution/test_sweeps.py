@@ -411,7 +411,10 @@ CHANGES: list[tuple[str, Callable[[Coast], UpkeepLimits]]] = [
     ("no longer requires this", lambda world: world.policies.detach("ns") or ALLOWED),
     ("no longer requires this", lambda world: world.attach({"enable": False}, "ns") or ALLOWED),
     ("applies now instead of", lambda world: world.attach(DAYS, "ns", name="other") or ALLOWED),
-    ("now requires older files", lambda world: world.attach({**DAYS, "max_orphan_file_age_in_days": 10}, "ns") or ALLOWED),
+    (
+        "now requires older files",
+        lambda world: world.attach({**DAYS, "max_orphan_file_age_in_days": 10}, "ns") or ALLOWED,
+    ),
     ("now requires older files", lambda _world: replace(ALLOWED, least_orphan_age_ms=20 * 86_400_000)),
     ("allows only plans", lambda _world: replace(ALLOWED, dry_run_only=True)),
     ("no longer requires this", lambda _world: UpkeepLimits()),
