@@ -71,13 +71,11 @@ class DelegatedTaskExecutor:
     def execute_purge_task(
         self, identifier: TableIdentifier, *, properties: Mapping[str, str] | None = None, key: str | None = None
     ) -> TaskSuccessResponse:
-        """Load the table, purge it under one idempotency key, and drop it without purge if it is still the same.
-
-        Raises NotAuthorised, ClientMisconfigured for a dry run, PolarisError if the first load fails,
-        DelegationClientError if the purge fails, NothingPurged if it deleted no file, TableChangedSincePurge if the
-        name has another table or a newer commit, and PurgedNotDropped if the second load or the drop fails. After
-        PurgedNotDropped or TableMetadataMissing the files are deleted: drop the table without purge.
-        """
+        """Load the table, purge it under one idempotency key, and drop it without purge if it is still the same. Raises
+        NotAuthorised, ClientMisconfigured for a dry run, PolarisError if the first load fails, DelegationClientError if
+        the purge fails, NothingPurged if it deleted no file, TableChangedSincePurge if the name has another table or a
+        newer commit, and PurgedNotDropped if the second load or the drop fails. After PurgedNotDropped or
+        TableMetadataMissing the files are deleted: drop the table without purge."""
         refuse_dry_run(properties)
         require_authorised(self.authorise, identifier)
         key = key or new_key()

@@ -60,13 +60,11 @@ class SubmissionAnswer:
 
 @dataclass(slots=True)
 class Submissions:
-    """Accepts tasks synchronously and asynchronously, of every type that has a form of requests.
-
-    `behavior` returns what runs a type's tasks within a request, on demand, as most asynchronous requests need none.
-    `sources` are for the forms. `budget` is how long a synchronous request is held open. Methods raise
-    RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, KeyConflict, IdempotencyError, the form's errors, and
-    those of the stores; nothing is stored for a request that is not accepted.
-    """
+    """Accepts tasks synchronously and asynchronously, of every type that has a form of requests. `behavior` returns
+    what runs a type's tasks within a request, on demand, as most asynchronous requests need none. `sources` are for the
+    forms. `budget` is how long a synchronous request is held open. Methods raise RequestInProgress, ResubmittedTooSoon,
+    ResubmitsExhausted, KeyConflict, IdempotencyError, the form's errors, and those of the stores; nothing is stored for
+    a request that is not accepted."""
 
     tasks: TaskService
     acceptance: Acceptance

@@ -25,11 +25,8 @@ class KeyState(StrEnum):
 
 
 class KeyRecord(BaseModel):
-    """What the record of every key has.
-
-    `identity_rule` is the number of the rule that made `payload_hash` (canonical.py), None if a release that knew only
-    rule 1 wrote the record or wrote it again.
-    """
+    """What the record of every key has. `identity_rule` is the number of the rule that made `payload_hash`
+    (canonical.py), None if a release that knew only rule 1 wrote the record or wrote it again."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -52,12 +49,9 @@ class KeyRecord(BaseModel):
         return self.expires_at is not None and self.expires_at <= now
 
     def has_payload(self, payload_hash: Callable[[int], str]) -> bool:
-        """Whether the payload is the one that the key is bound to.
-
-        `payload_hash` returns the payload's hash under a rule. A record is compared by its own, so that a release with
-        a new rule takes no repeat for another payload; one without a number may be a new record that an older release
-        wrote again.
-        """
+        """Whether the payload is the one that the key is bound to. `payload_hash` returns the payload's hash under a
+        rule. A record is compared by its own, so that a release with a new rule takes no repeat for another payload;
+        one without a number may be a new record that an older release wrote again."""
         rules = range(1, RULE + 1) if self.identity_rule is None else (self.identity_rule,)
         return any(self.payload_hash == payload_hash(rule) for rule in rules)
 

@@ -21,13 +21,11 @@ LONGEST_NAME: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LostRefs:
-    """Lost refs of a table, `count` of them, in one former metadata file; all that it reaches is kept.
-
-    `refs` are some of their names with their snapshots. `copy` is the key of the file's copy in the plan bucket: a
-    writer may delete the file. They are kept `until` a time, or until an operator dismisses them. `areas` hold their
-    files, None if unknown: then anywhere. A damaged record has only its key, `record`; the copy names the table, and it
-    is kept until dismissed.
-    """
+    """Lost refs of a table, `count` of them, in one former metadata file; all that it reaches is kept. `refs` are some
+    of their names with their snapshots. `copy` is the key of the file's copy in the plan bucket: a writer may delete
+    the file. They are kept `until` a time, or until an operator dismisses them. `areas` hold their files, None if
+    unknown: then anywhere. A damaged record has only its key, `record`; the copy names the table, and it is kept until
+    dismissed."""
 
     identifier: TableIdentifier
     table_uuid: str

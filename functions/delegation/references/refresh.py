@@ -55,13 +55,11 @@ class ListedCatalog(VisitedCatalog, Protocol):
 
 @dataclass(frozen=True)
 class Refresher:
-    """Refreshes the index of one catalog. `owner` names this process.
-
-    `pace` returns when the next request to the catalog may go, `checkpoint` is called before each table and raises to
-    stop; `report` gets the number of tables checked. An `eager` one begins a pass at once, because a caller waits;
-    others leave as long between two passes as one took. At most `at_once` tables are loaded at a time. At `until` on
-    `seconds`, a monotonic clock, an unfinished pass is left.
-    """
+    """Refreshes the index of one catalog. `owner` names this process. `pace` returns when the next request to the
+    catalog may go, `checkpoint` is called before each table and raises to stop; `report` gets the number of tables
+    checked. An `eager` one begins a pass at once, because a caller waits; others leave as long between two passes as
+    one took. At most `at_once` tables are loaded at a time. At `until` on `seconds`, a monotonic clock, an unfinished
+    pass is left."""
 
     store: ReferenceStore
     catalog: ListedCatalog
@@ -82,13 +80,11 @@ class Refresher:
         return self.ensure(catalog, PassNeeded(None, max_age))
 
     def ensure(self, catalog: str, needed: PassNeeded, *, state: CatalogPass | None = None) -> CatalogPass:
-        """Return the state of a catalog whose last complete pass is `needed`; make one if no other process does.
-
-        A pass that its owner left is completed first, even if a later one is needed: other purges wait for it. `state`
-        saves the first read. Raises ReferencesNotKnown when another process has the pass or the time is over, PassLost
-        when another took it over, NoSuchCatalog and the transient errors of Polaris and of the store: the same call
-        continues the pass.
-        """
+        """Return the state of a catalog whose last complete pass is `needed`; make one if no other process does. A pass
+        that its owner left is completed first, even if a later one is needed: other purges wait for it. `state` saves
+        the first read. Raises ReferencesNotKnown when another process has the pass or the time is over, PassLost when
+        another took it over, NoSuchCatalog and the transient errors of Polaris and of the store: the same call
+        continues the pass."""
         while True:
             state, now = state or self.store.pass_of(catalog), self.clock()
             if needed.is_met_by(state, now):

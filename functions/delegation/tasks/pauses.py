@@ -236,8 +236,7 @@ class PauseLookout(Protocol):
     def everything(self) -> WorkPause | None:
         """Return the pause that keeps every task from beginning, None without one."""
 
-    def now(self) -> PauseRecord:
-        """Return all pauses."""
+    def now(self) -> PauseRecord: ...
 
 
 class NothingPaused:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 
 def api_dependencies() -> Dependencies:
-    """Return the API's dependencies on AWS."""
     store = task_table()
     tasks = task_service(dispatch_queue(), store=store)
     return Dependencies(

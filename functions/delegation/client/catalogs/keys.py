@@ -37,8 +37,7 @@ class HttpAdapter(Protocol):
     def send(self, request: Any, *args: Any, **options: Any) -> Any:
         """Send a prepared request and return the response; raises OSError without one."""
 
-    def close(self) -> None:
-        """Close its connections."""
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,8 +60,7 @@ class TombstoneEntry(Protocol):
     @property
     def catalog(self) -> str: ...
 
-    def public(self) -> dict[str, Any]:
-        """Return the members of TombstoneRecord."""
+    def public(self) -> dict[str, Any]: ...
 
 
 class TombstoneEntries(Protocol):
@@ -109,8 +108,7 @@ def _outlook(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
     return {"outlook": outlook_of(task, now, types)}
 
 
-def without_estimate(_task: Task) -> None:
-    """Estimate nothing."""
+def without_estimate(_task: Task) -> None: ...
 
 
 def without_admission(_task: Task) -> None:

@@ -97,8 +97,7 @@ AnyList = RevocationList | UnavailableList
 
 
 class RevocationLists(Protocol):
-    def current(self) -> Sequence[AnyList]:
-        """Return all lists."""
+    def current(self) -> Sequence[AnyList]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,8 +209,7 @@ class ReservationStore(Protocol):
         """Write a record if `before` is still the stored one; one call. Raises ReservationConflict otherwise."""
 
 
-def no_fault(_point: str) -> None:
-    """Inject nothing."""
+def no_fault(_point: str) -> None: ...
 
 
 class MemoryReservationStore:

@@ -65,7 +65,6 @@ class PassNames:
         self._rows.close()
 
     def know(self, entries: Iterable[TableEntry]) -> None:
-        """Add the entries of the index."""
         rows = (
             (_key(one.identifier), _text(one), one.absent, None if one.absent else _bytes(one.table_uuid))
             for one in entries

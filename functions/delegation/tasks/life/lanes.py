@@ -222,13 +222,11 @@ def _room(running: Sequence[Running], limits: Caps) -> int:
 
 
 def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps) -> tuple[Queued, ...]:
-    """Return the tasks to start now, in order.
-
-    First the highest priority; then the tenant with the fewest running tasks, and its bucket with the fewest; a small
-    task unless more small than large ones run there; the longest waiting. A task at its cap is skipped and delays no
-    other. Large tasks that have not begun take at most half of a cap: small ones run while their jobs wait. Background
-    tasks come last, take the remaining room, and count against no cap of others.
-    """
+    """Return the tasks to start now, in order. First the highest priority; then the tenant with the fewest running
+    tasks, and its bucket with the fewest; a small task unless more small than large ones run there; the longest
+    waiting. A task at its cap is skipped and delays no other. Large tasks that have not begun take at most half of a
+    cap: small ones run while their jobs wait. Background tasks come last, take the remaining room, and count against no
+    cap of others."""
     lanes: dict[Lane, deque[Queued]] = defaultdict(deque)
     for one in sorted(waiting, key=lambda one: (one.since, one.task_id)):
         lanes[one.lane].append(one)

@@ -77,13 +77,11 @@ class TaskPart(BaseModel):
 
 
 class AdoptedChildren(TaskPart):
-    """What a task knows of adopted children, beside their records in the store.
-
-    `children` holds the task's own id once an attempt adopted a child: an older release, which reads children from this
-    list, then waits for the task itself instead of ending it. Ids of other tasks are children that such a release
-    adopted. `child_ordinal` counts what the current attempt adopted without an identity. Children of the first
-    `attempts_before` attempts belong to earlier submissions; `runs_before` counts the runs of those.
-    """
+    """What a task knows of adopted children, beside their records in the store. `children` holds the task's own id once
+    an attempt adopted a child: an older release, which reads children from this list, then waits for the task itself
+    instead of ending it. Ids of other tasks are children that such a release adopted. `child_ordinal` counts what the
+    current attempt adopted without an identity. Children of the first `attempts_before` attempts belong to earlier
+    submissions; `runs_before` counts the runs of those."""
 
     children: tuple[str, ...] = ()
     child_ordinal: int | None = None

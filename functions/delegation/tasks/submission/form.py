@@ -50,13 +50,11 @@ class WantedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedTask:
-    """The task that a request asks for, and how that relates to the stored task which has its id.
-
-    Two requests for the same work have the same id. `task_type` is the stored one, which may be another than the
-    request names. None as `traits` or `labels` leaves them to the payload, as `deadline` to the properties. `obstacle`
-    returns why the request conflicts with a task, and what to do next; None if it can attach or start another run.
-    `replays` is whether a SUCCESS did what is asked for, `resumes` whether one that ended resumes where it stopped.
-    """
+    """The task that a request asks for, and how that relates to the stored task which has its id. Two requests for the
+    same work have the same id. `task_type` is the stored one, which may be another than the request names. None as
+    `traits` or `labels` leaves them to the payload, as `deadline` to the properties. `obstacle` returns why the request
+    conflicts with a task, and what to do next; None if it can attach or start another run. `replays` is whether a
+    SUCCESS did what is asked for, `resumes` whether one that ended resumes where it stopped."""
 
     task_id: str
     task_type: str
@@ -102,8 +100,7 @@ class RequestForm(Protocol):
     def waits_with_table(self) -> bool:
         """Whether the request of a caller that waits has to have the loaded table."""
 
-    def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:
-        """Return the body of a request."""
+    def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]: ...
 
     def check(self, properties: Mapping[str, str]) -> None:
         """Raise InvalidProperty for a property of the service that limits such requests and is unknown or wrong."""

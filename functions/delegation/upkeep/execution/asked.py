@@ -135,7 +135,6 @@ class CatalogPolicies:
         return OwnPolicies(now, tuple(own)[:_MOST_OWN])
 
     def now(self, table: TableIdentifier) -> list[ApplicablePolicy]:
-        """Read what applies to a table now."""
         self._pace()
         return self._source.applicable(PolicyTarget.of(table), EXPIRY.value)
 

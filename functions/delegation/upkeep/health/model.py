@@ -269,7 +269,6 @@ def _fitting(past: tuple[PastRun, ...]) -> tuple[PastRun, ...]:
 
 
 def packed_past(past: tuple[PastRun, ...]) -> bytes:
-    """Return ended runs as they are stored."""
     return packed({"runs": rows_of_past(past)})
 
 

@@ -58,14 +58,11 @@ def announce_nothing(_owed: Sequence[Notification]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHooks:
-    """What a process knows of its tasks beyond their policies, and what it calls on their changes.
-
-    `types` are the deployment's task types. `external_jobs` ends what attempts run elsewhere. `results` keeps results
-    too large for the store. After a write, `announce` is called with the stored notifications and raises nothing;
-    `ended` with the last row of an ended task; `counted` with each step from one version to the next;
-    `left_partly_done` with a FAILURE whose work had effects. `pauses` knows the pauses. `nonce` makes the nonce of a
-    write.
-    """
+    """What a process knows of its tasks beyond their policies, and what it calls on their changes. `types` are the
+    deployment's task types. `external_jobs` ends what attempts run elsewhere. `results` keeps results too large for the
+    store. After a write, `announce` is called with the stored notifications and raises nothing; `ended` with the last
+    row of an ended task; `counted` with each step from one version to the next; `left_partly_done` with a FAILURE whose
+    work had effects. `pauses` knows the pauses. `nonce` makes the nonce of a write."""
 
     types: TaskTypes = field(default_factory=lambda: NO_TYPES)
     external_jobs: ExternalJobs = field(default_factory=NoExternalJobs)
