@@ -22,6 +22,7 @@ from delegation.removal.chunks import Chunk, DeleteStep, Phase, read_chunk
 from delegation.removal.context import RemovalContext
 from delegation.removal.errors import (
     ComparisonTooOld,
+    EngineFailed,
     FilesNotDeleted,
     FilesNotDeletedYet,
     FilesThrottled,
@@ -33,6 +34,7 @@ from delegation.storage.base import PlanStore
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical_all
 from delegation.storage.lots import THROTTLED, Outcome
+from polaris_common.errors import counted
 
 
 class PlanGuard:
@@ -162,14 +164,15 @@ def _absent(marks: Marks, chunk: Chunk, outcome: Outcome) -> Absent:
 
 
 def delete_or_raise(
-    work: Sequence[Work],
+    left: Callable[[], Sequence[Work]],
     before: Deleted,
-    delete: Callable[[Sequence[Work], Callable[[Tally], None]], None],
+    delete: Callable[[Callable[[Tally], None]], None],
     report: Callable[[Deleted, int], None],
 ) -> None:
-    """Delete chunks with an engine; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
+    """Delete with an engine; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
 
-    `report` gets the totals so far, added to those of `before`, and the number of files that failed.
+    Raises EngineFailed if chunks are `left` without a failure. `report` gets the totals so far, added to those of
+    `before`, and the number of files that failed.
     """
     run = Tally()
 
@@ -177,12 +180,14 @@ def delete_or_raise(
         run.add(tally)
         report(Deleted(before.files + run.files, before.bytes + run.bytes, before.absent + run.absent), run.failed)
 
-    delete(work, add)
+    delete(add)
     if run.permanent:
         raise FilesNotDeleted(run.failed, run.sample)
     if run.failed:
         temporary = FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
         raise temporary(run.failed, run.sample)
+    if rest := left():
+        raise EngineFailed(f"the deletes had no failures, but {counted(len(rest), 'chunk')} of the plan got no mark")
 
 
 def delete_here(

@@ -7,9 +7,10 @@ import pytest
 
 from delegation.removal import deletes
 from delegation.removal.chunks import Chunk, Phase
-from delegation.removal.deletes import Tally, Work, delete_in_lots, in_time
-from delegation.removal.errors import ComparisonTooOld
+from delegation.removal.deletes import Tally, Work, delete_in_lots, delete_or_raise, in_time
+from delegation.removal.errors import ComparisonTooOld, EngineFailed
 from delegation.removal.index import PlanIndex
+from delegation.removal.marks import Deleted
 from tests.unit.worksets.test_index import INDEX
 
 
@@ -128,3 +129,8 @@ def test_a_store_that_throttles_is_not_tried_lot_by_lot(
     found = Lots(10, refused={f"c{number:04d}" for number in range(10)}, failures=1_000, permanent=permanent)
     found.run(monkeypatch)
     assert len(found.sizes) == lots_sent
+
+
+def test_chunks_without_a_failure_and_without_a_mark_end_the_attempt() -> None:
+    with pytest.raises(EngineFailed, match="2 chunks of the plan got no mark"):
+        delete_or_raise(Lots(2).left, Deleted(), lambda add: add(Tally(files=2_000)), lambda _now, _failed: None)

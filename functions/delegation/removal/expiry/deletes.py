@@ -5,7 +5,7 @@ silently with its snapshot (Iceberg's TableMetadata.Builder.removeSnapshots). Th
 commit shows it: the log of the table's metadata names that file.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -15,8 +15,7 @@ from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata
 from delegation.polaris.model import LoadedTable
 from delegation.removal.asking import AskedAnew, AskedReferences, look_at_others
 from delegation.removal.chunks import DeleteStep
-from delegation.removal.deletes import MOST_SEEN, Tally, Work, delete_in_lots, delete_or_raise
-from delegation.removal.errors import EngineFailed
+from delegation.removal.deletes import MOST_SEEN, Work, delete_in_lots, delete_or_raise
 from delegation.removal.expiry.commit import ExpiryPlan, TableLooks
 from delegation.removal.expiry.context import ExpiryContext
 from delegation.removal.expiry.errors import RefLost, RefsUnknown
@@ -261,7 +260,8 @@ class DeleteSteps:
 
     def _delete(self, step: DeleteStep) -> None:
         """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""
-        if not self._left(step):
+        left = partial(self._left, step)
+        if not left():
             return
         ctx = self._looks.ctx
 
@@ -269,20 +269,10 @@ class DeleteSteps:
             self.reported = now
             ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
 
-        def delete(_work: Sequence[Work], add: Callable[[Tally], None]) -> None:
-            delete_in_lots(
-                lambda: self._left(step),
-                ctx.settings.lot_paths,
-                self._may_delete,
-                partial(self._engine.delete, replace(ctx, rate=self._rate)),
-                add,
-                now=ctx.now,
-                most_slow=ctx.settings.most_looks,
-            )
-
-        delete_or_raise((), self._plan.deleted(), delete, report)
-        if self._left(step):
-            raise EngineFailed(f"step {step} ended without failures, but some of its chunks have no mark")
+        delete = partial(self._engine.delete, replace(ctx, rate=self._rate))
+        paths, most_slow = ctx.settings.lot_paths, ctx.settings.most_looks
+        in_lots = partial(delete_in_lots, left, paths, self._may_delete, delete, now=ctx.now, most_slow=most_slow)
+        delete_or_raise(left, self._plan.deleted(), in_lots, report)
 
     def _left(self, step: DeleteStep) -> Sequence[Work]:
         return self._plan.left(step) if self._looks.withdrawn is None else ()

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -22,7 +23,7 @@ from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_ke
 from delegation.removal.choice import HandedToSpark, Size
 from delegation.removal.chunks import Total
 from delegation.removal.deletes import MOST_SEEN, ExecutedPlan, Tally, Work, delete_in_lots, delete_or_raise
-from delegation.removal.errors import EngineFailed, FilesNotDeleted, PlanLost, plan_of_another_table
+from delegation.removal.errors import FilesNotDeleted, PlanLost, plan_of_another_table
 from delegation.removal.foreign import HeadsRead
 from delegation.removal.index import Finding, merge_findings, store_index
 from delegation.removal.marks import Deleted, Marks, MarksListedOnce, record_adopted_plan
@@ -47,7 +48,6 @@ from delegation.removal.paths import check_can_delete, unknown_findings
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical
 from delegation.storage.rate import AdaptiveRate
-from polaris_common.errors import counted
 
 _DIGEST = 20
 _COMPARES = "compares what is listed with what is needed"
@@ -412,20 +412,12 @@ class OrphanRun:
             finally:
                 self._marks.learn(work[0].index.plan_id, [one.chunk for one in work])
 
-        def delete_all(_work: Sequence[Work], add: Callable[[Tally], None]) -> None:
-            delete_in_lots(
-                lambda: () if self._stopped else self._plan.left(),
-                ctx.settings.lot_paths,
-                self._may_delete,
-                delete,
-                add,
-                now=ctx.now,
-                most_slow=ctx.settings.most_looks,
-            )
+        def left() -> Sequence[Work]:
+            return () if self._stopped else self._plan.left()
 
-        delete_or_raise((), Deleted(), delete_all, report)
-        if not self._stopped and (left := self._plan.left()):
-            raise EngineFailed(f"{counted(len(left), 'chunk')} of the plan ended without failures and have no mark")
+        paths, most_slow = ctx.settings.lot_paths, ctx.settings.most_looks
+        in_lots = partial(delete_in_lots, left, paths, self._may_delete, delete, now=ctx.now, most_slow=most_slow)
+        delete_or_raise(left, Deleted(), in_lots, report)
 
     def _subtract_others(self) -> None:
         """Take out of the plan what other tables and tasks need now, and the table; raise what `_add_table` does."""

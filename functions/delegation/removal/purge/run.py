@@ -11,6 +11,7 @@ so that a plan which is lost later can be made again (`guards.LostPlan`).
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
 from delegation.errors import RunCancelled
@@ -22,7 +23,7 @@ from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_ke
 from delegation.removal.choice import document, forecast
 from delegation.removal.chunks import DeleteStep, Phase
 from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work, delete_in_this_process, delete_or_raise
-from delegation.removal.errors import EngineFailed, FilesNotDeleted, FilesNotDeletedYet, PlanLost
+from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, PlanLost
 from delegation.removal.index import PlanIndex, load_index, merge_findings
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 from delegation.removal.purge import errors, guards
@@ -278,9 +279,7 @@ class Execution:
 
         # Every engine deletes the ROOT phase in this process.
         delete = delete_in_this_process if step is DeleteStep.ROOT else self._engine.delete
-        delete_or_raise(work, self._deleted_before(), lambda some, add: delete(self._ctx, some, add), report)
-        if self._chunks(step):
-            raise EngineFailed(f"step {step} ended without failures, but some of its chunks have no mark")
+        delete_or_raise(partial(self._chunks, step), self._deleted_before(), partial(delete, self._ctx, work), report)
 
     def _mark_root(self) -> None:
         """Mark the ROOT chunk, whose file was deleted before a crash: the catalog cannot read it any more."""
