@@ -1,6 +1,6 @@
 """Delivers what ends of tasks announce: at least once, with one Idempotency-Key and body for all tries. A notification
 is deleted after its delivery. A process that dies in between leaves it to the sweeper, and its receiver gets it again
-with the same key. One for an isolated receiver is parked, so that nothing waits for that receiver (`receivers`)."""
+with the same key. One for a receiver set apart is parked, so that nothing waits for that receiver (`receivers`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -165,7 +165,7 @@ class Due:
 
 
 def due(store: NotificationStore, policy: NotificationPolicy, now: datetime, *, limit: int = ROOM) -> Due:
-    """Return what is to be delivered now, each receiver in turn; raises the store's errors. Of an isolated receiver: at
+    """Return what is to be delivered now, each receiver in turn; raises the store's errors. Of a receiver set apart: at
     most SHARE, while it fails one for each pause, and those owed too long, which the notifier makes dead letters. A
     callback no longer in the settings is found by its record."""
     known = {receiver.channel: receiver for receiver in store.receivers()}
@@ -228,7 +228,7 @@ def send_due(
 
 def deliver_due(notifier: Notifier, *, limit: int = 100) -> list[Delivered]:
     """Deliver what is owed and due in this process, as a worker without queue; raises the store's errors. Notifications
-    for isolated receivers are left to `deliver_apart`, in another thread."""
+    for receivers set apart are left to `deliver_apart`, in another thread."""
     found = due(notifier.store, notifier.policy, notifier.clock(), limit=limit)
     return _delivered(notifier, [Message.of(owed) for owed in found.prompt])
 

@@ -1,5 +1,5 @@
 """The queues of notifications on SQS; a message is `{task_id, notification_id, n}`, n being the number of the delivery.
-Three queues, so that no kind waits for another: events, callbacks, and isolated receivers. A message group for each
+Three queues, so that no kind waits for another: events, callbacks, and receivers set apart. A message group for each
 channel has SQS serve a channel with few messages before one with many (Amazon SQS developer guide, "Fair queues")."""
 
 import json

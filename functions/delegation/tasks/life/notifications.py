@@ -1,4 +1,4 @@
-"""What a task's end announces, to whom, and when a receiver is isolated; pure functions. A task names its channels at
+"""What a task's end announces, to whom, and when a receiver is set apart; pure functions. A task names its channels at
 submission, so every process that ends it announces the same. A circuit breaker with a bulkhead keeps a hanging receiver
 from delaying others: its notifications go one at a time, after growing pauses while it fails, until it has accepted
 several in a row quickly."""
@@ -155,8 +155,8 @@ class NotificationState(StrEnum):
 class Notification:
     """One notification of one end of a task on one channel; deleted once delivered. `notification_id` is the same in
     every process, and the Idempotency-Key of every delivery. `body` is JSON text, the same bytes each time. `attempts`
-    counts deliveries begun, `due_at` is the next, `revision` grows with every change. `parked`: its receiver is
-    isolated, so it is found only among its channel's. `since_ts`: when it was sent again by command."""
+    counts deliveries begun, `due_at` is the next, `revision` grows with every change. `parked`: its receiver is set
+    apart, so it is found only among its channel's. `since_ts`: when it was sent again by command."""
 
     notification_id: str
     task_id: str
@@ -209,7 +209,7 @@ def failed(
     owed: Notification, error: str, now: datetime, policy: NotificationPolicy, *, apart: bool = False
 ) -> Notification:
     """Record why a delivery failed: it is repeated at `due_at`, or is a dead letter after the last. `apart`: its
-    receiver is now isolated."""
+    receiver is now set apart."""
     reason = error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 1] + "…"
     if owed.attempts >= policy.max_attempts:
         return _dead(owed, now, last_error=reason)
@@ -217,8 +217,8 @@ def failed(
 
 
 def parked(owed: Notification, due_at: datetime, now: datetime, policy: NotificationPolicy) -> Notification:
-    """Put a notification with the others of its isolated receiver, without a delivery. After the time of all deliveries
-    together it is a dead letter, because a failing receiver is tried with few of them."""
+    """Put a notification with the others of its receiver, which is set apart, without a delivery. After the time of all
+    deliveries together it is a dead letter, because a failing receiver is tried with few of them."""
     if is_aged(owed, now, policy):
         return _dead(owed, now, last_error=owed.last_error or _NEVER_TRIED)
     return _changed(owed, parked=True, due_at=max(due_at, now))
@@ -321,8 +321,9 @@ FORGOTTEN_AFTER: Final = timedelta(hours=24)
 @dataclass(frozen=True, slots=True)
 class Receiver:
     """The results of the last deliveries to a receiver; no record means no strikes. `strikes` counts failed or slow
-    deliveries in a row, `failures` failed ones, `quick` quick acceptances in a row since the last of `times_apart`
-    isolations. No delivery to an isolated one begins before `not_before`. `revision` grows with every change."""
+    deliveries in a row, `failures` failed ones, `quick` quick acceptances in a row since it was set apart, for the last
+    time of `times_apart`. No delivery to one set apart begins before `not_before`. `revision` grows with every
+    change."""
 
     channel: str
     changed_ts: datetime
@@ -367,7 +368,7 @@ def after_acceptance(before: Receiver | None, channel: str, took: timedelta, now
 
 
 def claimed(receiver: Receiver, now: datetime) -> Receiver | None:
-    """Return the record with which a delivery to an isolated receiver may begin, None while none may. The same record
+    """Return the record with which a delivery to a receiver set apart may begin, None while none may. The same record
     allows any number of deliveries; another one must be stored first, by one process only."""
     if now < receiver.not_before:
         return None

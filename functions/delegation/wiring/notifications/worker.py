@@ -1,5 +1,5 @@
 """A worker's delivery of notifications, in threads beside its tasks: it needs no queue. The second thread delivers to
-isolated receivers, which may take long."""
+receivers set apart, which may take long."""
 
 import contextlib
 import logging
