@@ -19,7 +19,8 @@ _ALL: Final = "ALL"
 class GatewayCaller:
     """The caller of a request; the service acts for it with its own `authorization` header. `principal` and `roles`
     (principal roles) come from a verified token; `principal` is None if the gateway has no key to verify tokens with.
-    `claimed` is the name in an unverified token: never act on it or show data for it."""
+    `realm` is the realm header's value. `claimed` is the name in an unverified token: never act on it or show data for
+    it."""
 
     principal: str | None
     authorization: str | None = field(default=None, repr=False)

@@ -68,7 +68,8 @@ def _path(event: Mapping[str, Any], base: str) -> str:
 
 
 def event_of(answer: CatalogAnswer, asked: Headers) -> dict[str, Any]:
-    """Return the answer as an event, compressed if it is too large otherwise. Raises CatalogAnswerTooLarge."""
+    """Return the answer as an event, compressed if it is too large otherwise; `asked` are the request's headers. Raises
+    CatalogAnswerTooLarge."""
     made = _event_of(answer)
     if _size(made) > LARGEST_ANSWER and answer.header(_ENCODING) is None and _accepts_gzip(asked):
         headers = (*answer.headers, (_ENCODING, "gzip"))

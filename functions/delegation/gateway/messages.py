@@ -19,6 +19,7 @@ class CatalogRequest:
     body: bytes = field(default=b"", repr=False)
 
     def header(self, name: str) -> str | None:
+        """Return the header's first value, None without one."""
         return _first(self.headers, name)
 
 
@@ -29,6 +30,7 @@ class CatalogAnswer:
     body: bytes = field(default=b"", repr=False)
 
     def header(self, name: str) -> str | None:
+        """Return the header's first value, None without one."""
         return _first(self.headers, name)
 
     @property

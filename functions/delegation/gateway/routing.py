@@ -139,6 +139,8 @@ class ConfigDiscovery:
 
 @dataclass(frozen=True, slots=True)
 class DropWithPurge:
+    """`DELETE` of a table with `purgeRequested`."""
+
     target: Target
     identifier: TableIdentifier
 

@@ -296,8 +296,8 @@ class Steps:
         return step.to("refused" if excused and task.starts_refused < REFUSALS_BORNE else "due")
 
     def give_up_start(self, step: Step) -> Task:
-        """End an attempt whose job the service does not start, excused, unless it has one. Raises the store's
-        errors."""
+        """End an attempt whose job the service does not start, excused, unless it has one; for drivers without MakeDue.
+        Raises the store's errors."""
         task = self._tasks.reads.get(step.task_id)
         if task.attempt_count != step.attempt or not has_no_job(task):
             return task

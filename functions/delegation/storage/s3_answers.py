@@ -29,6 +29,8 @@ _PIECE = 65_536
 
 
 class AnswerNotRead(BotoCoreError):
+    """An answer has more than `most` bytes."""
+
     fmt = "the answer has more than {most} bytes"
 
 

@@ -59,6 +59,7 @@ class DropBehavior:
         return self._run_with(purge_table, task, hand_over_at)
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
+        """Run an engine in a Spark job. Raises LeaseLost."""
         return self._run_with(engine, self.purge.runner.begin_job(task_id, attempt))
 
     def _run_with(self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None) -> Task:

@@ -161,7 +161,8 @@ _CLOCK_DRIFT: Final = timedelta(seconds=1)
 @dataclass(frozen=True, slots=True)
 class DropKey:
     """The key's scope, when it was first reserved, and whether an earlier request reserved it. `hold` extends the
-    reservation and raises MutationInProgress if another request has the key."""
+    reservation and raises MutationInProgress if another request has the key. This request arrived at
+    `arrived`."""
 
     scope: str
     since: datetime

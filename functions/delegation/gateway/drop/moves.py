@@ -46,10 +46,10 @@ def uuid_at(catalog: TombstoneCatalog, identifier: TableIdentifier) -> str | Non
 
 
 def renamed_back(catalog: TombstoneCatalog, record: Tombstone) -> str | None:
-    """Rename a tombstone to its target and return a note, if any; may be repeated. The tables at both names decide,
-    whatever the rename's answer. A clone registered under the name is kept, and the tombstone's entry is dropped
-    without purge. Raises NameTaken, PolarisUnavailable if the rename's outcome is unknown, and other PolarisErrors if
-    nothing was renamed."""
+    """Rename a tombstone to its target and return a note, None without one; may be repeated. The tables at both names
+    decide, whatever the rename's answer. A clone registered under the name is kept, and the tombstone's entry is
+    dropped without purge. Raises NameTaken, PolarisUnavailable if the rename's outcome is unknown, and other
+    PolarisErrors if nothing was renamed."""
     target = record.restore_identifier
     error = _rename(catalog, record, target)
     if error is None:

@@ -90,7 +90,8 @@ _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 class TableDrops:
     """Drops tables with their files, in place of an unmodified catalog. `files` opens storage with the credentials that
     the table was loaded with; `begin` is called before the first record is put, to start the recurring task that
-    settles records. A request is held open for at most `budget`."""
+    settles records. A request is held open for at most `budget`. `realm` is that of this
+    deployment."""
 
     forward: Forward
     files: Callable[[LoadedTable], ObjectStore]

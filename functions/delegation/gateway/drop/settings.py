@@ -32,7 +32,8 @@ class DropSettings:
     """How drops with purge are done, the operator's settings `delegation.drop.*`. `mode`: answer once the table has
     lost its name, or wait for the purge. `grace` is how long a table can be restored; `graces` overrides it by dotted
     name of a catalog or namespace. Callers with one of `trusted_roles` (principal roles) need not prove that they may
-    delete files. What the catalog does not support is refused or forwarded unchanged."""
+    delete files. Tables are renamed into `tombstone_namespace`. What the catalog does not support is refused or
+    forwarded unchanged."""
 
     mode: DropMode = "at-once"
     grace: timedelta = timedelta(0)
@@ -79,6 +80,7 @@ class DropSettings:
         return self.grace
 
     def mode_of(self, asked: str | None) -> DropMode:
+        """Return a request's mode; `asked` by its header, it must be one of MODES."""
         return self.mode if asked is None else cast("DropMode", asked)
 
 

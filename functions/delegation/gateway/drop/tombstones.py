@@ -312,6 +312,7 @@ def dismissed(record: Tombstone, now: datetime, problem: str, *, drops_entry: bo
 
 
 def _changed(record: Tombstone, state: TombstoneState, now: datetime, **fields: Any) -> Tombstone:
+    """Return the next version in another state. Raises DropError (ILLEGAL_TOMBSTONE_CHANGE)."""
     if record.dismissed_at is not None:
         raise illegal_tombstone_change(record.tombstone_id, DISMISSED, state)
     if state not in ARROWS[record.state]:
