@@ -26,7 +26,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.paths import TableFile
 from delegation.removal.purge.options import PurgeSettings
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import Deleter

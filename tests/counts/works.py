@@ -17,16 +17,16 @@ from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.keys.service import CatalogMutations, Patience
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.iceberg.avro import manifests as avro
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.paths import TableFile
 from delegation.removal.chunks import ChunkWriter, Phase, paths_of, read_chunk
 from delegation.removal.executors import Gathered, Spread
 from delegation.removal.sorting import Sorter
 from delegation.storage.base import BatchResult
 from delegation.storage.credentials import S3Settings
-from delegation.storage.delete_objects.events import prepare_for_deletes
 from delegation.storage.lots import WaitingBatches
 from delegation.storage.memory import MemoryPlanStore
 from delegation.storage.s3 import S3ObjectStore
+from delegation.storage.s3_delete import prepare_for_deletes
 from delegation.storage.sessions import new_session
 from delegation.timestamps import utc_now
 from delegation.wiring.gateway import keys as wired

@@ -16,9 +16,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.files import RANK, FileType, TableFile
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, FormerMetadata, ParsedMetadata, parse_former_metadata
-from delegation.iceberg.paths import Spelling
+from delegation.iceberg.paths import RANK, FileType, Spelling, TableFile
 from delegation.iceberg.reach import STRICT, Fetcher, Tolerance
 from polaris_common.errors import DelegationError
 

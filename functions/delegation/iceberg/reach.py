@@ -15,9 +15,8 @@ from delegation.iceberg.errors import (
     ManifestMismatchError,
     ManifestMissing,
 )
-from delegation.iceberg.files import LEFT, RANK, FileType, Row, TableFile
 from delegation.iceberg.metadata import ParsedMetadata
-from delegation.iceberg.paths import CANONICAL, Spelling
+from delegation.iceberg.paths import CANONICAL, LEFT, RANK, FileType, Row, Spelling, TableFile
 from delegation.storage.base import ObjectNotFound, ObjectStore
 from delegation.storage.locations import parse
 from polaris_common.errors import DelegationError

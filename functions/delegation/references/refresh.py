@@ -18,15 +18,19 @@ from delegation.polaris.answers import PolarisError
 from delegation.references.blocking.model import Blocking
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
 from delegation.references.model import LONGEST_PAUSE, UNANSWERED_PASSES, CatalogPass, PassNeeded, TableEntry
-from delegation.references.passes.held import OWNED_FOR, HeldPass
-from delegation.references.passes.names import PassNames
-from delegation.references.passes.sightings import Sightings
+from delegation.references.passes.held import OWNED_FOR, HeldPass, Sightings
+from delegation.references.passes.names import PassNames, Position, Turn
 from delegation.references.passes.sweep import TableVisit, Visits
-from delegation.references.passes.turns import Position, Turn
 from delegation.references.reading import problem_of
 from delegation.references.store import ReferenceStore
-from delegation.references.visiting.listing import CatalogListing, GenericTables
-from delegation.references.visiting.visits import ReadTable, VisitedCatalog, Visitor, with_displaced
+from delegation.references.visits import (
+    CatalogListing,
+    GenericTables,
+    ReadTable,
+    VisitedCatalog,
+    Visitor,
+    with_displaced,
+)
 from delegation.storage.base import ObjectStoreError
 from polaris_common.errors import ErrorScope, shown
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from delegation.iceberg.files import FIRST_DATA, RANK, TYPES, FileType, Row, TableFile
+from delegation.iceberg.paths import FIRST_DATA, RANK, TYPES, FileType, Row, TableFile
 from delegation.removal.errors import PlanLost, PlanTampered
 from delegation.storage.base import ObjectNotFound, PlanStore
 

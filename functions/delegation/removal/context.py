@@ -16,8 +16,8 @@ from delegation.removal.errors import NeighbourUnreadable, plan_of_another_table
 from delegation.removal.index import Finding, PlanIndex, segment_of
 from delegation.removal.model import Neighbour, ReferenceCheck, SearchOptions, TableSource, no_neighbours
 from delegation.storage.base import PlanStore
+from delegation.storage.deleter import AdaptiveRate
 from delegation.storage.locations import Roots
-from delegation.storage.rate import AdaptiveRate
 from delegation.timestamps import utc_now
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from itertools import accumulate, takewhile
 from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.paths import TableFile
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import EngineChoice
 from delegation.removal.chunks import Chunk, DeleteStep, Phase, read_chunk

@@ -31,7 +31,7 @@ import zstandard
 
 from delegation.errors import RunStopped
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.iceberg.files import Row
+from delegation.iceberg.paths import Row
 from delegation.iceberg.reach import Fetcher, Tolerance, tolerated_entries
 from delegation.identifiers import TableIdentifier
 from delegation.removal.attempt import collect_seldom

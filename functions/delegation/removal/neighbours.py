@@ -8,10 +8,9 @@ from delegation.errors import GuardRefused
 from delegation.iceberg import reach
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import CorruptMetadata
-from delegation.iceberg.files import Row, TableFile
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_metadata
-from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Spelling, is_marked
+from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Row, Spelling, TableFile, is_marked
 from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex

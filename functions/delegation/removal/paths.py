@@ -13,9 +13,8 @@ from delegation.iceberg.errors import (
     ManifestMismatchError,
     ManifestMissing,
 )
-from delegation.iceberg.files import LEFT, Row
 from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
-from delegation.iceberg.paths import MARKS, as_written, is_marked
+from delegation.iceberg.paths import LEFT, MARKS, Row, as_written, is_marked
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.model import LoadedTable
 from delegation.removal.index import SAMPLE, Finding

@@ -14,7 +14,7 @@ from operator import eq, itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from delegation.iceberg.files import FIRST_DATA, Row, TableFile
+from delegation.iceberg.paths import FIRST_DATA, Row, TableFile
 from delegation.removal.chunks import Chunk, ChunkWriter, DeleteStep, Phase, Total, add_totals, step_of
 from delegation.removal.errors import sorting_failed
 from delegation.storage.base import PlanStore

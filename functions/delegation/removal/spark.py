@@ -21,8 +21,7 @@ from pyspark import RDD, InheritableThread, SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from delegation.errors import RunStopped
-from delegation.iceberg.files import Row
-from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.paths import ALL_KINDS, Row, Spelling
 from delegation.iceberg.reach import Tolerance, is_whole_otherwise, refuse_cut_off
 from delegation.identifiers import TableIdentifier
 from delegation.references.reading import digest

@@ -1,10 +1,15 @@
-"""Table files (`file:///…`) and plans on the local file system, for `delegation purge` without a service. Only files
-are deleted, as in an object store: directories remain, even empty ones."""
+"""Table files (`file:///…`) and plans on this machine's file system, for `delegation purge` without a service.
+
+Only files are deleted, as in an object store: directories remain, even empty ones.
+"""
 
 import errno
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 
 from delegation.storage.base import (
@@ -16,9 +21,78 @@ from delegation.storage.base import (
     ObjectStoreError,
     ObjectStoreUnavailable,
 )
-from delegation.storage.listing import files
-from delegation.storage.listing.model import CHANGED, ListedFolder, ListedObject, ListedPage, UnchangedResult
+from delegation.storage.listing.model import CHANGED, PAGE, ListedFolder, ListedObject, ListedPage, UnchangedResult
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split
+
+
+def page(prefix: str, after: str) -> ListedPage:
+    """Return a page in the order of keys, as an object store would; the clock is this machine's."""
+    at = int(time.time())
+    directory = prefix.rpartition("/")[0]
+    found = (one for one in _below(directory, after) if one.key.startswith(prefix) and one.key > after)
+    objects = tuple(islice(found, PAGE + 1))
+    return ListedPage(objects[:PAGE], at, len(objects) <= PAGE)
+
+
+def folder(prefix: str) -> ListedFolder:
+    at = int(time.time())
+    entries = list(_entries(prefix.rstrip("/")))
+    objects = tuple(
+        one for key, entry in entries if not key.endswith("/") and (one := listed_file(key, entry)) is not None
+    )
+    return ListedFolder(objects, tuple(key for key, _ in entries if key.endswith("/")), at, is_whole=True)
+
+
+def listed_file(key: str, entry: "os.DirEntry[str] | Path") -> ListedObject | None:
+    """Return a file as listed, None for anything else or a missing file; links are not followed."""
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    # A rewrite of a file changes at least one of these.
+    return ListedObject(key, found.st_size, f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}", int(found.st_mtime))
+
+
+def _below(directory: str, after: str) -> Iterator[ListedObject]:
+    for key, entry in _entries(directory):
+        if not key.endswith("/"):
+            one = listed_file(key, entry)
+            if one is not None:
+                yield one
+        elif key > after or after.startswith(key):
+            yield from _below(key[:-1], after)
+
+
+def _entries(directory: str) -> list[tuple[str, "os.DirEntry[str]"]]:
+    """Return the files and, with `/` at the end, directories in a directory by key; nothing else. Names that are not
+    Unicode are left out: no table can name such a file."""
+    found: list[tuple[str, os.DirEntry[str]]] = []
+    try:
+        with os.scandir(f"/{directory}") as entries:
+            found = [
+                (
+                    f"{directory}/{entry.name}/"
+                    if entry.is_dir(follow_symlinks=False)
+                    else f"{directory}/{entry.name}",
+                    entry,
+                )
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise ObjectStoreDenied(f"cannot list /{directory}: {error.strerror}") from error
+    return sorted(((key.lstrip("/"), entry) for key, entry in found if _is_unicode(key)), key=itemgetter(0))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
 
 # A name that no file can have counts as an absent file.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
@@ -86,11 +160,11 @@ class FileObjectStore:
 
     def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
         _check_local(bucket, prefix)
-        return files.page(prefix, after)
+        return page(prefix, after)
 
     def folder(self, bucket: str, prefix: str) -> ListedFolder:
         _check_local(bucket, prefix)
-        return files.folder(prefix)
+        return folder(prefix)
 
     def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
         """Delete unchanged files; without conditional deletes, each is checked just before."""
@@ -100,7 +174,7 @@ class FileObjectStore:
         absent: list[str] = []
         for one in listed:
             path = _path(bucket, one.key)
-            now = None if path is None else files.listed(one.key, path)
+            now = None if path is None else listed_file(one.key, path)
             (absent if now is None else unchanged if now == one else changed).append(one.key)
         done = self.delete(bucket, unchanged)
         failed = (*done.failed, *(KeyFailure(key, CHANGED) for key in changed))

@@ -20,9 +20,8 @@ from delegation.storage.base import (
     ObjectStoreUnavailable,
 )
 from delegation.storage.credentials import Credentials, CredentialsUnavailable, S3Credential, S3Settings
-from delegation.storage.delete_objects.events import is_pinned, prepare_for_deletes
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split, uri_of
-from delegation.storage.s3_delete import delete_keys
+from delegation.storage.s3_delete import delete_keys, is_pinned, prepare_for_deletes
 from delegation.storage.s3_errors import (
     ABSENT,
     EXPIRED,

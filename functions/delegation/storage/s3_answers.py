@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ConnectionClosedError, HTTPClient
 from urllib3.exceptions import HTTPError
 from urllib3.exceptions import ReadTimeoutError as NotRead
 
-from delegation.storage.delete_objects.answers import MOST_BYTES, root_of
+from delegation.storage.delete_answers import MOST_BYTES, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

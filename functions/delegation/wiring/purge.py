@@ -14,8 +14,8 @@ from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
-from delegation.references.passes.rate import MOST_AT_ONCE
-from delegation.references.visiting.listing import GenericTables
+from delegation.references.passes.sweep import MOST_AT_ONCE
+from delegation.references.visits import GenericTables
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.model import Catalog

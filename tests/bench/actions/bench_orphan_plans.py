@@ -20,7 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from delegation.iceberg.files import RANK, FileType
+from delegation.iceberg.paths import RANK, FileType
 from delegation.identifiers import TableIdentifier
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.chunks import ChunkWriter, Phase

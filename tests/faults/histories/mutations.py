@@ -5,9 +5,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.references.passes.held import HeldPass
+from delegation.references.passes.held import HeldPass, Sightings
 from delegation.references.passes.names import PassNames
-from delegation.references.passes.sightings import Sightings
 from delegation.removal.referencing import ReferencingTables
 from delegation.removal.unlisted import UnlistedTables
 

@@ -13,8 +13,7 @@ from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.options import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.credentials import S3Settings
-from delegation.storage.deleter import DeletePolicy
-from delegation.storage.rate import RatePolicy
+from delegation.storage.deleter import DeletePolicy, RatePolicy
 from delegation.storage.s3 import S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client

@@ -9,7 +9,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.paths import TableFile
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.storage.s3 import S3ObjectStore

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.paths import TableFile
 from delegation.removal.attempt import PlanHead
 from delegation.removal.orphans.approval import ApprovalLimits
 from delegation.removal.orphans.run import remove_orphan_files

@@ -38,7 +38,7 @@ QUESTIONS = [
     ("Which tables are there that no catalog lists?", "removal/foreign.py", "find_foreign"),
     ("Which files does a table reach?", "iceberg/reach.py", "read_manifest_lists"),
     ("How is a manifest decoded?", "iceberg/avro/decoder.py", "compile_decoder"),
-    ("How fast are keys deleted?", "storage/rate.py", "AdaptiveRate"),
+    ("How fast are keys deleted?", "storage/deleter.py", "AdaptiveRate"),
     ("How is the state machine's next wait computed?", "orchestration/steps.py", "wait_seconds"),
     ("What does the sweeper do?", "orchestration/sweep.py", "sweep"),
     ("Which waiting task starts next?", "tasks/life/lanes.py", "admitted"),

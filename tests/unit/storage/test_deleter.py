@@ -6,12 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from delegation.errors import RunHandedOver
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.paths import TableFile
 from delegation.storage.base import BatchResult, KeyFailure
-from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.deleter import DeletePolicy, Deleter, RatePolicy
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
-from delegation.storage.rate import RatePolicy
 from delegation.tasks.errors import LeaseLost
 from tests.kit.clocks import SleptSeconds
 

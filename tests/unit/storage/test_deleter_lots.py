@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.paths import TableFile
 from delegation.storage.base import BatchResult, KeyFailure
-from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.deleter import DeletePolicy, Deleter, RatePolicy
 from delegation.storage.lots import Failure
 from delegation.storage.memory import MemoryObjectStore
-from delegation.storage.rate import RatePolicy
 
 POLICY = DeletePolicy(batch=4, threads=3, tries=2, throttled_tries=3, pause=0.0, longest_pause=0.0)
 CODES = st.sampled_from([None, None, None, "SlowDown", "InternalError", "AccessDenied"])

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from delegation.storage.rate import AdaptiveRate, RatePolicy
+from delegation.storage.deleter import AdaptiveRate, RatePolicy
 
 
 def shared(processes: int, keys: int, limit: float, seed: int) -> tuple[float, float]:

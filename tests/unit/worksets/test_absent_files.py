@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.paths import TableFile
 from delegation.identifiers import TableIdentifier
 from delegation.removal.attempt import Attempt, MemoryAttempt
 from delegation.removal.chunks import ChunkWriter, Phase
@@ -17,9 +17,8 @@ from delegation.removal.executors import no_checkpoint
 from delegation.removal.index import PlanIndex
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks
 from delegation.storage.base import BatchResult, ObjectStore, PlanStore
-from delegation.storage.deleter import DeletePolicy
+from delegation.storage.deleter import AdaptiveRate, DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.storage.rate import AdaptiveRate
 from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, ThisProcess
 
 QUICK = DeletePolicy(batch=3, threads=1, tries=2, pause=0.0, longest_pause=0.0)

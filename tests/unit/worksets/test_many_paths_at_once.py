@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.files import TYPES, TableFile
+from delegation.iceberg.paths import TYPES, TableFile
 from delegation.removal.chunks import ChunkWriter, Phase, read_chunk
 from delegation.removal.deletes import PlanGuard
 from delegation.removal.errors import PlanTampered

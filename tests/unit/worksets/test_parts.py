@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from delegation.iceberg.errors import ManifestMissing
-from delegation.iceberg.files import RANK, FileType, Row
+from delegation.iceberg.paths import RANK, FileType, Row
 from delegation.identifiers import TableIdentifier
 from delegation.removal.chunks import Phase, read_chunk
 from delegation.removal.errors import PlanLost

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.iceberg.files import TableFile
+from delegation.iceberg.paths import TableFile
 from delegation.removal import sorting
 from delegation.removal.sorting import Sorter, common, without
 

@@ -1,21 +1,41 @@
-"""The names of a pass in a private temporary SQLite file, with what is known of each. A pass needs the index's entries,
+"""The names that one process handles in a pass, in their order, with what is known of each.
+
+The names of a pass in a private temporary SQLite file, with what is known of each. A pass needs the index's entries,
 the catalog's listings and what was seen under each name, at once and by name. Memory does not grow with the catalog:
 SQLite keeps 2 MB of pages and writes others to its file, which is removed when the pass is left. Rows are in the order
-of `position_of`."""
+of `position_of`.
+"""
 
 import json
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from enum import Enum
 from itertools import islice
 from typing import Any, Final, Self
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesUnavailable
 from delegation.references.model import TableEntry
-from delegation.references.passes.turns import Position, Turn, position_of
 from delegation.timestamps import isoformat
+
+Position = tuple[str, ...]
+"""Of a table in a pass; see `position_of`."""
+
+
+def position_of(identifier: TableIdentifier) -> Position:
+    """Return a sort key by namespace first: the empty level is below every name."""
+    return (*identifier.namespace, "", identifier.name)
+
+
+class Turn(Enum):
+    """When a pass visits a name."""
+
+    EARLY = "before all others, because it has no entry"
+    IN_ORDER = "in the order of positions, so that its visit moves the position of the pass"
+    LATER = "after the names that were listed first, or once more"
+
 
 _FEW: Final = 10
 """Names without an entry are few if there are so many times as many with one."""

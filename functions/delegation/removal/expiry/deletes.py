@@ -27,8 +27,8 @@ from delegation.removal.marks import Deleted
 from delegation.removal.unlisted import UnlistedTables
 from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.base import ObjectNotFound
+from delegation.storage.deleter import AdaptiveRate
 from delegation.storage.locations import Roots, parse
-from delegation.storage.rate import AdaptiveRate
 from polaris_common.errors import DelegationError
 
 

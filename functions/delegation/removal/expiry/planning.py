@@ -6,10 +6,9 @@ from typing import Final
 
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
-from delegation.iceberg.files import RANK, FileType, Row, TableFile
 from delegation.iceberg.history import History, read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.paths import ALL_KINDS, Spelling, read_as
+from delegation.iceberg.paths import ALL_KINDS, RANK, FileType, Row, Spelling, TableFile, read_as
 from delegation.iceberg.reach import (
     Fetcher,
     Tolerance,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import Final, Protocol, Self
 
-from delegation.iceberg.files import RANK, FileType, Row
+from delegation.iceberg.paths import RANK, FileType, Row
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, DeleteStep, Phase, Total, paths_of, read_chunk

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self, cast
 from pyspark import RDD, SparkContext
 
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.iceberg.files import Row
+from delegation.iceberg.paths import Row
 from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Self
 
 from delegation.errors import RunStopped
-from delegation.iceberg.files import Row
+from delegation.iceberg.paths import Row
 from delegation.identifiers import TableIdentifier
 from delegation.removal.chunks import Chunk, paths_of
 from delegation.removal.context import random_id

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from delegation.iceberg.files import FileType
+from delegation.iceberg.paths import FileType
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, Phase, Stored, Total, stored_part
 from delegation.removal.errors import PlanTampered

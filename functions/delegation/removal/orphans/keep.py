@@ -8,9 +8,9 @@ from itertools import chain, islice
 from typing import Final
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.files import FileType
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import FileType
 from delegation.iceberg.reach import Fetcher, read_manifest_lists
 from delegation.polaris.model import LoadedTable
 from delegation.removal.asking import look_at_others

@@ -7,8 +7,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.iceberg.files import Row
-from delegation.iceberg.paths import ALL_KINDS, Spelling
+from delegation.iceberg.paths import ALL_KINDS, Row, Spelling
 from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, refuse
 from delegation.polaris.model import LoadedTable
 from delegation.removal.chunks import Chunk, Phase

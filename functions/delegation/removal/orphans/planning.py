@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from delegation.iceberg.files import FileType
 from delegation.iceberg.metadata import ParsedMetadata
+from delegation.iceberg.paths import FileType
 from delegation.polaris.model import LoadedTable
 from delegation.removal.asking import AskedAnew
 from delegation.removal.attempt import PlanSegment

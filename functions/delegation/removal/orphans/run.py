@@ -46,8 +46,8 @@ from delegation.removal.orphans.planning import INLINE, AskedNote, OrphanEngine,
 from delegation.removal.orphans.released import leave_out, merged_released, release_needed, remember_tagged, superseded
 from delegation.removal.paths import check_can_delete, unknown_findings
 from delegation.storage.base import ObjectNotFound
+from delegation.storage.deleter import AdaptiveRate
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical
-from delegation.storage.rate import AdaptiveRate
 
 _DIGEST = 20
 _COMPARES = "compares what is listed with what is needed"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from delegation.iceberg.files import Row
+from delegation.iceberg.paths import Row
 from delegation.removal.chunks import Chunk
 from delegation.removal.index import SAMPLE, Finding
 from delegation.removal.orphans.errors import AgeTooShort, AreaLeftAlone, PrefixMismatch

@@ -23,9 +23,8 @@ from delegation.iceberg.errors import (
     ManifestMismatchError,
     ManifestMissing,
 )
-from delegation.iceberg.files import RANK, FileType, TableFile
 from delegation.iceberg.metadata import ParsedMetadata
-from delegation.iceberg.paths import Spelling
+from delegation.iceberg.paths import RANK, FileType, Spelling, TableFile
 from delegation.removal.attempt import PlanSegment, StepsDone
 from delegation.removal.chunks import DeleteStep, Phase, read_chunk
 from delegation.removal.errors import NeighbourUnreadable, PlanLost, gc_disabled, table_protected, table_uuid_mismatch

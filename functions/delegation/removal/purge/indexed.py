@@ -22,7 +22,7 @@ from delegation.references.reading import digest, read_references
 from delegation.references.recurring import IndexReport, RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
-from delegation.references.visiting.listing import GenericTables
+from delegation.references.visits import GenericTables
 from delegation.removal.behaviors import NeighboursOf
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.lost import WithLostRefs

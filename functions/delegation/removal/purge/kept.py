@@ -22,7 +22,7 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.files import RANK, FileType, Row
+from delegation.iceberg.paths import RANK, FileType, Row
 from delegation.polaris.model import LoadedTable
 from delegation.removal import paths
 from delegation.removal.attempt import PlanSegment

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from delegation.iceberg.files import RANK, Row, TableFile
+from delegation.iceberg.paths import RANK, Row, TableFile
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.chunks import Phase, stored_part
 from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, PlanTampered

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.errors import ManifestMissing
-from delegation.iceberg.files import RANK, FileType, TableFile
 from delegation.iceberg.history import read_history
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.iceberg.paths import Spelling, is_marked
+from delegation.iceberg.paths import RANK, FileType, Spelling, TableFile, is_marked
 from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_manifest_lists
 from delegation.polaris.model import LoadedTable
 from delegation.removal import paths

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, cast, get_args
 from pyspark import RDD, SparkContext
 
 from delegation.iceberg.errors import ManifestMissing
-from delegation.iceberg.files import Row
-from delegation.iceberg.paths import Spelling
+from delegation.iceberg.paths import Row, Spelling
 from delegation.iceberg.reach import Tolerance
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable

@@ -1,5 +1,5 @@
 """Reads ListObjectsV2 answers in one pass (Amazon S3 API Reference, ListObjectsV2), about 20 times as fast as botocore.
-As with deletes (`delete_objects.events`), its parser is replaced through events for the pinned versions, only for
+As with deletes (`s3_delete`), its parser is replaced through events for the pinned versions, only for
 answers in the form that S3 documents."""
 
 import re

@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.storage.base import BatchResult, KeyFailure
-from delegation.storage.delete_objects.answers import DeleteAnswer
-from delegation.storage.delete_objects.events import READ
+from delegation.storage.delete_answers import DeleteAnswer
 from delegation.storage.listing.looks import Looks
 from delegation.storage.listing.model import CHANGED, ListedObject, UnchangedResult
+from delegation.storage.s3_delete import READ
 from delegation.storage.s3_errors import ABSENT, FAILED, NO_ANSWER, S3Failure, delete_code_of, fits_xml, is_unsupported
 
 if TYPE_CHECKING:

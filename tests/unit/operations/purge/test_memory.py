@@ -17,11 +17,10 @@ from delegation.removal.purge.direct import MetadataFile
 from delegation.removal.purge.options import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult, ObjectNotFound
-from delegation.storage.deleter import DeletePolicy
+from delegation.storage.deleter import DeletePolicy, RatePolicy
 from delegation.storage.file_system import FilePlanStore
 from delegation.storage.listing.model import ListedFolder, ListedObject, ListedPage, UnchangedResult
 from delegation.storage.locations import ObjectLocation
-from delegation.storage.rate import RatePolicy
 from infra.local.processes.programs import import_path
 from tests.bench.loads.big_table import UUID, BigTable
 from tests.paths import ROOT

@@ -18,8 +18,7 @@ from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.options import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.credentials import S3Credential
-from delegation.storage.deleter import DeletePolicy
-from delegation.storage.rate import RatePolicy
+from delegation.storage.deleter import DeletePolicy, RatePolicy
 from delegation.storage.s3 import S3ObjectStore
 from tests.kit.lakes.lake import NOW, LakeSource, PurgedTables, busy_table
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from delegation.iceberg.errors import ManifestMissing
-from delegation.iceberg.files import RANK
+from delegation.iceberg.paths import RANK
 from delegation.removal import sorting
 from delegation.removal.chunks import DeleteStep, step_of
 from delegation.removal.errors import PlanTampered

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from delegation.iceberg import history, reach
-from delegation.iceberg.files import Row
 from delegation.iceberg.metadata import ParsedMetadata
-from delegation.iceberg.paths import Spelling
+from delegation.iceberg.paths import Row, Spelling
 from delegation.removal.purge import planning
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult

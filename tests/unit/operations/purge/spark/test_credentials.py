@@ -11,7 +11,7 @@ import botocore.client
 import pytest
 from botocore.exceptions import ClientError
 
-from delegation.iceberg.files import FIRST_DATA
+from delegation.iceberg.paths import FIRST_DATA
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.removal.executors import DeleteChunks, no_checkpoint, pack

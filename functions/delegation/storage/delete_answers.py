@@ -1,5 +1,7 @@
-"""Reads DeleteObjects answers in one pass by expat (Amazon S3 API Reference, DeleteObjects). An answer in another form
-than S3 documents is left to botocore: slower, same result."""
+"""The answer of DeleteObjects, read in one pass by expat (Amazon S3 API Reference, DeleteObjects).
+
+than S3 documents is left to botocore: slower, same result.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
