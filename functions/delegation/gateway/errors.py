@@ -136,8 +136,8 @@ def purge_not_offered() -> GatewayError:
 
 
 class CatalogNotReached(GatewayError, NothingDone):
-    """The mutation did not reach the catalog, and no call with its key can have had an effect. Answered with 429, after
-    which no client takes a commit as lost; after 503 Iceberg Java up to 1.10 does."""
+    """The mutation did not reach the catalog, and no call with its key can have had an effect. Clients repeat after
+    429, and none takes the commit as lost; after 503 Iceberg Java up to 1.10 does."""
 
     code = "CATALOG_NOT_REACHED"
     status = 429

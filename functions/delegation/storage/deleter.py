@@ -134,7 +134,7 @@ class DeletePolicy:
 
 
 class Deleter:
-    """Deletes any number of chunks; one per process. Leaving its context ends its threads."""
+    """Deletes any number of chunks; one per process. Leaving its context ends its threads. Times are in seconds."""
 
     def __init__(
         self,

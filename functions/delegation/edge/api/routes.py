@@ -140,7 +140,7 @@ def no_dead_letters(_task_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The API's dependencies; `clock` returns UTC, `idempotency_lifetime` is advertised, None ignores keys.
+    """The API's dependencies; `clock` returns aware UTC, `idempotency_lifetime` is advertised, None ignores keys.
 
     `types` are the deployment's task types. `mutations` serves requests with a key that submit nothing. `receipt`
     returns a task's receipt as JSON, `estimate` its plan's forecast, both None without one. Each of `checks`, the parts

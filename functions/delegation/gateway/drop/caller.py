@@ -171,7 +171,7 @@ class DropKey:
     hold: Callable[[], None]
 
     def is_of(self, record: Tombstone, caller: str) -> bool:
-        """Return whether a request with this key wrote the record; without a scope, caller and time decide."""
+        """Return whether a request with this key wrote the record; caller and time decide for one without scope."""
         if record.scope is not None:
             return record.scope == self.scope
         return record.caller == caller and record.created_at >= self.since - _CLOCK_DRIFT

@@ -63,8 +63,8 @@ class AdmissionStore(Protocol):
     raise StoreUnavailable, `write_register` OutcomeUnknown too."""
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """Return the tasks that wait since `now` or longer: of every lane the `each` that wait longest. They may have
-        been admitted since. It reads all lanes, maybe thousands."""
+        """Return the tasks that wait since `now` or longer: of every lane at most the `each` that wait longest. They
+        may have been admitted since. It reads all lanes, maybe thousands."""
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         """Return what `queued` does for the first lanes of a span, `lanes` or more if there are. The number of reads is
