@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import RenderableType
@@ -21,8 +21,10 @@ from delegation.references.lost import LostRefs
 from delegation.removal.choice import Prices
 from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.health.model import LastRun, PastRun, TableHealth
-from delegation.upkeep.health.store import HealthStore
 from polaris_common.errors import counted, printable
+
+if TYPE_CHECKING:
+    from delegation.upkeep.health.store import HealthStore
 
 GIB: Final = 1024**3
 """S3 bills GB-months of 2³⁰ bytes (Amazon S3 pricing)."""
@@ -146,7 +148,7 @@ def named(name: str) -> str | TableIdentifier:
         ) from None
 
 
-def health_of(store: HealthStore, identifier: TableIdentifier) -> TableHealth:
+def health_of(store: "HealthStore", identifier: TableIdentifier) -> TableHealth:
     """Return what is stored of a table; raise CommandError if nothing is, and the store's errors."""
     found = store.health(identifier)
     if found is None:
