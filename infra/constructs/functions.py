@@ -1,6 +1,6 @@
 """The Lambda functions with their roles and log groups, the probe, the rotation, and gradual deployments."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,6 +55,19 @@ class FunctionNetwork:
     security_group_ids: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class FunctionParts:
+    """What the functions of one stack share; `stored` has the variables for which a function has no room."""
+
+    code: lambda_.Code
+    processor: Processor
+    resources: Resources
+    grants: Grants
+    keeping: LogKeeping
+    stored: StoredSettings
+    bootstrap_key_arn: str | None = None
+
+
 class Functions(Construct):
     """`by_name` holds the Lambda function of each name in `deployed_functions`, `roles` its role."""
 
@@ -62,39 +75,22 @@ class Functions(Construct):
         self,
         scope: Construct,
         construct_id: str,
+        parts: FunctionParts,
         *,
-        code: lambda_.Code,
-        processor: Processor,
-        resources: Resources,
-        grants: Grants,
-        keeping: LogKeeping,
-        stored: StoredSettings,
-        bootstrap_key_arn: str | None = None,
         network: FunctionNetwork | None,
         inside: Collection[str],
         concurrency: Mapping[str, int],
     ) -> None:
-        """Put the functions named in `inside` into the network, and limit the concurrency of those of `concurrency`.
-
-        Raises TooManyVariables for a function whose variables have no room even without those in `stored`.
-        """
+        """Put the functions named in `inside` into the network, and limit the concurrency of those of `concurrency`."""
         super().__init__(scope, construct_id)
         self.roles: dict[str, iam.Role] = {}
         self.by_name: dict[str, lambda_.Function] = {}
-        for name, function in deployed_functions(resources.properties).items():
-            variables = fitted(name, environment(name, resources), stored.url)
-            allowed = statements(name, grants)
-            if SETTINGS_OBJECT in variables:
-                allowed += reading(stored.asset, key_arn=bootstrap_key_arn)
+        for name, function in deployed_functions(parts.resources.properties).items():
             built = DeployedFunction(
                 self,
                 "".join(part.title() for part in name.split("_")),
-                function=function,
-                code=code,
-                processor=processor,
-                variables=variables,
-                allowed=allowed,
-                keeping=keeping,
+                function,
+                parts,
                 network=network if name in inside else None,
                 concurrency=concurrency.get(name, function.reserved_concurrency),
             )
@@ -102,22 +98,24 @@ class Functions(Construct):
 
 
 class DeployedFunction(Construct):
+    """One function; raises TooManyVariables if its variables have no room even without the stored ones."""
+
     def __init__(
         self,
         scope: Construct,
         construct_id: str,
-        *,
         function: Function,
-        code: lambda_.Code,
-        processor: Processor,
-        variables: Mapping[str, str],
-        allowed: Sequence[iam.PolicyStatement],
-        keeping: LogKeeping,
+        parts: FunctionParts,
+        *,
         network: FunctionNetwork | None = None,
         concurrency: int | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        log = keeping.group(self)
+        variables = fitted(function.name, environment(function.name, parts.resources), parts.stored.url)
+        allowed = statements(function.name, parts.grants)
+        if SETTINGS_OBJECT in variables:
+            allowed += reading(parts.stored.asset, key_arn=parts.bootstrap_key_arn)
+        log = parts.keeping.group(self)
         own = allow(["logs:CreateLogStream", "logs:PutLogEvents"], log.log_group_arn)
         self.role = _build_role(self, [own, *allowed, *(_interfaces(self) if network else [])])
         self.function = lambda_.Function(
@@ -125,13 +123,13 @@ class DeployedFunction(Construct):
             "Function",
             description=function.description,
             runtime=lambda_.Runtime(f"python{PYTHON_VERSION}", lambda_.RuntimeFamily.PYTHON),
-            architecture=_ARCHITECTURES[processor],
-            code=code,
+            architecture=_ARCHITECTURES[parts.processor],
+            code=parts.code,
             handler=function.handler,
             timeout=Duration.seconds(function.timeout_seconds),
             memory_size=function.memory_mb,
             ephemeral_storage_size=Size.mebibytes(function.disk_mb),
-            environment=dict(variables),
+            environment=variables,
             role=self.role.without_policy_updates(),
             log_group=log,
             logging_format=lambda_.LoggingFormat.JSON,
@@ -191,26 +189,12 @@ class FrontProbeSchedule(Construct):
         self,
         scope: Construct,
         construct_id: str,
+        parts: FunctionParts,
         *,
-        code: lambda_.Code,
-        processor: Processor,
-        resources: Resources,
-        grants: Grants,
-        keeping: LogKeeping,
         network: FunctionNetwork | None,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.function = DeployedFunction(
-            self,
-            "Ask",
-            function=PROBE,
-            code=code,
-            processor=processor,
-            variables=environment(PROBE.name, resources),
-            allowed=statements(PROBE.name, grants),
-            keeping=keeping,
-            network=network,
-        ).function
+        self.function = DeployedFunction(self, "Ask", PROBE, parts, network=network).function
         self.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
         rule = events.Rule(
             self,
@@ -229,29 +213,14 @@ class SecretRotationSchedule(Construct):
         self,
         scope: Construct,
         construct_id: str,
+        parts: FunctionParts,
         *,
-        code: lambda_.Code,
-        processor: Processor,
-        resources: Resources,
-        grants: Grants,
-        keeping: LogKeeping,
         network: FunctionNetwork | None,
         days: int,
     ) -> None:
         super().__init__(scope, construct_id)
-        secret_arn = grants.data.polaris_secret_arn
-        built = DeployedFunction(
-            self,
-            "Rotate",
-            function=ROTATION,
-            code=code,
-            processor=processor,
-            variables=environment(ROTATION.name, resources),
-            allowed=statements(ROTATION.name, grants),
-            keeping=keeping,
-            network=network,
-        )
-        self.function = built.function
+        secret_arn = parts.grants.data.polaris_secret_arn
+        self.function = DeployedFunction(self, "Rotate", ROTATION, parts, network=network).function
         self.function.add_permission(
             "SecretsManager",
             principal=iam.ServicePrincipal("secretsmanager.amazonaws.com"),

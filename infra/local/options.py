@@ -23,21 +23,11 @@ DEFAULT_REALM = "POLARIS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackOptions:
-    """Options of `delegation local up`; by default the stack starts every part, on free ports.
+    """Options of `delegation local up`, whose help describes them; every part is started unless one is given.
 
-    - `state_dir`: the folder for stack.json, certificates and logs; only one stack can use it at a time.
-    - `port`: the port of the HTTPS front, 0 for a free one.
-    - `polaris_*`: a real Polaris instead of the stand-in, a principal there that owns the tables, and one for the
-      service, which is the owner's by default; their scopes; and the realm, which is the service's own too.
-    - `warehouse`: the catalog's name in Polaris.
-    - `catalog`: where the stand-in keeps its catalog: `memory`, or `persistence` in the stack's DynamoDB.
-    - `s3_endpoint`, `dynamodb_endpoint`: services to use instead of the stack's, with the keys of the AWS variables.
-    - `versioned`: the bucket of the tables keeps versions, so what is deleted there can be restored.
-    - `inline_max_files`: Spark purges the tables with more files.
-    - `gateway`: put the gateway, and the rule that leads to it, in front of the catalog; `polaris_public_key`: the PEM
-      file with which it verifies the tokens of a given Polaris, without which it honours no keys.
-    - `sweep_seconds`: the time between two runs of the sweeper.
-    - `properties`: properties of the service that differ from cdk.json (Delegation Service proposal, "Task Retry").
+    - `state_dir`: only one stack can use a folder at a time.
+    - `polaris_realm`: the service's own too. `polaris_public_key`: without it the gateway honours no keys.
+    - `properties`: those that differ from cdk.json (Delegation Service proposal, "Task Retry").
     """
 
     state_dir: Path = Path(".local")

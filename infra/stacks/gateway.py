@@ -5,16 +5,14 @@ from dataclasses import replace
 from aws_cdk import Stack
 from constructs import Construct
 
-from delegation.environment import SETTINGS_OBJECT
 from infra.constructs.api import CatalogApi
-from infra.constructs.code import Code, StoredSettings, reading
-from infra.constructs.functions import DeployedFunction, FunctionNetwork
+from infra.constructs.code import Code, StoredSettings
+from infra.constructs.functions import DeployedFunction, FunctionNetwork, FunctionParts
 from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import watch_errors
 from infra.constructs.security.nag import acknowledge_below
-from infra.constructs.security.permissions import statements
 from infra.environment.functions import GATEWAY
-from infra.environment.resources import VARIABLES, Resources, environment, fitted, stored_settings
+from infra.environment.resources import VARIABLES, Resources, stored_settings
 from infra.operations.alarms import GATEWAY_ALARMS
 from infra.settings import Settings
 from infra.stacks.data import DataStack
@@ -37,22 +35,17 @@ class GatewayStack(Stack):
         super().__init__(scope, construct_id, description="Polaris Delegation Service: gateway in front of the catalog")
         resources = gateway_resources(service.resources, settings)
         stored = StoredSettings(self, "Settings", variables=stored_settings(resources))
-        variables = fitted(GATEWAY.name, environment(GATEWAY.name, resources), stored.url)
-        allowed = statements(GATEWAY.name, service.grants)
-        if SETTINGS_OBJECT in variables:
-            allowed += reading(stored.asset, key_arn=settings.bootstrap_key_arn)
         network = FunctionNetwork(settings.gateway_subnet_ids, settings.gateway_security_group_ids)
-        built = DeployedFunction(
-            self,
-            "Gateway",
-            function=GATEWAY,
+        parts = FunctionParts(
             code=Code(self, "Code", package=settings.package, processor=settings.architecture).functions,
             processor=settings.architecture,
-            variables=variables,
-            allowed=allowed,
+            resources=resources,
+            grants=service.grants,
             keeping=keeping,
-            network=network if network.subnet_ids else None,
+            stored=stored,
+            bootstrap_key_arn=settings.bootstrap_key_arn,
         )
+        built = DeployedFunction(self, "Gateway", GATEWAY, parts, network=network if network.subnet_ids else None)
         self.function, self.role = built.function, built.role
         bucket = "The service's own bucket; keys begin with a task id, which is unknown at deployment."
         acknowledge_below(self, data.grants.plan_bucket_arn, "/*", bucket)

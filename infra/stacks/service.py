@@ -19,6 +19,7 @@ from infra.constructs.code import Code, StoredSettings
 from infra.constructs.functions import (
     FrontProbeSchedule,
     FunctionNetwork,
+    FunctionParts,
     Functions,
     GradualDeployments,
     SecretRotationSchedule,
@@ -96,9 +97,7 @@ class ServiceStack(Stack):
             (settings.probe_secret_arn,) if settings.probe_secret_arn else (),
             quarantine_roles(settings),
         )
-        self.functions = Functions(
-            self,
-            "Functions",
+        parts = FunctionParts(
             code=code.functions,
             processor=settings.architecture,
             resources=self.resources,
@@ -106,11 +105,20 @@ class ServiceStack(Stack):
             keeping=keeping,
             stored=stored,
             bootstrap_key_arn=settings.bootstrap_key_arn,
+        )
+        self.functions = Functions(
+            self,
+            "Functions",
+            parts,
             network=_inside(network),
             inside=functions_in_vpc(settings),
             concurrency=settings.concurrency,
         )
-        self.rotation = self._build_rotation(settings, code, keeping, network)
+        self.rotation: SecretRotationSchedule | None = None
+        if settings.polaris_secret_rotation_days is not None:
+            self.rotation = SecretRotationSchedule(
+                self, "SecretRotation", parts, network=_inside(network), days=settings.polaris_secret_rotation_days
+            )
         self._acknowledge_unknown_ids(data.grants.plan_bucket_arn)
         functions = self.functions.by_name
         self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, keeping=keeping)
@@ -133,7 +141,7 @@ class ServiceStack(Stack):
             network=network.front if network else None,
         )
         if settings.probe_secret_arn is not None:
-            self._build_probe(settings, code, keeping, network)
+            self._build_probe(parts, network)
         # Always exported: what a gateway imported cannot be removed together with it.
         self.export_value(self.dispatch.queue.queue_arn)
         self.export_value(self.dispatch.queue.queue_url)
@@ -176,42 +184,14 @@ class ServiceStack(Stack):
             log_groups=[*(function.log_group for function in functions.values()), self.workflow.log, self.spark.log],
         )
 
-    def _build_rotation(
-        self, settings: Settings, code: Code, keeping: LogKeeping, network: NetworkStack | None
-    ) -> SecretRotationSchedule | None:
-        days = settings.polaris_secret_rotation_days
-        if days is None:
-            return None
-        return SecretRotationSchedule(
-            self,
-            "SecretRotation",
-            code=code.functions,
-            processor=settings.architecture,
-            resources=self.resources,
-            grants=self.grants,
-            keeping=keeping,
-            network=_inside(network),
-            days=days,
-        )
-
-    def _build_probe(
-        self, settings: Settings, code: Code, keeping: LogKeeping, network: NetworkStack | None
-    ) -> FrontProbeSchedule:
+    def _build_probe(self, parts: FunctionParts, network: NetworkStack | None) -> None:
         """Probe the load balancer from inside the VPC, the regional domain from outside."""
         inside = None
         if network is not None and network.groups.probe is not None:
             groups = (network.groups.workers.security_group_id, network.groups.probe.security_group_id)
             inside = FunctionNetwork(network.vpc.subnet_ids, groups)
-        return FrontProbeSchedule(
-            self,
-            "Probe",
-            code=code.functions,
-            processor=settings.architecture,
-            resources=replace(self.resources, probe_address=self.api.front.address),
-            grants=self.grants,
-            keeping=keeping,
-            network=inside,
-        )
+        own = replace(parts, resources=replace(self.resources, probe_address=self.api.front.address))
+        FrontProbeSchedule(self, "Probe", own, network=inside)
 
     def _board_names(self, settings: Settings, data: DataStack, alarms: Mapping[str, cloudwatch.Alarm]) -> BoardNames:
         def arns(rules: Sequence[AlarmRule]) -> list[str]:

@@ -57,7 +57,7 @@ class AwsServiceEndpoints(Construct):
         super().__init__(scope, construct_id)
         policies = {service: _policy_of(service) for service in services}
         if roles:
-            policies["sts"] = _only_to_assume(roles)
+            policies["sts"] = _of_this_account("sts:AssumeRole", *roles)
         for service in GATEWAYS:
             ec2.CfnVPCEndpoint(
                 self,
@@ -174,26 +174,17 @@ def _policy_of(service: str) -> iam.PolicyDocument | None:
     if service == "s3":
         return None
     owner, what = ("*", "event-bus/*") if service == "events" else (Aws.ACCOUNT_ID, "*")
+    return _of_this_account(f"{service}:*", f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{owner}:{what}")
+
+
+def _of_this_account(action: str, *resources: str) -> iam.PolicyDocument:
+    """Return a policy that lets this account's principals through to these resources, of whatever account."""
     return iam.PolicyDocument(
         statements=[
             iam.PolicyStatement(
                 principals=[iam.AnyPrincipal()],
-                actions=[f"{service}:*"],
-                resources=[f"arn:{Aws.PARTITION}:{service}:{Aws.REGION}:{owner}:{what}"],
-                conditions={"StringEquals": {"aws:PrincipalAccount": Aws.ACCOUNT_ID}},
-            )
-        ]
-    )
-
-
-def _only_to_assume(roles: Sequence[str]) -> iam.PolicyDocument:
-    """Return a policy by which this account's principals may assume these roles, of whatever account."""
-    return iam.PolicyDocument(
-        statements=[
-            iam.PolicyStatement(
-                principals=[iam.AnyPrincipal()],
-                actions=["sts:AssumeRole"],
-                resources=list(roles),
+                actions=[action],
+                resources=list(resources),
                 conditions={"StringEquals": {"aws:PrincipalAccount": Aws.ACCOUNT_ID}},
             )
         ]

@@ -250,7 +250,7 @@ class ManagementApi:
         type_, name = str(grant.get("type")), str(grant.get("privilege"))
         if type_ not in GRANTABLE:
             raise RestError(400, "InvalidTypeIdException", f"Could not resolve type id '{type_}' as a GrantResource")
-        if name not in {privilege.value for privilege in GRANTABLE[type_]}:
+        if name not in {privilege.name for privilege in GRANTABLE[type_]}:
             reason = f"Invalid value: Unexpected value '{name}' for a privilege on a {type_}"
             raise RestError(400, "ValueInstantiationException", reason)
         namespace = tuple(grant.get("namespace") or ())
@@ -258,24 +258,24 @@ class ManagementApi:
             raise invalid_value("grant.namespace: must not be null")
         if type_ == "policy":
             policy = self._policies.get((namespace, str(grant.get("policyName"))))
-            return type_, Privilege(name), (*self._entities.path(namespace), policy.id)
+            return type_, Privilege[name], (*self._entities.path(namespace), policy.id)
         table = str(grant.get("tableName")) if type_ == "table" else None
-        return type_, Privilege(name), self._entities.path(() if type_ == "catalog" else namespace, table)
+        return type_, Privilege[name], self._entities.path(() if type_ == "catalog" else namespace, table)
 
     def _shown(self, securable: int, privilege: Privilege) -> dict[str, Any] | None:
         """Return a GrantResource, None if what it was granted on is dropped."""
         if securable == CATALOG_ID:
-            return {"type": "catalog", "privilege": privilege.value}
+            return {"type": "catalog", "privilege": privilege.name}
         named = self._entities.named(securable)
         if named is None:
             policy = self._policies.named(securable)
             if policy is None:
                 return None
             where = {"namespace": list(policy[0]), "policyName": policy[1]}
-            return {"type": "policy", **where, "privilege": privilege.value}
+            return {"type": "policy", **where, "privilege": privilege.name}
         namespace, table = named
         where = {"namespace": list(namespace)} | ({} if table is None else {"tableName": table})
-        return {"type": "namespace" if table is None else "table", **where, "privilege": privilege.value}
+        return {"type": "namespace" if table is None else "table", **where, "privilege": privilege.name}
 
     def _existing(self, known: Entities, kind: str, name: str) -> Entity:
         try:

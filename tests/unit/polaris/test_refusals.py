@@ -65,7 +65,7 @@ def test_every_operation_of_the_service_names_the_privilege_that_is_missing(oper
     refused = str(error_of(error(403, "ForbiddenException", f"Principal 'p' is not authorized for op {operation}")))
     wanted, given = OPERATIONS[operation].on_target, refused.partition("the principal needs ")[2]
     assert wanted
-    assert all(privilege.value in given for privilege in wanted)
+    assert all(privilege.name in given for privilege in wanted)
 
 
 def test_a_privilege_that_another_one_includes_is_named_with_that_one() -> None:

@@ -152,7 +152,7 @@ class AccessControl:
             self.catalog_roles.create(principal.name, {})
             self.assign(principal.name, principal.name)
             self.use(principal.name, principal.name)
-            for privilege in sorted(principal.privileges, key=lambda each: each.value):
+            for privilege in sorted(principal.privileges, key=lambda each: each.name):
                 self.grant(principal.name, privilege)
 
     def _bootstrap(self, root: SecretStr) -> None:
