@@ -16,7 +16,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.behaviors import Behaviors
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
-from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND
 from tests.kit.tasks.driven import TASK_TYPES, Driven, FixedEngine
 
 
@@ -150,6 +150,15 @@ def test_a_cancelled_task_ends_although_a_former_job_never_does(driven: Driven) 
     driven.tasks.operators.cancel(driven.task_id)
     assert starting_behind_a_job_that_never_ends(driven) == ["complete"]
     assert (driven.task.status, driven.task.error_code) == (Status.FAILURE, "CANCELLED")
+
+
+def test_a_task_past_its_deadline_ends_although_a_former_job_never_does() -> None:
+    driven = Driven(deadline_ts=NOW + 3 * MINUTE)
+    second_attempt(driven)
+    answers = starting_behind_a_job_that_never_ends(driven)
+    assert answers[-1] == "complete"
+    assert (driven.task.status, driven.task.error_code) == (Status.FAILURE, "DEADLINE_EXCEEDED")
+    assert driven.clock() < NOW + 5 * MINUTE
 
 
 def test_a_start_repeated_after_a_deployment_finds_the_job_of_the_former_application(driven: Driven) -> None:
