@@ -38,6 +38,7 @@ from delegation.cli.misuse import (
 from polaris_common.errors import DelegationError
 
 ENTRY_POINTS: Final = "delegation.commands"
+_LONGEST_WARNING: Final = 500
 EXTRAS: Final = {"cbor2": "persistence"}
 """The extra that brings a module; any other module is of the extra `service`."""
 
@@ -314,8 +315,21 @@ def build(installed: Iterable[EntryPoint]) -> typer.Typer:
     return app
 
 
+class ItemWarnings(logging.Handler):
+    """Prints a sentence on stderr for each item that a command leaves out."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from polaris_common.errors import printable  # noqa: PLC0415 - an item that failed has imported it
+
+        named = [str(getattr(record, name)) for name in ("loop", "item") if hasattr(record, name)]
+        error = record.exc_info[1] if record.exc_info else None
+        why = "" if error is None else f": {type(error).__name__}: {error}"
+        text = printable(f"Warning: {' '.join(named)}: {record.getMessage()}{why}", _LONGEST_WARNING)
+        sys.stderr.write(f"{text}\n")
+
+
 def main() -> None:
     """Run the command; the entry point of the console script."""
-    # Results name the items that failed; without a handler, logging would print a line of each beside them.
-    logging.getLogger("delegation.items").addHandler(logging.NullHandler())
+    # Without a handler, logging would print a bare line or a traceback; with --json, stderr has documents only.
+    logging.getLogger("delegation.items").addHandler(logging.NullHandler() if "--json" in sys.argv else ItemWarnings())
     build(entry_points(group=ENTRY_POINTS))()

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -95,15 +96,33 @@ def test_help_imports_no_command():
     assert set(ast.literal_eval(done.stdout.splitlines()[-1])) == loaded
 
 
-def test_an_item_that_fails_prints_nothing_beside_the_result() -> None:
-    code = """
-import contextlib, logging, sys
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        ("ValueError('a\\nb')", "an item failed unexpectedly; others continue: ValueError: a\\nb"),
+        ("ReferencesUnavailable('no')", "an item failed; others continue: REFERENCES_UNAVAILABLE: no"),
+    ],
+)
+def test_an_item_that_fails_is_a_sentence_on_stderr_and_nothing_with_json(
+    error: str, sentence: str, as_json: bool
+) -> None:
+    code = f"""
+import contextlib, sys
 from delegation.cli.main import main
-sys.argv = ["delegation", "--version"]
+from delegation.items import each_item
+from delegation.references.errors import ReferencesUnavailable
+sys.argv = ["delegation", "--version"{', "--json"' * as_json}]
 with contextlib.suppress(SystemExit):
     main()
-logging.getLogger("delegation.items").warning("an item failed; others continue")
+
+def act(item):
+    raise {error}
+
+list(each_item(["an item"], act, name="a.loop"))
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.count("\n") == 1
-    assert ran.stderr == ""
+    assert ran.stdout.count("\n") <= 1
+    assert [one for one in ran.stderr.splitlines() if "Warning" in one or "Traceback" in one] == (
+        [] if as_json else [f"Warning: a.loop an item: {sentence}"]
+    )
