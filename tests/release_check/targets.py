@@ -79,7 +79,8 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     *_whole(10, "deployment-check"),
 )
 NOT_LONG: Final[Mapping[str, str]] = {
-    "help": "prints",
+    "help-all": "prints",
+    "release": "tags; tests/infra/test_release.py has what it refuses",
     "venv": "a part of every target",
     "clean": "removes",
     "wheel": "client-check and tests/integration/wheel build and install one",
