@@ -14,7 +14,7 @@ import httpx
 from botocore.config import Config
 
 from delegation.identifiers import encoded, encoded_query
-from delegation.polaris.tokens import DEFAULT_SCOPE
+from delegation.polaris.requests import DEFAULT_SCOPE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION, MotoAws, ObjectAges

@@ -31,7 +31,7 @@ from delegation.polaris.answers import (
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import select_credential
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.storage.locations import parse
 from delegation.timestamps import utc_now

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from delegation.edge.trust.tokens import public_key
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
-from delegation.polaris.tokens import DEFAULT_SCOPE
+from delegation.polaris.requests import DEFAULT_SCOPE
 from delegation.tasks.life.policy import InvalidProperty, require_known_types
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.wiring.types import TYPES, policies_of

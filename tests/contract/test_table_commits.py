@@ -13,7 +13,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import CommitConflict, NoSuchTable, PolarisForbidden
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.removal.expiry.context import Commits, removal
 from delegation.removal.expiry.history import history

@@ -10,7 +10,7 @@ from typing import Final, Self
 from botocore.config import Config
 from localstack_client.session import Session
 
-from delegation.polaris.tokens import DEFAULT_SCOPE
+from delegation.polaris.requests import DEFAULT_SCOPE
 from infra.local.aws.server import REGION
 from infra.local.backends import WAREHOUSE_BUCKET, AwsKeys, Endpoints
 from infra.local.catalog.principals.access import ROOT_PRINCIPAL

@@ -435,7 +435,7 @@ AT_MOST_ONCE: Final = (
     ),
     Mutant(
         "DynamoDB: a former holder's write is accepted",
-        f"{MUTATIONS}dynamodb.py",
+        f"{MUTATIONS}reservation.py",
         '_UNCHANGED: Final = "nonce = :before"',
         '_UNCHANGED: Final = "nonce <> :before OR nonce = :before"',
         (f"{KEYS}test_store.py",),

@@ -17,7 +17,7 @@ from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.configuration.settings import DEFAULT_STACK, CallerSettings
 from delegation.configuration.validation import problems_of
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 

@@ -30,7 +30,7 @@ from delegation.client.protocol.requests import (
 )
 from delegation.client.settings import ClientSettings, asyncio_client, blocking_client
 from delegation.polaris.answers import PolarisError
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource, TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 

@@ -34,8 +34,7 @@ from delegation.polaris.model import (
     name_in,
     with_uuid,
 )
-from delegation.polaris.requests import CatalogRequests, each_named, error_in, mapping_in
-from delegation.polaris.tokens import TokenSource
+from delegation.polaris.requests import CatalogRequests, TokenSource, each_named, error_in, mapping_in
 from delegation.polaris.transport import Transport
 from polaris_common.errors import ErrorScope
 

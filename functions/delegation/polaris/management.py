@@ -19,7 +19,7 @@ from delegation.polaris.answers import (
     json_object,
     why_unsupported,
 )
-from delegation.polaris.tokens import ClientCredentials, TokenSource, accepting_json, subject_of
+from delegation.polaris.requests import ClientCredentials, TokenSource, accepting_json, subject_of
 from delegation.polaris.transport import Transport
 
 

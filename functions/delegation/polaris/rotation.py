@@ -23,8 +23,8 @@ from delegation.polaris.answers import (
     PolarisUnexpectedAnswer,
     SecretOutcomeUnknown,
 )
+from delegation.polaris.requests import ClientCredentials
 from delegation.polaris.settings import PENDING, credentials_of
-from delegation.polaris.tokens import ClientCredentials
 
 CURRENT: Final = "AWSCURRENT"
 BEGUN: Final = "DELEGATION_ROTATION_BEGUN"

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr
 from delegation.environment import EnvironmentSettings
 from delegation.polaris.answers import PolarisError, PolarisMisconfigured, PolarisUnavailable
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 

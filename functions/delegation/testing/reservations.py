@@ -13,12 +13,7 @@ from delegation.idempotency.errors import IdempotencyError
 from delegation.idempotency.keys import State
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.reservation import (
-    KeyPolicy,
-    Reservation,
-    ReservationConflict,
-    ReservationStore,
-)
+from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationConflict, ReservationStore
 
 Check = Callable[[ReservationStore], None]
 NOW: Final = datetime(2026, 11, 22, 12, 0, 0, 123456, tzinfo=UTC)

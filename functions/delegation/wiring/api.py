@@ -105,8 +105,11 @@ def _resend(store: DynamoDbTaskStore, task_id: str) -> None:
 
 def mutations(store: DynamoDbTaskStore) -> "Mutations":
     """Return what performs a change at most once for its key, for functions that end before the key's lease does."""
-    from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable  # noqa: PLC0415
-    from delegation.idempotency.mutations.reservation import KeyPolicy  # noqa: PLC0415
+    from delegation.idempotency.mutations.reservation import (  # noqa: PLC0415
+        DynamoDbReservationStore,
+        KeyPolicy,
+        ReservationTable,
+    )
     from delegation.idempotency.mutations.service import Mutations  # noqa: PLC0415
 
     settings = RequestSettings.read()

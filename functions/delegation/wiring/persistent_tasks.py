@@ -5,7 +5,6 @@ from typing import Any
 
 from delegation.metrics import CHANGES_UNREADABLE, MetricLines
 from delegation.tasks.life.declared import is_wanted
-from delegation.tasks.stores.persistence.entities import translated
 from delegation.tasks.stores.persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
 from delegation.tasks.stores.persistence.records import PersistenceNotificationStore, PersistencePauseStore
 from delegation.tasks.stores.persistence.store import (
@@ -13,6 +12,7 @@ from delegation.tasks.stores.persistence.store import (
     catalog_of_tasks,
     create_tasks,
     task_process,
+    translated,
 )
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService

@@ -9,8 +9,7 @@ from pydantic import BaseModel
 
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
-from delegation.idempotency.mutations.reservation import Reservation
+from delegation.idempotency.mutations.reservation import DynamoDbReservationStore, Reservation
 from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation, bind
 from delegation.idempotency.store import Record, RecordWrite, StoredAnswer
 from delegation.notifications.delivery import Notifier

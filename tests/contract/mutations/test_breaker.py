@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delegation.idempotency.mutations.dynamodb import BreakingStore
 from delegation.idempotency.mutations.reservation import (
+    BreakingStore,
     MemoryReservationStore,
     RecordOutcomeUnknown,
     RecordsUnavailable,

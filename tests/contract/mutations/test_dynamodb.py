@@ -4,8 +4,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore, ReservationTable
-from delegation.idempotency.mutations.reservation import RecordOutcomeUnknown, RecordsUnavailable, ReservationConflict
+from delegation.idempotency.mutations.reservation import (
+    DynamoDbReservationStore,
+    RecordOutcomeUnknown,
+    RecordsUnavailable,
+    ReservationConflict,
+    ReservationTable,
+)
 from delegation.testing.reservations import NOW, SCOPE, finalized, reserved
 from tests.contract.task_tables import create_record_table, moto, no_wait
 from tests.unit.tasks.stores.faulty_client import Fault, FaultyClient, answered, no_connection, read_timeout

@@ -10,7 +10,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris import answers
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import select_credential
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from tests.contract.polaris.world import ALL_ROLES, TLS, PolarisView, table

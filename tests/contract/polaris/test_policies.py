@@ -12,7 +12,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris import answers
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from delegation.upkeep.rules.model import PolicyInvalid, PolicyType, content_of

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from delegation.cli.catalog.polaris_setup import WantedAccess, gives, steps_to, wanted_grants
 from delegation.polaris.management import PolarisManagement, management_url
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 from infra.local.errors import PolarisUnusable

@@ -15,7 +15,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import PolicyClient
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.recurring import ensure_submitted

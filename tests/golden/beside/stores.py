@@ -18,7 +18,7 @@ from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, Rec
 from delegation.gateway.drop import tombstones as drops
 from delegation.gateway.drop.store import DynamoDbTombstoneStore
 from delegation.gateway.drop.tombstones import MovedTable
-from delegation.idempotency.mutations.dynamodb import DynamoDbReservationStore
+from delegation.idempotency.mutations.reservation import DynamoDbReservationStore
 from delegation.identifiers import TableIdentifier
 from delegation.references.dynamodb import DynamoDbReferenceStore
 from delegation.references.model import CatalogPass, TableEntry

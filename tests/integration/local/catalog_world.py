@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.storage.credentials import S3Credential
 from infra.local.aws.moto_app import application
 from infra.local.catalog.principals.access import LocalPrincipal

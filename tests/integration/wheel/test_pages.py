@@ -131,7 +131,7 @@ from pydantic import SecretStr
 from delegation.client import TableIdentifier
 from delegation.client.executor import TaskExecutorFactory
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 

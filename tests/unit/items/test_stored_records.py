@@ -13,7 +13,7 @@ from delegation.gateway.drop.tombstones import pending
 from delegation.idempotency import dynamodb as keys
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.keys import State
-from delegation.idempotency.mutations import dynamodb as reservations
+from delegation.idempotency.mutations import reservation as reservations
 from delegation.idempotency.mutations.reservation import KeyPolicy, reserved
 from delegation.idempotency.store import Record
 from delegation.identifiers import TableIdentifier

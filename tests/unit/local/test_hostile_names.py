@@ -24,8 +24,7 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisGrant, PolarisManagement, management_url
 from delegation.polaris.model import VIEW
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
-from delegation.polaris.requests import PolarisPaths
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource, PolarisPaths
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.timestamps import utc_now
 from infra.local.catalog.entities import CatalogEntry

@@ -10,7 +10,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris import answers
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries
 from polaris_common.errors import DelegationError
 from tests.kit.clocks import Clock

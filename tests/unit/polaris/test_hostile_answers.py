@@ -14,7 +14,7 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement
 from delegation.polaris.model import VIEW
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from polaris_common.errors import DelegationError
 

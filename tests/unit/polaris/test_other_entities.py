@@ -9,7 +9,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchCatalog, NoSuchNamespace, NoSuchTable, PolarisForbidden
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import GENERIC_TABLE, VIEW
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from tests.unit.gateway.drop.world import REALM, URL, DropWorld
 

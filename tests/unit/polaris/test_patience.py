@@ -7,7 +7,7 @@ from pydantic import SecretStr
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisUnavailable
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import TIMEOUT, RequestRetries, Transport
 from delegation.wiring import purge as wiring
 from infra.environment.functions import FUNCTIONS

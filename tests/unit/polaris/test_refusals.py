@@ -7,7 +7,7 @@ from pydantic import SecretStr
 from delegation.polaris import answers
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from infra.local.catalog.principals.privileges import OPERATIONS
 from tests.kit.clocks import Clock
 from tests.unit.polaris.scripted import Server, error

@@ -20,9 +20,9 @@ from delegation.polaris.answers import (
     SecretOutcomeUnknown,
 )
 from delegation.polaris.management import OwnPrincipal, PolarisManagement, management_url
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource, subject_of
 from delegation.polaris.rotation import BEGUN, RotationEvent, RotationStep, SecretRotation
 from delegation.polaris.settings import PolarisSettings
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource, subject_of
 from delegation.polaris.transport import Transport
 from delegation.storage.memory import Killed
 from delegation.timestamps import utc_now

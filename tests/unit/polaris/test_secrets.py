@@ -15,8 +15,8 @@ from delegation.polaris.answers import PolarisError
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.settings import read_credentials
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
 from tests.kit.clocks import Clock
 from tests.unit.polaris.scripted import Server, error, raw_json, table_answer
 

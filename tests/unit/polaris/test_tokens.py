@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.polaris import answers
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from tests.kit.clocks import Clock
 from tests.unit.polaris.scripted import Server, error
 

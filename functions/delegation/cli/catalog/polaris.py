@@ -27,7 +27,7 @@ from delegation.cli.output import Output
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement, management_url
-from delegation.polaris.tokens import DEFAULT_SCOPE, ClientCredentials
+from delegation.polaris.requests import DEFAULT_SCOPE, ClientCredentials
 from delegation.polaris.transport import Transport
 
 app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Prepare Polaris for the service.")

@@ -9,7 +9,7 @@ from typing import Final
 from delegation.cli.errors import CommandError
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisGrant, PolarisManagement
-from delegation.polaris.tokens import ClientCredentials
+from delegation.polaris.requests import ClientCredentials
 
 INDEX_PRIVILEGES: Final = ("NAMESPACE_LIST", "TABLE_LIST", "TABLE_READ_PROPERTIES", "TABLE_READ_DATA")
 """What the reference index needs on the whole catalog (docs/architecture/trust.md, Privileges)."""

@@ -30,7 +30,7 @@ from delegation.configuration.problems import SettingsInvalid
 from delegation.edge.api.release import VERSION
 from delegation.polaris.answers import PolarisError
 from delegation.polaris.management import PolarisGrant
-from delegation.polaris.tokens import DEFAULT_SCOPE
+from delegation.polaris.requests import DEFAULT_SCOPE
 from polaris_common.errors import DelegationError
 
 _PARTS = ("tasks_table", "idempotency_table", "references_table", "queue_url", "plan_bucket")

@@ -17,7 +17,7 @@ from delegation.client.errors import ClientMisconfigured
 from delegation.client.protocol.requests import with_query
 from delegation.client.settings import BASE_PATH, ClientSettings
 from delegation.polaris.answers import PolarisError, PolarisUnavailable
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.timestamps import utc_now
 from delegation.wiring.types import TYPES

@@ -12,7 +12,7 @@ from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.routing import CatalogPaths
-from delegation.idempotency.mutations.dynamodb import BreakingStore, DynamoDbReservationStore, ReservationTable
+from delegation.idempotency.mutations.reservation import BreakingStore, DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import KEYS_UNAVAILABLE, MetricLines
 from delegation.timestamps import utc_now

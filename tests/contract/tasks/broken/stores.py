@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.testing.contract import admission, children, reads, writes
+from delegation.tasks.testing.contract import admission, reads, writes
 from delegation.tasks.testing.contract.support import Check
 from tests.contract.tasks.broken import admission as broken_admission
 from tests.contract.tasks.broken import children as broken_children
@@ -116,21 +116,21 @@ BROKEN: tuple[Broken, ...] = (
     Broken(broken_reads.QueriesAnEmptyRange, (writes.forget_of_a_first_version_deletes_nothing,)),
     Broken(
         broken_children.ForgetsTheParent,
-        (children.adopt_records_child_and_parent_without_a_change_of_the_head, children.a_child_outlives_its_records),
+        (admission.adopt_records_child_and_parent_without_a_change_of_the_head, admission.a_child_outlives_its_records),
     ),
-    Broken(broken_children.AdoptsTheFirstOnly, (children.adopt_records_several_children_or_none,)),
-    Broken(broken_children.CreatesSome, (children.create_all_stores_all_or_none,)),
-    Broken(broken_children.ReadsFormerVersions, (children.get_many_returns_the_heads_that_exist,)),
-    Broken(broken_children.AdoptsWithoutTheHead, (children.adopt_rewrites_the_head_like_revise,)),
-    Broken(broken_children.FirstAdoptionWins, (children.adopt_by_a_later_attempt_replaces_the_attempt,)),
+    Broken(broken_children.AdoptsTheFirstOnly, (admission.adopt_records_several_children_or_none,)),
+    Broken(broken_children.CreatesSome, (admission.create_all_stores_all_or_none,)),
+    Broken(broken_children.ReadsFormerVersions, (admission.get_many_returns_the_heads_that_exist,)),
+    Broken(broken_children.AdoptsWithoutTheHead, (admission.adopt_rewrites_the_head_like_revise,)),
+    Broken(broken_children.FirstAdoptionWins, (admission.adopt_by_a_later_attempt_replaces_the_attempt,)),
     Broken(
-        broken_children.AdoptsBeforeTheCondition, (children.adopt_of_a_former_version_is_refused_and_records_nothing,)
+        broken_children.AdoptsBeforeTheCondition, (admission.adopt_of_a_former_version_is_refused_and_records_nothing,)
     ),
-    Broken(broken_children.AdoptsAnyRevision, (children.adopt_checks_the_revision_where_it_rewrites_the_head,)),
-    Broken(broken_children.ShowsChildrenAsHeads, (children.children_are_listed_by_id_and_seen_by_no_other_read,)),
-    Broken(broken_children.DisownsLaterAttemptsToo, (children.disown_deletes_what_no_later_attempt_adopted,)),
-    Broken(broken_children.RemovesTasksWithoutTheirChildren, (children.remove_deletes_the_records_of_children,)),
-    Broken(broken_children.RemovesTheParentsOfAChild, (children.a_child_outlives_its_records,)),
+    Broken(broken_children.AdoptsAnyRevision, (admission.adopt_checks_the_revision_where_it_rewrites_the_head,)),
+    Broken(broken_children.ShowsChildrenAsHeads, (admission.children_are_listed_by_id_and_seen_by_no_other_read,)),
+    Broken(broken_children.DisownsLaterAttemptsToo, (admission.disown_deletes_what_no_later_attempt_adopted,)),
+    Broken(broken_children.RemovesTasksWithoutTheirChildren, (admission.remove_deletes_the_records_of_children,)),
+    Broken(broken_children.RemovesTheParentsOfAChild, (admission.a_child_outlives_its_records,)),
     Broken(broken_writes.SharedHeads, (writes.tasks_do_not_affect_each_other,)),
     Broken(
         broken_writes.ChecksThenActs,

@@ -30,7 +30,7 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.tokens import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.limits import Limits

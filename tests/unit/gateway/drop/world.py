@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.tokens import ClientCredentials
+from delegation.polaris.requests import ClientCredentials
 from delegation.storage.memory import MemoryObjectStore
 from infra.local.catalog.principals.access import LocalPrincipal
 from infra.local.catalog.principals.privileges import Privilege

@@ -4,8 +4,14 @@ import pytest
 
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.stores.base import Adopt, Child, Create
-from delegation.tasks.stores.persistence.entities import STORED_CHILD, STORED_TASK
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, catalog_of_tasks, create_tasks, task_process
+from delegation.tasks.stores.persistence.store import (
+    STORED_CHILD,
+    STORED_TASK,
+    PersistenceTaskStore,
+    catalog_of_tasks,
+    create_tasks,
+    task_process,
+)
 from polaris_persistence.backends.base import Locator
 from polaris_persistence.backends.memory import MemoryBackend
 from tests.kit.tasks.builders import NOW, submitted, touched

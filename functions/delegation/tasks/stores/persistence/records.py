@@ -15,7 +15,7 @@ from delegation.tasks.stores.notifications import (
     receiver_item,
     receiver_of,
 )
-from delegation.tasks.stores.persistence.entities import translated
+from delegation.tasks.stores.persistence.store import translated
 from delegation.timestamps import isoformat
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.entities import EntityChanges, EntityHead

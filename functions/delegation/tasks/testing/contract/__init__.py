@@ -7,11 +7,11 @@ from typing import Final
 import pytest
 
 # Before the checks are imported: a failed assertion shows its values.
-_NAMES: Final = ("admission", "children", "notifications", "reads", "support", "writes")
+_NAMES: Final = ("admission", "notifications", "reads", "support", "writes")
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _NAMES))
 
 from delegation.tasks.stores.base import TaskStore  # noqa: E402
-from delegation.tasks.testing.contract import admission, children, reads, writes  # noqa: E402
+from delegation.tasks.testing.contract import admission, reads, writes  # noqa: E402
 from delegation.tasks.testing.contract.support import Check  # noqa: E402
 
 __all__ = ["CONCURRENT", "SEQUENTIAL", "Check", "TaskStoreContract"]
@@ -20,7 +20,7 @@ SEQUENTIAL: Final[tuple[Check, ...]] = (
     *writes.CHECKS,
     *reads.CHECKS,
     *writes.REMOVAL,
-    *children.CHECKS,
+    *admission.CHILDREN,
     *admission.CHECKS,
     *reads.LISTS,
 )

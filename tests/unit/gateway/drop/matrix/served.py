@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.tokens import ClientCredentials
+from delegation.polaris.requests import ClientCredentials
 from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.s3 import S3ObjectStore
