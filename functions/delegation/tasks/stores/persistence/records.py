@@ -1,10 +1,12 @@
 """Notifications and pauses on the NoSQL persistence: entities of the tasks' reference, in its commits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreUnavailable
 from delegation.tasks.life.notifications import Notification, NotificationState, Receiver
 from delegation.tasks.pauses import PauseRecord, pauses_item, pauses_of
 from delegation.tasks.stores.notifications import (
@@ -15,10 +17,22 @@ from delegation.tasks.stores.notifications import (
     receiver_item,
     receiver_of,
 )
-from delegation.tasks.stores.persistence.store import translated
 from delegation.timestamps import isoformat
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.entities import EntityChanges, EntityHead
+from polaris_persistence.errors import (
+    BackendUnavailable,
+    ClockRegressed,
+    CommitContended,
+    CommitUnknown,
+    CorruptObject,
+    LeaseExpired,
+    NoFreeNode,
+    ObjectMissing,
+    ReferenceNotFound,
+    UnknownType,
+)
+from polaris_persistence.errors import CommitOutcomeUnknown as BackendOutcomeUnknown
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.objects.objects import PersistedModel
 from polaris_persistence.objects.store import of_model
@@ -26,6 +40,21 @@ from polaris_persistence.objects.types import ObjectType
 
 if TYPE_CHECKING:
     from delegation.tasks.stores.persistence.store import PersistenceTaskStore
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise persistence errors as this package's errors."""
+    try:
+        yield
+    except (CommitUnknown, BackendOutcomeUnknown) as error:
+        raise OutcomeUnknown(str(error)) from error
+    except (BackendUnavailable, CommitContended, NoFreeNode, LeaseExpired, ClockRegressed) as error:
+        raise StoreUnavailable(str(error)) from error
+    except ReferenceNotFound as error:
+        raise StoreUnavailable(f"{error}; `delegation tasks create-table` creates it") from error
+    except (CorruptObject, ObjectMissing, UnknownType) as error:
+        raise MalformedRecord(str(error)) from error
 
 
 _KEY: Final = IndexKey.of("pauses")

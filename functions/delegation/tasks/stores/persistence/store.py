@@ -19,13 +19,12 @@ A change is one commit; concurrent changes of a process share a compare-and-set.
 and no task table; DynamoDB allows more writes a second, because writes of different tasks do not contend.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
-from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreUnavailable, TaskExists
+from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
 from delegation.tasks.life.lanes import Queued, Running
 from delegation.tasks.life.model import Task, label_key
 from delegation.tasks.stores import codec
@@ -62,7 +61,12 @@ from delegation.tasks.stores.base import (
     require_unmoved,
     require_version,
 )
-from delegation.tasks.stores.persistence.records import STORED_NOTIFICATION, STORED_PAUSES, write_notifications
+from delegation.tasks.stores.persistence.records import (
+    STORED_NOTIFICATION,
+    STORED_PAUSES,
+    translated,
+    write_notifications,
+)
 from delegation.timestamps import isoformat, stored_time_or
 from polaris_persistence.backends.base import Backend
 from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess
@@ -70,41 +74,14 @@ from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.directories import entity_committer
 from polaris_persistence.commits.entities import EntityChanges, EntityHead, missing
 from polaris_persistence.errors import (
-    BackendUnavailable,
-    ClockRegressed,
-    CommitContended,
-    CommitUnknown,
-    CorruptObject,
-    LeaseExpired,
-    NoFreeNode,
-    ObjectMissing,
     ReferenceExists,
-    ReferenceNotFound,
-    UnknownType,
 )
-from polaris_persistence.errors import CommitOutcomeUnknown as BackendOutcomeUnknown
 from polaris_persistence.index.index import Index
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.index.spill import IndexPolicy
 from polaris_persistence.objects.objects import Loaded, ObjectRef, PersistedModel
 from polaris_persistence.objects.store import CatalogStore, of_model
 from polaris_persistence.objects.types import ObjectType, installed
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Raise persistence errors as this package's errors."""
-    try:
-        yield
-    except (CommitUnknown, BackendOutcomeUnknown) as error:
-        raise OutcomeUnknown(str(error)) from error
-    except (BackendUnavailable, CommitContended, NoFreeNode, LeaseExpired, ClockRegressed) as error:
-        raise StoreUnavailable(str(error)) from error
-    except ReferenceNotFound as error:
-        raise StoreUnavailable(f"{error}; `delegation tasks create-table` creates it") from error
-    except (CorruptObject, ObjectMissing, UnknownType) as error:
-        raise MalformedRecord(str(error)) from error
-
 
 _RECEIVED: Final = "received"
 _TARGET: Final = "target"
