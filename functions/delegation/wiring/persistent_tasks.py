@@ -6,14 +6,8 @@ from typing import Any
 from delegation.metrics import CHANGES_UNREADABLE, MetricLines
 from delegation.tasks.life.declared import is_wanted
 from delegation.tasks.stores.persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
-from delegation.tasks.stores.persistence.records import PersistenceNotificationStore, PersistencePauseStore
-from delegation.tasks.stores.persistence.store import (
-    PersistenceTaskStore,
-    catalog_of_tasks,
-    create_tasks,
-    task_process,
-    translated,
-)
+from delegation.tasks.stores.persistence.records import PersistenceNotificationStore, PersistencePauseStore, translated
+from delegation.tasks.stores.persistence.store import PersistenceTaskStore, catalog_of_tasks, create_tasks, task_process
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
