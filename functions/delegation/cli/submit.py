@@ -134,7 +134,7 @@ def _submit(call: Call, form: RequestForm, wanted: WantedTask, *, sync: bool, dr
         wanted = replace(wanted, table=call.connection.catalog().load_table(table, vend=False))
     request = form.request(wanted, synchronous=True)
     with call.output.status(form.running.format(table)):
-        outcome = _in_turn(call.output, client, table, lambda: client.execute_synchronous(request, key=key))
+        outcome = _in_turn(call.output, client, table, lambda: client.execute(request, key=key))
     call.output.outcome(outcome, key=key)
 
 

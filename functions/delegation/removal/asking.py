@@ -1,7 +1,6 @@
 """Asking for a pass over the catalog before files are deleted, and handing over to the engine that deletes them.
 
-A look at other tables before the rest of a task is left to a job: one that cannot be read is found without the job.
-The job reads them whole, and would end with the same error after minutes that cost money, at each retry anew.
+Before a hand-over the other tables are looked at: one that cannot be read would end the paid job, at each retry.
 """
 
 from collections.abc import Callable

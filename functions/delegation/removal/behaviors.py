@@ -1,6 +1,5 @@
 """What behaviors share: running attempts in this process or in a job, how one ends, where other tables are found.
 
-Choosing the engine of upkeep of a table, and how one attempt hands over to a Spark job.
 An attempt begins inline. If too many files are left once the references are known, it hands them over to Spark; a
 process without Spark then deletes them inline after all.
 """

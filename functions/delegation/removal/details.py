@@ -1,9 +1,5 @@
-"""The fields of a task's record of all work on a table, and what task types of such work share.
-
-What the task types of work on one table share.
-What is read of a stored payload without its models (admission, labels), what becomes of the details of a plan, and what
-answers show of them.
-"""
+"""The fields of a task's record of all work on a table, and what task types of such work share: traits, labels and
+answers read from a stored payload without its models."""
 
 import json
 import uuid

@@ -1,18 +1,12 @@
 """What Spark executors run for all operations: reading, spreading and writing rows, and deleting chunks.
 
-Shuffle rows between the tasks of a Spark job, sorted and packed by Python, so that the JVM moves few, small rows.
-A reading task distributes its rows over the plan's parts by a hash of the path, as sorted runs; a task that writes a
-part merges its runs. For Spark a run is one pair: the part, and a mark (the kind of rows) with the run's packed lists.
-
-Functions that executors run: delete chunks, and send results and errors to the driver.
-They are pickled with the job, so they contain no client and no credential; `resources` creates these on the executor.
-Errors are sent as results because Spark would convert them to text.
-
-What plans of Spark have in common: tasks that read manifests and spread rows over parts, tasks that write parts.
 Manifests → reading tasks (`SpreadSources`) → sorted, packed runs by a hash of the path → one task for each part
-(`WriteParts`), which has all rows of its paths: it merges, subtracts and writes chunks. No path is sent to the driver,
-but chunk names, counts and samples are (`WrittenParts`). An operation states what is read and what is written; its rows
-have marks of its own below ERROR. `spark_tasks` describes what all functions of executors have in common.
+(`WriteParts`), which has all rows of its paths: it merges, subtracts and writes chunks. The driver gets chunk names,
+counts and samples (`WrittenParts`), no paths. For Spark a run is one pair: the part, and a mark (the kind of rows, an
+operation's own below ERROR) with the run's packed lists. Python sorts and packs, so that the JVM moves few, small rows.
+
+Functions are pickled with the job without clients and credentials, which `resources` creates on the executor. Errors
+are results, because Spark would convert them to text.
 """
 
 import base64
@@ -61,10 +55,7 @@ class ExecutorResources(Protocol):
         ...
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
-        """Return a cheap function to call before each batch, which checks whether the attempt may continue.
-
-        Both raise RunStopped or another error if it may not.
-        """
+        """Return a cheap function to call before each batch; both raise RunStopped or another error to stop it."""
         ...
 
 

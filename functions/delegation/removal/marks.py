@@ -49,10 +49,7 @@ class Deleted(NamedTuple):
 
 
 class Marks:
-    """The marks of a plan. A chunk is marked done when the store confirmed the delete of every key.
-
-    `voided` is how often the marks became void, as of the last read; marks are written as of then.
-    """
+    """The marks of a plan; a chunk has one when the store confirmed every delete. They became void `voided` times."""
 
     def __init__(self, store: PlanStore, plan_id: str, voided: int | None = None) -> None:
         self._store = store

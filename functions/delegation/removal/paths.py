@@ -59,8 +59,7 @@ def unknown_findings(properties: Mapping[str, str]) -> tuple[Finding, ...]:
 def protection_of(properties: Mapping[str, str]) -> str | None:
     """Return the property that forbids to delete the table's files, with its value; None without one.
 
-    Every text but "false" in any case protects, also of a name that is misspelled: a wish to keep the table must not
-    delete it.
+    Every text but "false" in any case protects, and so does a misspelled name.
     """
     for name, value in properties.items():
         if value.lower() != "false" and misspelled(name, (PROTECTED,)):
@@ -127,10 +126,8 @@ def kept_spellings(options: PathRules) -> frozenset[type[GuardRefused]]:
 
 
 def covered_roots(table: LoadedTable, options: PathRules = STRICT_PATHS) -> Roots:
-    """Return what the vended credentials cover: their prefixes, the table's current location and its write paths.
-
-    A prefix without a bucket ("" or only a scheme) states nothing; it does not mean that everything is covered.
-    """
+    """Return the prefixes of the vended credentials, without those that name no bucket, the table's current location
+    and its write paths."""
     vended = (credential.prefix for credential in table.credentials)
     prefixes = [prefix for prefix in vended if prefix.partition("://")[2]]
     write_paths = [path for name in COVERED_WRITE_PATHS if (path := table.properties.get(name))]

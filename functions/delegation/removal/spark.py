@@ -1,6 +1,5 @@
 """Running functions on Spark executors, deleting chunks with them, and monitoring the job from the driver.
 
-Run functions on Spark executors, delete chunks with them, and monitor the job from the driver.
 A task may run twice: it writes the same bytes under the same names, and an absent object counts as deleted. The driver
 checks the attempt and reports progress from the marks. Executors check the lease before each batch too, because they
 may outlive their driver. Only this module and its callers import pyspark.
@@ -100,10 +99,7 @@ class SparkJobs:
         report: Callable[[Tally], None],
         task: type[DeleteChunks] = DeleteChunks,
     ) -> None:
-        """Delete the chunks of `work` on the executors, each with `task`; see DeleteEngine.delete.
-
-        What is done is reported with each look at the marks, the rest at the end.
-        """
+        """Delete the chunks of `work` with `task` on the executors; report progress with each look at the marks."""
         if not work:  # all that was left may be needed by now, and Spark has no job without tasks
             return
         deleting = self._deleting(ctx, work, task)
@@ -168,10 +164,7 @@ class SparkJobs:
         return max(1, useful, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))
 
     def spread(self, reading: SpreadSources) -> RDD[Run]:
-        """Return the sorted runs of all sources, each at the task of its part.
-
-        Jobs over the same runs read the sources once: Spark keeps what was spread.
-        """
+        """Return the sorted runs of all sources, each at its part's task; Spark keeps them, to read sources once."""
         return self.numbered(len(reading.sources)).mapPartitions(reading).partitionBy(reading.parts, int)
 
     def run(self, attempt: Attempt, work: RDD[Result], poll: Callable[[], int] = lambda: 0) -> list[Result]:

@@ -24,7 +24,7 @@ def test_an_operator_reads_a_task_with_its_versions_and_receipt_and_cannot_submi
         operator.submit(request)
     task_id = world.post(SUBMIT, request).json()["delegation_task_id"]
     assert world.outcome(task_id)["status"] == "SUCCESS"
-    assert operator.task(task_id).requested_by.client_id == world.stack.client_id
+    assert operator.get(task_id).requested_by.client_id == world.stack.client_id
     assert [view.status for view in operator.versions(task_id, page_size=3)] == LIFE
     assert operator.receipt(task_id).model_dump()["files_deleted"] == len(table.objects)
     with pytest.raises(Conflict, match="TASK_ENDED"):

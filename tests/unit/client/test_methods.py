@@ -17,7 +17,7 @@ OPERATIONS = {
 
 def test_every_operation_is_a_method() -> None:
     methods = {name for name, one in vars(Methods).items() if isinstance(one, Answered | Given)}
-    assert methods == OPERATIONS.keys() | {"execute_synchronous", "task"}
+    assert methods == OPERATIONS.keys()
 
 
 @pytest.mark.parametrize("client", [DelegationClient, AsyncDelegationClient])

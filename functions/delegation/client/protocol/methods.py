@@ -107,7 +107,3 @@ class Methods:
     config = Answered(Operations.config)
     wait = Answered(Operations.wait)
     follow = Given(Operations.follow)
-
-    # The former names of the first client.
-    execute_synchronous = execute
-    task = get

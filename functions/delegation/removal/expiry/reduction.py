@@ -186,10 +186,7 @@ class NeededFiles:
 
 
 def write_rest(writer: PlanWriter, batches: Iterable[tuple[list[Row], dict[str, int]]]) -> list[tuple[str, Finding]]:
-    """Write sorted rows, each list with the paths of it that are kept and their reasons; return what is kept by reason.
-
-    A reason is the number of its word in REASONS.
-    """
+    """Write sorted rows, each list with the kept paths and the numbers of their REASONS; return kept by reason."""
     tally = [_ReasonCount(code) for code in _CODES]
     for some, reasons in batches:
         for why, group in groupby(some, lambda row: _why(reasons, row)):  # noqa: B023 - used within the step

@@ -1,6 +1,5 @@
-"""Listing a location, and the sorted parts of what is listed.
+"""Listing a location in parts, page by page, several at a time, in any process; and the sorted parts of the result.
 
-Listing parts of a location page by page, several at a time, in any process; what is listed is written as it comes.
 `{task}/listed/{digest of submission and prefix}.json` states which chunks have the candidates of a part, and up to
 which key. An attempt after a crash resumes there. Two attempts at once write chunks of their own, and whichever record
 it reads, what that names was listed.

@@ -1,6 +1,5 @@
 """Where orphan files are looked for, which objects may be some, and which paths name one file.
 
-When two paths may name one file: schemes and authorities as Iceberg compares them, and spellings of one key.
 Iceberg's DeleteOrphanFilesSparkAction joins files by the path without scheme and authority, and then compares those:
 `equal_schemes`, `equal_authorities` and `prefix_mismatch_mode` have its meaning and defaults (Iceberg documentation,
 Spark procedures, remove_orphan_files). Beyond that a path here protects every key that some writer, reader or file
@@ -92,10 +91,7 @@ def joined(path: str, equal: Equal) -> list[str]:
 
 
 def joined_all(paths: Sequence[str], equal: Equal) -> list[str]:
-    """Return `joined` of all paths, one after the other.
-
-    Canonical paths of one bucket in their plainest form, the usual case, are taken together.
-    """
+    """Return `joined` of all paths, one after the other."""
     if paths and (root := _plain_root(paths)) is not None:
         end = END + equal.prefix("s3", root[len(_S3) : -1])
         at = len(root)
@@ -152,10 +148,7 @@ _DEEP_ENOUGH: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something of a catalog is: a table, a table of another format, a view or a namespace.
-
-    One that `is_of_metadata` has a view's metadata: a file, or the folder of such files.
-    """
+    """Where a table, view or namespace is; `is_of_metadata`: a view's metadata file, or the folder of such."""
 
     kind: Literal["table", "table of another format", "view", "namespace"]
     name: str
@@ -242,10 +235,7 @@ def age_in(properties: Mapping[str, str], who: str) -> timedelta:
 
 
 def hidden_partitions(metadata: Mapping[str, Any]) -> frozenset[str]:
-    """Return how the directories of partition fields with hidden names begin: those are looked into all the same.
-
-    Source: Iceberg, PartitionAwareHiddenPathFilter.
-    """
+    """Return how directories of partition fields with hidden names begin (Iceberg, PartitionAwareHiddenPathFilter)."""
     specs = metadata.get("partition-specs")
     lists = [one.get("fields") for one in specs if isinstance(one, Mapping)] if isinstance(specs, list) else []
     fields = (field for one in lists if isinstance(one, list) for field in one if isinstance(field, Mapping))

@@ -1,12 +1,10 @@
-"""Tags of quarantined files: setting them, and restoring files that were deleted after it.
+"""Tags of quarantined files, and restoring files that a removal deleted.
 
-Bringing back what a removal deleted in a bucket with versions: its own delete markers are removed, and no others.
-Rights that vended credentials lack are needed (`storage.listing.versions.RIGHTS`). A call after an interruption
-resumes: records of which every file is back are not looked at again, and a marker that is gone already is not missed.
+A restore in a bucket with versions removes the removal's own delete markers, with rights that vended credentials lack
+(`storage.listing.versions.RIGHTS`). An interrupted call resumes: it skips records of which every file is back.
 
-Tagging orphan files for a lifecycle rule of the bucket instead of deleting them, and taking the tag away again.
-A batch of files is tagged by the rules of a conditional delete: what is not as it was listed stays as it is. Nothing is
-recorded of a file: a restore looks at every file of the plans, so that it also finds what an attempt that died tagged.
+A tag has a lifecycle rule of the bucket delete the file. Tagging follows the rules of a conditional delete: a file that
+is not as it was listed stays untagged. No file is recorded, so taking tags away looks at every file of the plans.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,14 +1,11 @@
 """Guards: which tables may be purged, which paths may be deleted (docs/architecture/guards.md), what a plan is for.
 
-The catalog's metadata, compared with what a caller states and with what a purge was planned from.
-A caller may have loaded the table before the last commits. That is merely stale: the purge continues with the
-catalog's state. Any other difference means another table, or a state that the table never had.
+A caller may have loaded the table before the last commits: the purge continues with the catalog's state. Any other
+difference to what the caller states means another table, or a state that the table never had.
 
-Planning again what is left of a table whose plan was lost after its first delete.
-The order of the steps makes that possible: manifests are deleted after all files, manifest lists after all manifests,
-and the head records which of these steps are done. So a missing manifest is no unknown one. What can still be read of
-the lost plan is used too: it was verified by the hashes on the head, and may name former metadata files that nothing
-else names any more. A part that was altered is not lost: it is refused, because somebody wrote to the plan bucket.
+A plan that was lost after its first delete is made again. Manifests are deleted after all files, manifest lists after
+all manifests, and the head records which steps are done, so a missing manifest is no unknown one. Readable parts of the
+lost plan are used, because they may be the last to name former metadata files. An altered part is refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -194,10 +191,7 @@ def continues(metadata: ParsedMetadata, location: str, *, exactly: bool = False)
 
 
 def metadata_files(plans: PlanStore, indexes: Sequence[PlanIndex]) -> tuple[str, ...]:
-    """Return the present and former metadata files of a plan's table; raise PlanTampered.
-
-    Those of a chunk that was lost after its files were deleted are left out.
-    """
+    """Return the metadata files of a plan's table, without those of lost chunks; raise PlanTampered."""
     found: set[str] = set()
     for index in indexes:
         for chunk in (one for one in index.chunks if one.kind in _METADATA):

@@ -1,6 +1,5 @@
 """Finding the live tables that may reference a table's files, and holding a purge back while one cannot be read.
 
-Holding a purge back while a table that may share its files cannot be read, and letting it run again.
 A held purge is RETRY_SCHEDULED, takes no place in admission, and its attempts do not count. It is tried again every
 hour, and as soon as the index finds that the table is readable or gone, or that an operator exempted it.
 """

@@ -1,16 +1,11 @@
 """What a purge's plan keeps: files of other tables, of another root, and markers of directories.
 
-Files that a purge kept only for live tables, for the later purges of these tables to take over.
-The record is an object `kept/{table-uuid of the live table}/{id of the plan}.json` with the hash of that plan's index,
-whose KEPT chunks have the exact paths. It is written before the purged table's metadata file is deleted, after which
-nothing else leads to these files. The purge that takes them over compares them again with all live tables.
+Files kept only for live tables are recorded for the later purges of these tables: `kept/{table-uuid of the live
+table}/{id of the plan}.json` has the hash of the plan's index, whose KEPT chunks have the paths. The record is written
+before the purged table's metadata file is deleted, the last that leads to them. The later purge compares them again.
 
-Refusing a plan that keeps the table's current metadata file: the drop would take away the way to the files.
-Files that a live table references may stay, because that table still leads to them.
-
-Empty directory markers beside a table's files: `dir/` (consoles, pyarrow) and `dir_$folder$` (Hadoop on S3).
-No metadata names them, so their keys are tried for each directory from a planned file up to the table's location;
-nothing is listed. Only an object of zero bytes is a directory marker; any other object with such a key is kept.
+Directory markers are `dir/` (consoles, pyarrow) and `dir_$folder$` (Hadoop on S3). No metadata names them, so their
+keys are tried for each directory from a planned file up to the table's location. Only an object of zero bytes is one.
 """
 
 import gzip
@@ -64,10 +59,7 @@ def record_kept(plans: PlanStore, indexes: Sequence[PlanIndex], segments: Sequen
 
 
 def taken_over(plans: PlanStore, table_uuid: str, earlier: Sequence[PlanIndex]) -> tuple[PlanIndex, ...]:
-    """Return the plans that kept files for a table; raise PlanTampered for one that was altered.
-
-    One that has expired is left out: nothing states any more which files it kept.
-    """
+    """Return the plans that kept files for a table, without expired ones; raise PlanTampered for an altered one."""
     own = {index.plan_id for index in earlier}
     found = []
     for key in plans.keys(f"{_FOLDER}/{table_uuid.lower()}/"):
@@ -233,10 +225,7 @@ def check_still_not_shared(
 
 
 def check_not_foreign(ctx: PurgeContext, left: Sequence[Work]) -> None:
-    """Raise PlanLost for an earlier plan that has files at a foreign location, so that it is made again without them.
-
-    Raises PlanNotAllowed for one that the request names.
-    """
+    """Raise PlanLost for an earlier plan with files at a foreign location, PlanNotAllowed if the request names it."""
     foreign = ctx.settings.delete.foreign
     for one in left if foreign.uris else ():
         paths = chain.from_iterable(paths_of(ctx.plans, one.index.plan_id, [one.chunk]))
@@ -261,10 +250,7 @@ def _check_not_referenced(ctx: PurgeContext, indexes: Sequence[PlanIndex], files
 
 
 def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots, own: Roots) -> None:
-    """Raise FilesAtAnotherTable if a planned file is at one of these locations and not at `own`.
-
-    Only chunks whose range of paths meets such a location are read.
-    """
+    """Raise FilesAtAnotherTable if a planned file is at one of these locations and not at `own`."""
     count = 0
     sample: list[str] = []
     for index in indexes:

@@ -1,29 +1,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from delegation.removal.expiry.requests import MAX_REF_AGE, MAX_SNAPSHOT_AGE, RETAIN_LAST
 from delegation.removal.expiry.retention import Retention
 from delegation.tasks.submission.options import DRY_RUN
-from delegation.upkeep.rules.limits import FOREVER_MS, MOST, UpkeepLimits
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import OriginKind, PolicyType, RuleValue, UpkeepRule
 from delegation.upkeep.rules.settings import KEEP, REF_AGE, SNAPSHOT_AGE
 
-MAIN: Final = "main"
-_BRANCH: Final = "branch"
 _LONGEST_OPTION: Final = 10**15 - 1
 """The longest time that the options of an expiry can have: 31,000 years."""
 _MOST_OPTION: Final = 10**9 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class RefRetention:
-    """What is kept of one ref; ages in milliseconds, FOREVER_MS for ever. `min_snapshots_to_keep` and
-    `max_snapshot_age_ms` are None for a tag."""
-
-    max_ref_age_ms: int
-    min_snapshots_to_keep: int | None = None
-    max_snapshot_age_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ class ExpiryRule:
         return max(0, now_ms - self.max_snapshot_age_ms)
 
     def retention(self, asked_ms: int) -> Retention:
-        """Return the rule for an expiry requested at `asked_ms`, since 1970, with `retention_of`'s bounds on refs."""
+        """Return the rule for an expiry requested at `asked_ms`, since 1970, with its bounds on refs."""
         return Retention(
             older_than_ms=self.older_than_ms(asked_ms),
             retain_last=self.min_snapshots_to_keep,
@@ -67,17 +55,6 @@ class ExpiryRule:
             MAX_REF_AGE: str(min(max(self.max_ref_age_ms, 1), _LONGEST_OPTION)),
             DRY_RUN: str(self.dry_run).lower(),
         }
-
-    def retention_of(self, name: str, ref: Mapping[str, Any]) -> RefRetention:
-        """Return what is kept of a ref of the metadata; an unreadable retention keeps everything. Source: Apache
-        Iceberg 1.11, RemoveSnapshots; `main` is never removed."""
-        own_age = _own(ref.get("max-ref-age-ms"), self.max_ref_age_ms, FOREVER_MS)
-        ref_age = FOREVER_MS if name == MAIN else max(own_age, self.least_ref_age_ms)
-        if ref.get("type") != _BRANCH:
-            return RefRetention(ref_age)
-        keep = _own(ref.get("min-snapshots-to-keep"), self.min_snapshots_to_keep, MOST)
-        age = _own(ref.get("max-snapshot-age-ms"), self.max_snapshot_age_ms, FOREVER_MS)
-        return RefRetention(ref_age, max(keep, self.least_snapshots), max(age, self.least_age_ms))
 
 
 def expiry_of(rule: UpkeepRule, limits: UpkeepLimits) -> ExpiryRule | None:
@@ -100,9 +77,3 @@ def _least(value: RuleValue, limit: int) -> int:
     """Return the least of a ref's own retention, which may replace Iceberg's property or default."""
     binds = value.origin.kind in {OriginKind.POLICY, OriginKind.TABLE_PROPERTY}
     return max(value.value, limit) if binds else limit
-
-
-def _own(value: object, otherwise: int, most: int) -> int:
-    if value is None:
-        return otherwise
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most else most
