@@ -10,6 +10,8 @@ from infra.operations.alarms import ALARMS
 PAGE: Final = ROOT / "docs" / "metrics.md"
 _INTRODUCTION: Final = """# Metrics
 
+    aws cloudwatch list-metrics --namespace PolarisDelegation --dimensions Name=service,Value=polaris-delegation-prod
+
 The processes of the service print metrics as lines of their logs, which CloudWatch reads (Amazon CloudWatch User Guide,
 "Embedded metric format"); the namespace is `PolarisDelegation`. Each metric is there for its stage alone (`service`,
 such as `polaris-delegation-prod`), and once more by the dimensions of the column *by*. Those have few values: the
