@@ -53,6 +53,12 @@ def test_only_the_members_of_config_known_to_be_plain_are_kept() -> None:
     }
 
 
+def test_members_of_config_without_a_secret_are_kept_and_leave_the_answer_whole() -> None:
+    config = {"client.factory": "org.example.Factory", "client.region": "eu", "io-impl": "S3FileIO", "warehouse": "w"}
+    answer = MutationAnswer(200, body_of({"config": config}))
+    assert storable(answer) == answer
+
+
 @pytest.mark.parametrize("body", [b"token=" + SECRET.encode(), b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_json_is_not_stored(body: bytes) -> None:
     assert storable(MutationAnswer(200, body)) == MutationAnswer(200, is_whole=False)

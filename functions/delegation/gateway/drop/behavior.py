@@ -36,7 +36,8 @@ _TO_PURGE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, To
 
 @dataclass(frozen=True)
 class DropBehavior:
-    """TaskBehavior for TABLE_DROP_WITH_PURGE: `purge` on a tombstone, then the drop of its entry, then SUCCESS."""
+    """TaskBehavior for TABLE_DROP_WITH_PURGE: `purge` on a tombstone, then the drop of its entry, then SUCCESS. After a
+    crash between two steps the record states what is left."""
 
     task_types: ClassVar[frozenset[str]] = frozenset({DROP_TASK_TYPE})
 

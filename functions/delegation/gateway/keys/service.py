@@ -57,8 +57,8 @@ def catalog_key_of(scope: Scope, payload: Callable[[int], str]) -> str:
 
 
 def payload_of(request: CatalogRequest) -> Callable[[int], str]:
-    """Return the payload's hashes by rule: of the query and the body, JSON in canonical form. Raises GatewayError
-    (BODY_TOO_DEEP)."""
+    """Return the payload's hashes by rule: of the query and the body, JSON in canonical form, others by their
+    bytes. Raises GatewayError (BODY_TOO_DEEP)."""
     try:
         with suppress(ValueError, NotCanonicalizable):
             return payload_hashes({"query": request.query, "json": json.loads(request.body)})

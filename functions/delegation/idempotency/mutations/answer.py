@@ -23,7 +23,7 @@ _SECRET_NAME: Final = re.compile(
 )
 _SECRET_VALUE: Final = re.compile(r"://[^/\s@]+:[^/\s@]+@|\beyJ[\w-]{5,}\.[\w-]+\.|\b(AKIA|ASIA)[A-Z0-9]{16}\b")
 _PLAIN_CONFIG: Final = frozenset({
-    "client.executor",
+    "client.factory",
     "client.region",
     "io-impl",
     "py-io-impl",

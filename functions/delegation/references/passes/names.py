@@ -118,8 +118,8 @@ class PassNames:
 
     def in_turn(self, after: Position | None, to: Position | None = None) -> Iterator[tuple[TableIdentifier, Turn]]:
         """Yield the listed names after a position, up to `to` if given, each with its turn. Names without an entry are
-        visited at any position, since tables were renamed to them. A few come first, because an unknown table that is
-        renamed before its visit leaves no trace."""
+        visited at any position, since tables were renamed to them. If they are few, they come first,
+        because an unknown table that is renamed before its visit leaves no trace."""
         last = _END if to is None else _encoded(to)
         self._run("UPDATE name SET fresh = listing = ? AND (entry IS NULL OR marked)", self._listing)
         new = self._count("fresh AND key <= ?", last)

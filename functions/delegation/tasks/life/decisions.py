@@ -50,8 +50,9 @@ def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
 def reconcile(
     task: Task, now: datetime, policies: Policies, *, ended_attempt: int | None, paused: bool = False
 ) -> Task:
-    """Presume a due task lost, fail one that was dispatched too often, or count one more dispatch. A task that is not
-    due does not change, nor does a lost one while its attempt may still run, nor a waiting `paused` one."""
+    """Presume a due task lost, fail one that was dispatched too often, or count one more dispatch, also after a
+    loss. A task that is not due does not change, nor does a lost one while its attempt may still run, nor a waiting
+    `paused` one."""
     if task.due_at is None or now < task.due_at:
         return task
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:

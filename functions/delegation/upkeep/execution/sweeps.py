@@ -140,8 +140,8 @@ class OrphanSweeps:
         return found
 
     def _is_due(self, health: TableHealth) -> bool:
-        """Return whether a table's last run was a week ago, or failed, maybe earlier. It must also be another day of
-        the budget (`schedule.choice`)."""
+        """Return whether a table's last run is a week old; after a failure the pause may be shorter. It must also be
+        another day of the budget (`schedule.py`)."""
         run = health.runs.get(TASK_TYPE)
         if run is None:
             return True

@@ -30,8 +30,8 @@ ORPHAN_AGE: Final = "max_orphan_file_age_in_days"
 @dataclass(frozen=True, slots=True)
 class RuleSetting:
     """One value of a type's rule. `read` parses a policy's or table property's value and raises ValueError. `stricter`
-    returns the stricter of two, which deletes less; without it no table property sets the value. `iceberg` is the
-    property of its default, `limit` the operator's property, and `limit_of` its value."""
+    returns the stricter of two, which deletes less; None if no value is stricter, and then no table property sets it.
+    `iceberg` is the property of its default, `limit` the operator's property, and `limit_of` its value."""
 
     key: str
     read: Callable[[object], Any]
