@@ -117,7 +117,7 @@ class Call:
         return open_pauses(self.connection, direct=self.direct, table=self.tasks_table)
 
     def confirm(self, question: str, *, otherwise: str | None = None) -> None:
-        """Ask at a terminal unless --yes is given; elsewhere it is confirmed, or BadParameter says `otherwise`."""
+        """Ask at a terminal, unless --yes is given, and raise Abort for a no; elsewhere it is a yes, or `otherwise`."""
         if self.yes:
             return
         if at_a_terminal():

@@ -119,6 +119,8 @@ def _log_to_stderr() -> None:
     handler.setFormatter(LambdaPowertoolsFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("delegation").setLevel(logging.INFO)
+    # The command's own handler, which is for people, would print each item a second time.
+    logging.getLogger("delegation.items").handlers.clear()
 
 
 def _ensure_maintenance(deployed: DeployedTasks, *, added_only: bool) -> None:

@@ -49,7 +49,10 @@ class Deleted(NamedTuple):
 
 
 class Marks:
-    """The marks of a plan; a chunk has one when the store confirmed every delete. They became void `voided` times."""
+    """The marks of a plan; a chunk has one when the store confirmed every delete.
+
+    They became void `voided` times, as of the last read; marks are written as of then.
+    """
 
     def __init__(self, store: PlanStore, plan_id: str, voided: int | None = None) -> None:
         self._store = store

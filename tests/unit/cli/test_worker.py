@@ -1,6 +1,8 @@
 """`delegation worker` refuses invalid settings before it leases a task."""
 
 import json
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from delegation.cli.worker import BadSettings, read_properties
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.worker import added_worker
+from tests.paths import ROOT
 
 
 @pytest.mark.parametrize(
@@ -112,3 +115,20 @@ def test_a_worker_for_added_behaviors_alone_runs_until_it_is_stopped(run, monkey
     result = run("worker", "--added-only")
     assert result.exit_code == 2
     assert "DELEGATION_BEHAVIORS names no behavior" in result.stderr.replace("\n", " ")
+
+
+@pytest.mark.usefixtures("_only_the_task_table")
+def test_a_worker_logs_an_item_that_fails_once_and_as_json(monkeypatch):
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors")
+    code = """
+import sys
+from delegation.cli.main import main
+from delegation.items import each_item
+from delegation.tasks.work.worker import Worker
+Worker.run = lambda self: list(each_item(["an item"], lambda item: 1 / 0, name="a.loop"))
+sys.argv = ["delegation", "worker", "--added-only"]
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    logged = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert [one["item"] for one in logged if one.get("loop") == "a.loop"] == ["an item"]

@@ -2,13 +2,16 @@
 
 import tracemalloc
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import chain
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+import delegation.removal
 from delegation.removal.chunks import Chunk, ChunkWriter, Phase
-from delegation.removal.index import PlanIndex, planned_paths
+from delegation.removal.index import PlanIndex, ReducedIndex, planned_paths
 from delegation.storage.memory import MemoryPlanStore
 
 RUNS, PATHS = 40, 2_000
@@ -71,3 +74,13 @@ def test_every_path_is_read_in_order_as_written(runs: list[list[str]]) -> None:
     store = MemoryPlanStore()
     named = [[f"s3://lake/{path}" for path in run] for run in runs]
     assert list(planned_paths(store, [planned(store, named)], (Phase.DATA,))) == sorted(chain.from_iterable(named))
+
+
+def test_each_plan_that_can_be_reduced_stores_which_plans_it_replaced() -> None:
+    """The base declares `reduces` for type checkers alone, so one that lacks it would fail when it is executed."""
+    for folder in delegation.removal.__path__:
+        for file in Path(folder).glob("*/index.py"):
+            import_module(f"delegation.removal.{file.parent.name}.index")
+    kinds = ReducedIndex.__subclasses__()
+    assert {one.__name__ for one in kinds} >= {"ExpiryIndex", "OrphanIndex"}
+    assert [one.__name__ for one in kinds if "reduces" not in one.model_fields] == []

@@ -410,7 +410,7 @@ class OrphanRun:
             try:
                 engine.delete(replace(ctx, plans=self._marks.store), work, add)
             finally:
-                self._marks.learn(work[0].index.plan_id, [one.chunk for one in work])
+                self._marks.learn(work[0].index.plan_id, [one.chunk for one in work], work[0].voided)
 
         def left() -> Sequence[Work]:
             return () if self._stopped else self._plan.left()
