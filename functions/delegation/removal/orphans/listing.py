@@ -127,10 +127,7 @@ class PartLister:
         return pool.submit(self.store.page, self.how.eligible.root.bucket, prefix, after=after)
 
     def _take(self, part: "_Part", page: ListedPage, most_pages: int | None) -> bool:
-        """Store what a page has; return whether the part is done, or its pages are used up.
-
-        Raises what `check_clock` raises.
-        """
+        """Store what a page has; return whether the part is done or its pages are used up; check_clock may raise."""
         check_clock(self.how.eligible.root.bucket, page, self.clock())
         stored = part.writer.extend(self.how.candidates(self.how.eligible.some(page.objects, page.at)))
         stored |= part.signs.extend(signs_among(self.how.eligible.root, page.objects))
@@ -200,10 +197,7 @@ ListParts = Callable[
 
 @dataclass(slots=True)
 class LocationListing:
-    """What is at a location: the amount of all of it, the chunks of candidates, and the store's time of its start.
-
-    `signs` are of tables that no catalog lists.
-    """
+    """What is at a location: its amount, its candidate chunks, the time of its start, `signs` of unlisted tables."""
 
     total: ListedAmount
     at: int

@@ -136,10 +136,7 @@ class DirectResources:
 
 @dataclass(frozen=True, slots=True)
 class DirectPurge:
-    """What to purge and how; `protect` names metadata files of tables whose files must not be deleted.
-
-    Nothing at a `foreign` location is deleted.
-    """
+    """What to purge and how, without files at a `foreign` place or of the tables of `protect` (metadata files)."""
 
     metadata_location: str
     engine: EngineChoice = "inline"
@@ -329,10 +326,7 @@ class DirectRun:
             )
 
     def marked(self) -> tuple[int, Deleted]:
-        """Return the files planned, and what every run at this place deleted, by the chunks' marks.
-
-        Raises PlanTampered and the errors of the plan's store.
-        """
+        """Return the files planned, and what all runs here deleted. Raises PlanTampered and the plan store's errors."""
         plans = self.resources.plans()
         indexes = _readable(plans, DirectHead(plans).read())
         return sum(index.files_planned for index in indexes), deleted_by_marks(plans, indexes)
