@@ -178,21 +178,14 @@ def test_every_rule_is_complete_or_off_with_a_reason_and_says_why(
         assert len(json.dumps(rule.document())) < 20_000
 
 
-def refs() -> st.SearchStrategy[dict[str, Any]]:
-    ages = st.sampled_from([-1, 1, DAY_MS, 90 * DAY_MS])
-    own = {"min-snapshots-to-keep": st.integers(-1, 9), "max-snapshot-age-ms": ages, "max-ref-age-ms": ages}
-    return st.fixed_dictionaries({"type": st.sampled_from(["branch", "branch", "tag"])}, optional=own)
-
-
 @given(
     st.fixed_dictionaries({SNAPSHOT_AGE: DAYS, KEEP: st.integers(1, 9)}, optional={REF_AGE: DAYS}),
     OWN_PROPERTIES,
     ICEBERG_PROPERTIES,
     limitses(),
-    refs(),
 )
 def test_the_retention_of_a_ref_is_never_looser_than_the_limits_or_the_policy(
-    config: dict[str, int], own: dict[str, str], iceberg: dict[str, str], limits: UpkeepLimits, ref: dict[str, Any]
+    config: dict[str, int], own: dict[str, str], iceberg: dict[str, str], limits: UpkeepLimits
 ) -> None:
     limits = replace(limits, types=frozenset(PolicyType), include=(), exclude=())
     applicable = [policy(PolicyType.SNAPSHOT_EXPIRY, {"enable": True, "config": config})]
@@ -201,10 +194,6 @@ def test_the_retention_of_a_ref_is_never_looser_than_the_limits_or_the_policy(
     assert (expiry is None) == (not rule.is_executed)
     if expiry is None:
         return
-    kept = expiry.retention_of("dev", ref)
-    assert kept.max_ref_age_ms >= max(limits.least_age_ms, config.get(REF_AGE, 0) * DAY_MS)
-    if ref["type"] == "branch":
-        assert kept.min_snapshots_to_keep is not None
-        assert kept.max_snapshot_age_ms is not None
-        assert kept.min_snapshots_to_keep >= max(limits.least_snapshots, config[KEEP])
-        assert kept.max_snapshot_age_ms >= max(limits.least_age_ms, config[SNAPSHOT_AGE] * DAY_MS)
+    assert expiry.least_ref_age_ms >= max(limits.least_age_ms, config.get(REF_AGE, 0) * DAY_MS)
+    assert expiry.least_snapshots >= max(limits.least_snapshots, config[KEEP])
+    assert expiry.least_age_ms >= max(limits.least_age_ms, config[SNAPSHOT_AGE] * DAY_MS)
