@@ -39,7 +39,6 @@ from delegation.edge.api.endpoints import (
     caller_of,
     check_request_id,
 )
-from delegation.edge.api.management import Management
 from delegation.edge.api.release import VERSION
 from delegation.edge.api.routes import ApiResponse, Dependencies, Event, Routes
 from delegation.edge.errors import MethodNotAllowed, route_not_found
@@ -51,7 +50,7 @@ from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.edge.api.lists import Lists
-    from delegation.edge.api.management import Pausing
+    from delegation.edge.api.management import Management, Pausing
     from delegation.edge.api.tombstones import TombstoneRoutes
 
 
@@ -172,7 +171,7 @@ def _route(event: Event) -> tuple[Endpoint, str]:
 
 def _operations(deps: Dependencies, telemetry: Telemetry) -> Mapping[Endpoint, Operation]:
     routes = Routes(deps, telemetry, deps.types.forms_by_operation)
-    management, health = Management(deps, telemetry), HealthCheck(deps, telemetry)
+    health = HealthCheck(deps, telemetry)
     description = Description(telemetry)
     return {
         EXECUTE: lambda event, context, _id: routes.execute(event, context),
@@ -187,14 +186,14 @@ def _operations(deps: Dependencies, telemetry: Telemetry) -> Mapping[Endpoint, O
         DESCRIPTION: lambda event, _context, _id: description.openapi(event),
         PAGE: lambda event, _context, _id: description.page(event),
         STATUS: lambda event, _context, found: routes.status(event, found),
-        VERSIONS: lambda event, _context, found: management.versions(event, found),
-        RECEIPT: lambda event, _context, found: management.receipt(event, found),
-        ESTIMATE: lambda event, _context, found: management.estimate(event, found),
-        PLACE: lambda event, _context, found: management.place(event, found),
-        CANCEL: lambda event, _context, found: management.cancel(event, found),
-        RETRY: lambda event, _context, found: management.retry(event, found),
-        RESEND: lambda event, _context, found: management.resend(event, found),
-        APPROVE: lambda event, _context, found: management.approve(event, found),
+        VERSIONS: lambda event, _context, found: _management(deps, telemetry).versions(event, found),
+        RECEIPT: lambda event, _context, found: _management(deps, telemetry).receipt(event, found),
+        ESTIMATE: lambda event, _context, found: _management(deps, telemetry).estimate(event, found),
+        PLACE: lambda event, _context, found: _management(deps, telemetry).place(event, found),
+        CANCEL: lambda event, _context, found: _management(deps, telemetry).cancel(event, found),
+        RETRY: lambda event, _context, found: _management(deps, telemetry).retry(event, found),
+        RESEND: lambda event, _context, found: _management(deps, telemetry).resend(event, found),
+        APPROVE: lambda event, _context, found: _management(deps, telemetry).approve(event, found),
         TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).show(event, found),
         RESTORE_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).restore(event, found),
         PURGE_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).purge(event, found),
@@ -212,6 +211,12 @@ def _tombstones(deps: Dependencies, telemetry: Telemetry) -> "TombstoneRoutes":
     from delegation.edge.api.tombstones import TombstoneRoutes  # noqa: PLC0415 - a cold start needs none of it
 
     return TombstoneRoutes(deps, telemetry)
+
+
+def _management(deps: Dependencies, telemetry: Telemetry) -> "Management":
+    from delegation.edge.api.management import Management  # noqa: PLC0415 - a cold start needs none of it
+
+    return Management(deps, telemetry)
 
 
 def _pausing(deps: Dependencies, telemetry: Telemetry) -> "Pausing":

@@ -38,7 +38,7 @@ def ran_from_the_archive(newcomer, task_id):
     task = json.loads(newcomer.run("tasks", "show", task_id, "--json"))
     assert (task["status"], task["engine"]) == ("SUCCESS", "spark")
     job = newcomer.process.state_dir / "logs" / "emr" / task["job_run_id"]
-    assert (job / "work" / "package" / "delegation" / "operations").is_dir()
+    assert (job / "work" / "package" / "delegation" / "removal").is_dir()
     printed = (job / "stderr").read_text(encoding="utf-8") + (job / "stdout").read_text(encoding="utf-8")
     assert "ModuleNotFoundError" not in printed
     assert "ImportError" not in printed
