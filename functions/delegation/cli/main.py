@@ -331,5 +331,7 @@ class ItemWarnings(logging.Handler):
 def main() -> None:
     """Run the command; the entry point of the console script."""
     # Without a handler, logging would print a bare line or a traceback; with --json, stderr has documents only.
-    logging.getLogger("delegation.items").addHandler(logging.NullHandler() if "--json" in sys.argv else ItemWarnings())
+    logging.getLogger("delegation.items").addHandler(
+        logging.NullHandler() if wants_json(sys.argv[1:]) else ItemWarnings()
+    )
     build(entry_points(group=ENTRY_POINTS))()

@@ -19,7 +19,6 @@ from polaris_common.errors import DelegationError
 if TYPE_CHECKING:
     from delegation.edge.codes import CodeMeaning
 
-
 BASE_PATH: Final = "/delegation-service/api"
 
 RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {409: 30, 429: 2, 503: 2}

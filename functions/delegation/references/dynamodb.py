@@ -87,7 +87,8 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         # What the put before this one retired; it is removed first, so that no item collects the areas of many.
         for area in sorted(_texts(stored, "retired") - _texts(stored, "areas") - set(entry.areas)):
             self._delete(_area_key(identifier, area), entry.revision)
-        revision = 1 + (self._last_revision(stored) if before == _DAMAGED else before)
+        areas = self._of_areas(identifier.catalog, stored) if before == _DAMAGED else ()
+        revision = 1 + max((before, 0, *map(_revision, areas)))
         common = {"namespace": list(identifier.namespace), "name": identifier.name, "revision": revision}
         problem = {"pk": f"problem:{identifier.catalog}", "sk": _hash(identifier)}
         found_by = [{**_area_key(identifier, area), **common} for area in entry.areas]
@@ -130,24 +131,22 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         """Return the table of an item; a damaged name is found by its hash in the keys of other items."""
         if (identifier := _identifier(catalog, item)) is not None:
             return identifier
-        hash_ = _hash_in(item)
-        entry = self._get(f"catalog:{catalog}", f"table:{hash_}") or {}
-        areas = (split(area) for area in sorted(_texts(entry, "areas")))
-        others = (self._get(f"area:{catalog}:{bucket}", f"{key}{_END}{hash_}") for bucket, key in areas)
-        names = (_identifier(catalog, other) for other in chain([entry], others) if other)
+        entry = self._get(f"catalog:{catalog}", f"table:{_hash_in(item)}")
+        others = () if entry is None else chain([entry], self._of_areas(catalog, entry))
+        names = (_identifier(catalog, other) for other in others)
         return next((name for name in names if name is not None), None)
+
+    def _of_areas(self, catalog: str, entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the items of an entry's areas, by the hash in its key."""
+        for bucket, key in map(split, sorted(_texts(entry, "areas"))):
+            item = self._get(f"area:{catalog}:{bucket}", f"{key}{_END}{_hash_in(entry)}")
+            if item is not None:
+                yield item
 
     def _required_name(self, catalog: str, item: Mapping[str, Any]) -> TableIdentifier:
         if (identifier := self._named(catalog, item)) is None:
             raise ReferencesError(f"the item {item['pk']!r}, {item['sk']!r} of the reference index names no table")
         return identifier
-
-    def _last_revision(self, entry: Mapping[str, Any]) -> int:
-        """Return the last revision of an entry that lost it, from the items of its areas."""
-        areas = (split(area) for area in sorted(_texts(entry, "areas")))
-        catalog, hash_ = entry["pk"].removeprefix("catalog:"), _hash_in(entry)
-        items = (self._get(f"area:{catalog}:{bucket}", f"{key}{_END}{hash_}") for bucket, key in areas)
-        return max((_revision(item) for item in items if item), default=0)
 
     def _at(self, catalog: str, area: str) -> Iterator[dict[str, Any]]:
         """Yield the items of tables with exactly this area; a key may contain NUL, the hash after it does not."""

@@ -1,7 +1,7 @@
 """Damaged records of what blocks or protects: they stop no pass, and what they may protect stays until it is known."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,7 @@ from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Located
 from delegation.references.dynamodb import DynamoDbReferenceStore
 from delegation.references.errors import ReferencesError
 from delegation.references.lost import LostRefs
-from delegation.references.model import PassNeeded
+from delegation.references.model import PassNeeded, TableEntry
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto
 from tests.contract.test_reference_store import reference_store
@@ -95,6 +95,17 @@ def test_an_area_whose_name_is_damaged_is_still_that_of_its_table(stored: Stored
     scene.now += 2 * HOUR
     scene.refresher().ensure_fresh("cat", HOUR)  # writes both again
     assert scene.concerned("s3://lake/wh/a/") == {"ns.a"}
+
+
+def test_a_damaged_revision_begins_again_above_those_of_its_areas(stored: StoredIndex) -> None:
+    one = TableEntry(TableIdentifier("cat", ("ns",), "t"), "uuid", "s3://lake/m", ("s3://lake/a/", "s3://lake/b/"))
+    for revision in range(3):
+        stored.store.put(replace(one, revision=revision))
+    stored.damage("catalog:cat", "revision", None, sk="table:")
+    [damaged] = stored.store.entries("cat")
+    stored.store.put(replace(one, areas=("s3://lake/a/",), revision=damaged.revision))
+    assert stored.store.overlapping("cat", ["s3://lake/b/"]) == frozenset()
+    assert stored.store.overlapping("cat", ["s3://lake/a/"]) == {one.identifier}
 
 
 UNLISTED = Blocking(Subject("cat", ("ns", "inner")), "NO: x", NOW, unanswered=(3,))
