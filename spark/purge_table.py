@@ -14,7 +14,7 @@ from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
 from delegation.removal.purge.spark import purge_in_session
 from delegation.tasks.errors import LeaseLost
-from delegation.wiring.spark.job import job_behavior, job_resources
+from delegation.wiring.spark import job_behavior, job_resources
 
 logger = logging.getLogger("purge_table")
 

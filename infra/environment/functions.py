@@ -36,7 +36,7 @@ class Function:
     """One Lambda function.
 
     `variables` names the fields of `Resources` that it gets. `reserved_concurrency` limits the instances that run at
-    once; None uses the account's unreserved concurrency. `disk_mb` is its space in /tmp. `package` has its module.
+    once; None uses the account's unreserved concurrency. `disk_mb` is its space in /tmp.
     """
 
     name: str
@@ -46,12 +46,11 @@ class Function:
     memory_mb: int = 512
     disk_mb: int = 512
     reserved_concurrency: int | None = None
-    package: str = "delegation.handlers"
 
     @property
     def module(self) -> str:
         """The module that defines `handler(event, context)`."""
-        return f"{self.package}.{self.name}"
+        return f"delegation.handlers.{self.name}"
 
     @property
     def handler(self) -> str:
@@ -198,7 +197,6 @@ ROTATION: Final = Function(
     "Rotates the secret of the service's principal in Polaris",
     60,
     _POLARIS,
-    package="delegation.handlers.rotation",
 )
 """The rotation function of the secret, only where the settings rotate it."""
 PROBE: Final = Function(
@@ -206,7 +204,6 @@ PROBE: Final = Function(
     "Asks for the health through the front, as callers do, once a minute",
     30,
     ("probe_url", "probe_address", "probe_secret_arn"),
-    package="delegation.handlers.probing",
 )
 """The probe of the front, only where the settings give it a certificate."""
 EVERY_FUNCTION: Final = {**FUNCTIONS, GATEWAY.name: GATEWAY, ROTATION.name: ROTATION, PROBE.name: PROBE}

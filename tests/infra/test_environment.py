@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import boto3
 import pytest
 
-from delegation.wiring.spark.job import job_behavior
+from delegation.wiring.spark import job_behavior
 from delegation.wiring.types import policies_of
 from infra.environment.context import default_properties
 from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS

@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from delegation.cli.doctor.aws import TOMBSTONES
 from delegation.gateway.app import LARGEST_BODY
-from delegation.wiring.gateway.keys import catalog_paths
-from delegation.wiring.gateway.settings import GatewayEnvironment
+from delegation.wiring.gateway import GatewayEnvironment, catalog_paths
 from infra.environment.context import default_context
 from infra.environment.functions import GATEWAY
 from infra.environment.resources import Resources, environment

@@ -31,10 +31,10 @@ from delegation.tasks.work.plugins import BadPlugin
 from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
 from delegation.timestamps import parse_duration
 from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.jobs import application_is_named
 from delegation.wiring.maintenance import store_maintenance
-from delegation.wiring.notifications.worker import delivering
+from delegation.wiring.notifier import delivering
 from delegation.wiring.settings import BehaviorSettings, IdempotencySettings, TaskSettings
+from delegation.wiring.steps import application_is_named
 from delegation.wiring.types import policies_of
 from delegation.wiring.worker import added_worker, worker
 

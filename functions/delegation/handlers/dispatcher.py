@@ -12,7 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from delegation.items import each_item
 from delegation.metrics import DISPATCH_ERRORS, MetricLines
 from delegation.orchestration.dispatch import Inbox, named_in
-from delegation.wiring import dispatcher as wiring
+from delegation.wiring import deployment as wiring
 from polaris_common.errors import traceback_of
 
 logger: Final = Logger()

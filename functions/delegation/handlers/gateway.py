@@ -7,7 +7,7 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.wiring.gateway.app import EventHandler, gateway
+from delegation.wiring.gateway import EventHandler, gateway
 
 logger: Final = Logger()
 

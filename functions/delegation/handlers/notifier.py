@@ -13,7 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from delegation.metrics import NOTIFICATION_MESSAGES, Metric, MetricLines
 from delegation.notifications.delivery import COUNTED, Delivered, DeliveryOutcome
 from delegation.notifications.queue import parse
-from delegation.wiring.notifications import notifier as wiring
+from delegation.wiring import notifier as wiring
 
 logger: Final = Logger()
 notifier = cache(wiring.notifier)

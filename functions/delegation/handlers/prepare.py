@@ -2,6 +2,8 @@
 
 from delegation.handlers.steps_runtime import step_handler
 from delegation.orchestration.steps import Steps
-from delegation.wiring.work import steps_with_behaviors
+from delegation.wiring.steps import steps_with_behaviors
+from delegation.wiring.types import load_runners
 
+load_runners()
 handler = step_handler("prepare", steps_with_behaviors, Steps.prepare)

@@ -28,7 +28,7 @@ from delegation.tasks.work.maintenance import ensure_submitted, maintenance_head
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance, swept_tasks
-from delegation.wiring.notifications.sender import notification_queue
+from delegation.wiring.tasks import notification_queue
 
 logger: Final = Logger()
 _MARGIN: Final = timedelta(seconds=5)
@@ -102,7 +102,7 @@ def _wake(deployed: DeployedTasks) -> None:
 def _send_owed(deployed: DeployedTasks) -> None:
     if notification_queue() is None:
         return
-    from delegation.wiring.notifications.notifier import send_owed  # noqa: PLC0415
+    from delegation.wiring.notifier import send_owed  # noqa: PLC0415
 
     sent = send_owed(deployed.store)
     if sent:

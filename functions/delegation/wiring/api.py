@@ -63,7 +63,7 @@ def api_dependencies() -> Dependencies:
 
 
 def _maintenance() -> Mapping[str, Any]:
-    from delegation.wiring.upkeep.source import shown_settings  # noqa: PLC0415 - a cold start needs none of it
+    from delegation.wiring.policies import shown_settings  # noqa: PLC0415 - a cold start needs none of it
 
     return shown_settings(RequestSettings.read().properties)
 
@@ -72,8 +72,8 @@ def tombstones(tasks: TaskService) -> "Tombstones | None":
     """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
     if TombstoneEnvironment.read().tombstones_table is None:
         return None
-    from delegation.wiring.gateway.drop import tombstones as deployed  # noqa: PLC0415 - a cold start needs none of it
-    from delegation.wiring.purge import synchronous_polaris  # noqa: PLC0415
+    from delegation.wiring.drops import tombstones as deployed  # noqa: PLC0415 - a cold start needs none of it
+    from delegation.wiring.operations import synchronous_polaris  # noqa: PLC0415
 
     return deployed(tasks, synchronous_polaris())
 
@@ -87,7 +87,7 @@ def _pauses(store: DynamoDbTaskStore) -> "PauseControl":
 def _approve(tasks: TaskService, task_id: str, wanted: "PlanApproval", *, by: Caller, is_operator: bool) -> Task:
     from delegation.removal.orphans.limits import approvers_of  # noqa: PLC0415
     from delegation.removal.orphans.requests import approve  # noqa: PLC0415 - few requests approve
-    from delegation.wiring.purge import plan_store  # noqa: PLC0415
+    from delegation.wiring.operations import plan_store  # noqa: PLC0415
 
     approvers = approvers_of(RequestSettings.read().properties)
     return approve(tasks.writes, plan_store, approvers, task_id, wanted, by=by, is_operator=is_operator)
@@ -121,7 +121,7 @@ def mutations(store: DynamoDbTaskStore) -> "Mutations":
 def receipt(task: Task) -> bytes | None:
     """Return a task's receipt from the plan bucket, None without one."""
     from delegation.storage.base import ObjectNotFound  # noqa: PLC0415
-    from delegation.wiring.purge import plan_store  # noqa: PLC0415
+    from delegation.wiring.operations import plan_store  # noqa: PLC0415
 
     key = TYPES.of(task).receipt_key(task)
     try:
@@ -137,13 +137,13 @@ def waiting(store: DynamoDbTaskStore, task: Task) -> "QueuePlace | None":
 
 
 def _plan_bucket() -> None:
-    from delegation.wiring.purge import plan_store  # noqa: PLC0415
+    from delegation.wiring.operations import plan_store  # noqa: PLC0415
 
     next(plan_store().keys(_NO_TASK), None)
 
 
 def _polaris() -> None:
-    from delegation.wiring.purge import synchronous_polaris  # noqa: PLC0415
+    from delegation.wiring.operations import synchronous_polaris  # noqa: PLC0415
 
     synchronous_polaris().sign_in()
 
@@ -167,7 +167,7 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
 
     @cache
     def tables() -> "PolarisClient":
-        from delegation.wiring.purge import synchronous_polaris  # noqa: PLC0415
+        from delegation.wiring.operations import synchronous_polaris  # noqa: PLC0415
 
         return synchronous_polaris()
 

@@ -1,18 +1,21 @@
-"""The task service with the behaviors of this deployment."""
+"""The task service with the behaviors of this deployment, and what starts and admits its tasks."""
 
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
+from typing import Final
 
+from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox, announce_nothing
 from delegation.tasks.life.policy import unknown_types
 from delegation.tasks.life.task_type import KnownTypes
 from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.parts.hooks import DispatchQueue, ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
-from delegation.wiring.settings import SWEEPS, BehaviorSettings, TaskSettings
+from delegation.wiring.clients import aws
+from delegation.wiring.settings import SWEEPS, BehaviorSettings, DispatcherSettings, TaskSettings
 from delegation.wiring.tasks import StoredTasks, task_store, tasks_over
 from delegation.wiring.types import TYPES, function_of
 
@@ -68,3 +71,23 @@ def _warn_of(unknown: tuple[str, ...]) -> None:
     if unknown:
         text = "retry properties have no effect, because no behavior of this process has the task types %s"
         logger.warning(text, ", ".join(unknown), extra={"action": "start"})
+
+
+_THREADS: Final = 10
+"""Tasks admitted at once, as many as a client has connections."""
+
+
+def dispatcher(admitted: Callable[[str, int, str | None], None] = announce_nothing) -> Inbox:
+    """Return what starts executions for queue messages, and admits tasks, of which it informs `admitted`."""
+    dispatcher = Dispatcher(aws("stepfunctions"), DispatcherSettings.read().state_machine_arn)
+    deployed = deployment()
+    admission = Admission(
+        deployed.tasks,
+        deployed.store,
+        deployed.task_types,
+        dispatcher.start_execution,
+        limits=deployed.tasks.policies.limits,
+        threads=_THREADS,
+        admitted=admitted,
+    )
+    return Inbox(dispatcher, admission)

@@ -10,8 +10,8 @@ from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, Tas
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
 from delegation.tasks.work.parts.hooks import NoExternalJobs
 from delegation.wiring.deployment import DeployedTasks, deployment
-from delegation.wiring.jobs import application_is_named, ended_by, watched_jobs
 from delegation.wiring.settings import IdempotencySettings
+from delegation.wiring.steps import application_is_named, ended_by, watched_jobs
 from delegation.wiring.tasks import dispatch_queue
 
 
@@ -40,7 +40,7 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     declared = store_maintenance(deployed)
 
     def work(parameters: TaskMaintenance, run: Run) -> Any:
-        from delegation.wiring.upkeep import begin_upkeep  # noqa: PLC0415 - the sweeper only submits the task
+        from delegation.wiring.operations import begin_upkeep  # noqa: PLC0415 - the sweeper only submits the task
 
         report = declared.work(parameters, run)
         begin_upkeep(deployed)

@@ -1,13 +1,15 @@
 """The task service over its store and SQS: the task table, or the NoSQL persistence if the environment names that."""
 
 import importlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.metrics import TABLES_PARTLY_DELETED, MetricLines
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.endings import AttemptCounts, EndingLines
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.notifications import Notification
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses import ReadPauses
 from delegation.tasks.stores.admission import AdmissionStore
@@ -20,22 +22,24 @@ from delegation.tasks.work.parts.hooks import (
     JobsLeftToSweeper,
     NoDispatchQueue,
     TaskHooks,
+    announce_nothing,
     ignored,
     uncounted,
 )
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.clients import PATIENT, QUICK, aws
-from delegation.wiring.notifications.sender import announcer
-from delegation.wiring.settings import QueueSettings, ResultSettings, TaskSettings
+from delegation.wiring.settings import NotificationQueueSettings, QueueSettings, ResultSettings, TaskSettings
 from delegation.wiring.types import TYPES
 from polaris_common.dynamodb import client_config
 
 if TYPE_CHECKING:
+    from delegation.notifications.queue import NotificationQueue
     from delegation.storage.s3_plans import S3PlanStore
     from delegation.tasks.pauses import PauseStore
     from delegation.tasks.stores.notifications import NotificationStore
     from delegation.tasks.work.submit import Tasks
+
 
 _PERSISTENCE: Final = "delegation.wiring.persistent_tasks"
 """Imported by its name where it is chosen: no deployed package contains the persistence."""
@@ -174,3 +178,29 @@ def count_partly_deleted(task: Task) -> None:
     """Print the metric of a purge that failed after its first delete."""
     lines = MetricLines.of_environment()
     lines.put({TABLES_PARTLY_DELETED: 1}, task_id=task.task_id, error_code=task.error_code or "")
+
+
+def announcer() -> Callable[[Sequence[Notification]], None]:
+    """Return what sends notifications that were just stored; nothing in a process without their queue."""
+    return announce_nothing if NotificationQueueSettings.read().queue_url is None else _announce
+
+
+def notification_queue() -> "NotificationQueue | None":
+    settings = NotificationQueueSettings.read()
+    return None if settings.queue_url is None else _queue(settings.queue_url, settings.events_url, settings.apart_url)
+
+
+@cache
+def _queue(url: str, events: str | None, apart: str | None) -> "NotificationQueue":
+    from delegation.notifications.queue import Pool, SqsNotificationQueue  # noqa: PLC0415
+
+    others = {Pool.EVENTS: events, Pool.APART: apart}
+    return SqsNotificationQueue(aws("sqs", QUICK), url, {pool: one for pool, one in others.items() if one})
+
+
+def _announce(owed: Sequence[Notification]) -> None:
+    from delegation.notifications.queue import announce  # noqa: PLC0415
+
+    queue = notification_queue()
+    if queue is not None:
+        announce(queue, owed)

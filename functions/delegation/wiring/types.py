@@ -17,22 +17,22 @@ _HEALTH: Final = TaskType(name=CATALOG_HEALTH, is_housekeeping=True, is_own=True
 _UPKEEP: Final = TaskType(name=CATALOG_UPKEEP, is_housekeeping=True, is_own=True)
 _MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_own=True)
 
-_FORECAST: Final = "delegation.wiring.purge:forecast"
-_EXPIRY_FORECAST: Final = "delegation.wiring.expiry:forecast"
-_WAITED_FOR: Final = "delegation.wiring.purge:synchronous_behaviors"
+_FORECAST: Final = "delegation.wiring.operations:purge_forecast"
+_EXPIRY_FORECAST: Final = "delegation.wiring.operations:expiry_forecast"
+_WAITED_FOR: Final = "delegation.wiring.operations:synchronous_behaviors"
 
 TYPES: Final = TaskTypes(
     [
-        PURGE.run_by("delegation.wiring.purge:behaviors", waited_for=_WAITED_FOR).forecast_by(_FORECAST),
+        PURGE.run_by("delegation.wiring.operations:purges", waited_for=_WAITED_FOR).forecast_by(_FORECAST),
         PURGE_PLAN.forecast_by(_FORECAST),
-        DROP.run_by("delegation.wiring.purge:drops").forecast_by(_FORECAST),
+        DROP.run_by("delegation.wiring.operations:drops").forecast_by(_FORECAST),
         TOMBSTONE_UPKEEP,
-        EXPIRY.run_by("delegation.wiring.expiry:behaviors").forecast_by(_EXPIRY_FORECAST),
+        EXPIRY.run_by("delegation.wiring.operations:expiries").forecast_by(_EXPIRY_FORECAST),
         EXPIRY_PLAN.forecast_by(_EXPIRY_FORECAST),
-        ORPHANS.run_by("delegation.wiring.orphans:behaviors"),
+        ORPHANS.run_by("delegation.wiring.operations:removals"),
         ORPHANS_PLAN,
-        _REFERENCES.run_by("delegation.wiring.purge:indexing"),
-        _HEALTH.run_by("delegation.wiring.upkeep:behaviors"),
+        _REFERENCES.run_by("delegation.wiring.operations:indexing"),
+        _HEALTH.run_by("delegation.wiring.operations:upkeep"),
         _UPKEEP,
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]

@@ -9,8 +9,7 @@ from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.parts.hooks import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.deployment import DeployedTasks, deployment
-from delegation.wiring.jobs import application_is_named, ended_by, started_jobs
-from delegation.wiring.work import all_behaviors
+from delegation.wiring.steps import all_behaviors, application_is_named, ended_by, started_jobs
 
 
 def added_worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:

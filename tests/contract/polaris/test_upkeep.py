@@ -41,7 +41,7 @@ from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
 from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
-from delegation.wiring.purge import vended_table
+from delegation.wiring.operations import vended_table
 from delegation.wiring.types import TYPES, default_properties
 from tests.contract.polaris.world import TLS, PolarisView, encoded
 from tests.kit.stories.tables import ADDED, DELETED, EXISTING, Entry, Warehouse

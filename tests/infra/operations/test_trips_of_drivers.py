@@ -32,11 +32,11 @@ from delegation.tasks.work.worker import WorkerSettings
 from delegation.testing.tombstones import HIDDEN, TABLE
 from delegation.timestamps import utc_now
 from delegation.upkeep.rules.limits import UpkeepSettings
-from delegation.wiring.gateway.drop import drop_steps, required_tombstones
+from delegation.wiring import spark as spark_job
+from delegation.wiring.drops import drop_steps, required_tombstones
 from delegation.wiring.persistent_tasks import count_unreadable
-from delegation.wiring.spark import job as spark_job
 from delegation.wiring.tasks import task_service
-from delegation.wiring.upkeep.policies import count_policies, count_wait
+from delegation.wiring.upkeep import count_policies, count_wait
 from delegation.wiring.worker import worker
 from infra.environment.resources import environment
 from polaris_persistence.backends.memory import MemoryBackend

@@ -91,7 +91,7 @@ def test_a_front_that_does_not_answer_the_probe_raises_its_alarm(
     capsys: Any,
 ) -> None:
     optional = WatchedTemplate(everything["service"].document)
-    optional.environ("probing.probe_front", monkeypatch)
+    optional.environ("probe_front", monkeypatch)
     alarm = optional["ProbeFailed"]
     site.answered = DOWN
     printed: list[str] = []

@@ -13,7 +13,7 @@ from delegation.idempotency.mutations.reservation import BreakingStore, MemoryRe
 from delegation.notifications.delivery import Delivered, DeliveryOutcome
 from delegation.orchestration.job_runs import JobConfiguration
 from delegation.polaris.answers import PolarisMisconfigured
-from delegation.wiring.gateway.keys import count_unavailable
+from delegation.wiring.gateway import count_unavailable
 from infra.environment.functions import GATEWAY, ROTATION
 from infra.operations.alarms import NOTIFICATION_ALARMS
 from tests.infra.conftest import SynthesizedStack

@@ -9,7 +9,7 @@ import pytest
 import delegation
 from delegation.polaris.policies import PolicyTarget
 from delegation.upkeep.policy_file import PACKAGED, PolicyFileInvalid
-from delegation.wiring.upkeep import source
+from delegation.wiring import policies
 from infra.package import build
 
 
@@ -59,11 +59,11 @@ def test_the_functions_read_the_file_of_the_package_and_a_worker_the_one_of_its_
     file.write_text(build.policies_in(written(tmp_path / "p.json")), encoding="utf-8")
     if not packaged:
         monkeypatch.setenv("DELEGATION_POLICY_FILE", str(file))
-    found = source.deployed_policies(None)  # type: ignore[arg-type]  # the catalog is not asked
+    found = policies.deployed_policies(None)  # type: ignore[arg-type]  # the catalog is not asked
     [one] = found.applicable(PolicyTarget("lake", ("sales",), "orders"), "system.snapshot-expiry")
     assert (one.policy.name, one.of_file, one.inherited) == ("keep-a-week", True, True)
 
 
 def test_a_deployment_without_a_file_asks_the_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegation, "__file__", str(tmp_path / "delegation" / "__init__.py"))
-    assert source.deployed_policies(None).file is None  # type: ignore[arg-type]
+    assert policies.deployed_policies(None).file is None  # type: ignore[arg-type]

@@ -113,7 +113,7 @@ def test_persistence_is_in_no_asset_made_of_the_sources(outdir: Path) -> None:
     "module",
     [
         *(function.module for function in FUNCTIONS.values()),
-        "delegation.wiring.spark.job",
+        "delegation.wiring.spark",
         "delegation.removal.purge.spark",
     ],
 )

@@ -89,7 +89,7 @@ def test_the_local_stack_publishes_the_archive_below_a_key_that_spark_unpacks(tm
 
     code = deployment.publish(S3(), "code")
     assert unpacking(code.archive) is Unpacking.TAR
-    assert "delegation/wiring/spark/job.py" in uploaded[code.archive.removeprefix("s3://code/")]
+    assert "delegation/wiring/spark.py" in uploaded[code.archive.removeprefix("s3://code/")]
     assert code.entry_point.endswith(".py")
 
 

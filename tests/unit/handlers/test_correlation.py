@@ -11,7 +11,7 @@ from delegation.removal.purge.context import PurgeContext
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
-from delegation.wiring import purge as wired_purge
+from delegation.wiring import operations as wired_purge
 from delegation.wiring import tasks as wired_tasks
 from tests.kit.tasks.builders import submitted
 from tests.unit.handlers import test_handlers as handlers

@@ -25,9 +25,9 @@ from delegation.tasks.work.service import TaskService
 from delegation.wire.requests import TableState
 from delegation.wiring import clients, maintenance
 from delegation.wiring import deployment as wired_deployment
-from delegation.wiring import purge as purges
+from delegation.wiring import operations as purges
 from delegation.wiring import tasks as wired_tasks
-from delegation.wiring.purge import count_held
+from delegation.wiring.operations import count_held
 from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS
 from infra.environment.resources import Resources, environment
 from polaris_common.errors import DelegationError

@@ -19,8 +19,8 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.timestamps import utc_now
 from delegation.wiring import api as wired_api
+from delegation.wiring import notifier as wired
 from delegation.wiring import tasks as wired_tasks
-from delegation.wiring.notifications import notifier as wired
 from delegation.wiring.settings import TaskSettings
 from infra.environment.functions import FUNCTIONS
 from infra.environment.resources import Resources, environment

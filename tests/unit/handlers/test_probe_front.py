@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from delegation.handlers.probing import probe_front
+from delegation.handlers import probe_front
 from infra.environment.functions import PROBE
 from infra.environment.resources import Resources, environment
 from infra.local.front.apigateway import LocalApiGateway

@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 import pytest
 
-from delegation.handlers.rotation import rotate_secret
+from delegation.handlers import rotate_secret
 from delegation.polaris.answers import PolarisMisconfigured
 from delegation.polaris.rotation import RotationStep
 from delegation.polaris.transport import Transport
-from delegation.wiring.rotation import secret as wiring
+from delegation.wiring import rotation as wiring
 from infra.environment.functions import ROTATION
 from infra.environment.resources import Resources, environment
 from tests.paths import ROOT

@@ -45,7 +45,7 @@ from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import DynamoDbHealthStore, _health_item
 from delegation.upkeep.rules.limits import UpkeepSettings
 from delegation.upkeep.schedule import Amount, Choice, UpkeepNeed, Waits
-from delegation.wiring.notifications.worker import _run
+from delegation.wiring.notifier import _run
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto, moto_task_store, record_store
 from tests.contract.test_reference_store import reference_store

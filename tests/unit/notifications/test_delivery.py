@@ -11,7 +11,7 @@ from delegation.notifications.queue import Message, Pool, pool_of
 from delegation.tasks.life import notifications as owing
 from delegation.tasks.life.notifications import NotificationPolicy, NotificationState, after_failure
 from delegation.tasks.stores.base import Create
-from delegation.wiring.notifications.worker import deliver_once
+from delegation.wiring.notifier import deliver_once
 from tests.kit.tasks.builders import HOUR, MINUTE, submitted
 from tests.unit.notifications.receiver import DRIP, GARBAGE, HANG_UP, REDIRECT, SLOW
 from tests.unit.notifications.site import KEY, NotifyingProcesses
@@ -194,7 +194,7 @@ def test_a_worker_delivers_what_is_due_without_a_queue(receiver, caplog):
     site.queue_is_down = True
     site.finish(site.held())
     assert deliver_due(site.notifier) == []
-    caplog.set_level("INFO", logger="delegation.wiring.notifications.worker")
+    caplog.set_level("INFO", logger="delegation.wiring.notifier")
     for message in ("not delivered", "delivered"):
         site.clock.advance(HOUR)
         deliver_once(site.notifier)

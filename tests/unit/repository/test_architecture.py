@@ -63,7 +63,7 @@ QUESTIONS = [
     ("In which order is a table dropped with its files?", "gateway/drop/sequence.py", "TableDrops"),
     ("What is paused?", "tasks/pauses.py", "ReadPauses"),
     ("How is the secret in Polaris rotated?", "polaris/rotation.py", "SecretRotation"),
-    ("Does the front answer?", "wiring/probing/front.py", "FrontProbe"),
+    ("Does the front answer?", "wiring/probe.py", "FrontProbe"),
     ("What does a month cost?", "cli/deployment/costs.py", "monthly"),
     ("What does a first deployment have to show?", "cli/doctor/aws.py", "DeployedCheck"),
     ("Is the gateway deployed as a whole?", "cli/doctor/aws.py", "DeployedGateway"),

@@ -1,6 +1,7 @@
 """No file imports another one that imports it, over any number of others; imports for annotations count."""
 
 import ast
+import subprocess
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -19,6 +20,12 @@ def modules() -> dict[str, Path]:
         name = ".".join(path.relative_to(FUNCTIONS).with_suffix("").parts)
         found[name.removesuffix(".__init__")] = path
     return found
+
+
+def tracked() -> list[str]:
+    """Return the modules that git knows: the reading must not pass because it found none."""
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=FUNCTIONS, capture_output=True, text=True, check=True)
+    return listed.stdout.splitlines()
 
 
 def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
@@ -51,7 +58,7 @@ def test_no_file_is_in_a_circle_of_imports() -> None:
         for name, path in known.items()
         if name.rpartition(".")[0] not in LEFT
     }
-    assert len(graph) > 500
+    assert len(graph) > 0.95 * len(tracked())
     assert circle_of(graph) == []
 
 

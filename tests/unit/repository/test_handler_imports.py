@@ -11,8 +11,8 @@ from infra.local.processes.programs import import_path
 # The most modules of `delegation` per handler; raising a number is a decision about the cold start.
 BUDGETS = {
     "authorizer": 20,
-    "rotation.rotate_secret": 30,
-    "probing.probe_front": 12,
+    "rotate_secret": 30,
+    "probe_front": 12,
     "gateway": 60,
     "dispatcher": 78,
     "notifier": 80,
@@ -43,8 +43,8 @@ FORBIDDEN = {
         "delegation.gateway.drop",
         "delegation.orchestration",
     ),
-    "rotation.rotate_secret": ("delegation.iceberg", "delegation.tasks", "delegation.edge", "delegation.removal"),
-    "probing.probe_front": (*ENGINE, "delegation.tasks", "delegation.polaris", "delegation.edge", "httpx"),
+    "rotate_secret": ("delegation.iceberg", "delegation.tasks", "delegation.edge", "delegation.removal"),
+    "probe_front": (*ENGINE, "delegation.tasks", "delegation.polaris", "delegation.edge", "httpx"),
     "notifier": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency", "httpx"),
     **dict.fromkeys(
         ("acquire", "heartbeat", "complete", "make_due", "start_job"),

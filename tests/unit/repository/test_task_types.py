@@ -21,14 +21,13 @@ ROOMS = {
     "cli/tasks/screens.py": "the members that a purge adds to a record",
     "cli/tasks/filters.py": "the words of the commands that submit tasks",
     "wiring/settings.py": "the variables of processes that purge",
-    "wiring/api.py": "the plan bucket and the catalog are wired beside purges",
     "wiring/types.py": "the list",
-    "wiring/purge.py": "what runs purges",
-    "wiring/expiry": "what runs expiries finds other tables' references as purges do",
-    "wiring/orphans": "what removes orphan files finds other tables' references as purges do",
-    "wiring/gateway": "what drops tables with their files",
-    "wiring/spark": "the Spark engine of purges",
-    "wiring/upkeep": "the access to tables that purges have",
+    "wiring/operations.py": "what makes the behaviors of purges and of the rest",
+    "wiring/removals.py": "what runs expiries and removals finds other tables' references as purges do",
+    "wiring/gateway.py": "whether drops with purge are taken over",
+    "wiring/drops.py": "what drops tables with their files",
+    "wiring/spark.py": "the Spark engine of purges",
+    "wiring/upkeep.py": "the access to tables that purges have",
 }
 
 

@@ -21,12 +21,11 @@ from delegation.removal.purge.names import DROP_TASK_TYPE, UPKEEP_TASK_TYPE
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.testing.tombstones import pending
 from delegation.wiring.deployment import deployment
-from delegation.wiring.expiry.run import expiry_behavior
-from delegation.wiring.gateway.drop import count_failed, drop_behavior, table_drops
-from delegation.wiring.orphans.run import orphans_behavior
+from delegation.wiring.drops import count_failed, drop_behavior, table_drops
+from delegation.wiring.removals import expiry_behavior, orphans_behavior
 from delegation.wiring.settings import TaskSettings
-from delegation.wiring.spark.job import JobBehaviors, expire, remove
-from delegation.wiring.work import all_behaviors
+from delegation.wiring.spark import JobBehaviors, expire, remove
+from delegation.wiring.steps import all_behaviors
 from tests.aws import mock_aws
 
 

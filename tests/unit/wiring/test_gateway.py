@@ -14,9 +14,8 @@ from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.messages import CatalogAnswer
 from delegation.handlers import gateway as handler
-from delegation.wiring.gateway import keys
-from delegation.wiring.gateway.app import gateway
-from delegation.wiring.gateway.settings import CatalogTokenSettings, GatewayEnvironment
+from delegation.wiring import gateway
+from delegation.wiring.gateway import CatalogTokenSettings, GatewayEnvironment
 from tests.paths import ROOT
 
 CONTEXT = SimpleNamespace(
@@ -81,20 +80,20 @@ def test_the_setting_of_a_url_or_a_key_that_is_wrong_is_named(monkeypatch):
 def test_keys_are_honoured_where_callers_can_be_verified(monkeypatch, variables, supported):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    answer = gateway()(CONFIG)
+    answer = gateway.gateway()(CONFIG)
     assert json.loads(answer["body"])["properties"]["idempotency-key-supported"] == supported
 
 
 def test_the_lifetime_is_the_settings(monkeypatch):
     monkeypatch.setenv("DELEGATION_PROPERTIES", json.dumps({"polaris.idempotency.lifetime": "PT2H"}))
-    made = keys.keyed_mutations(GatewayEnvironment.read(), forwarder=None, catalogs=None)
+    made = gateway.keyed_mutations(GatewayEnvironment.read(), forwarder=None, catalogs=None)
     assert made is not None
     assert (made.lifetime, made.realm) == (timedelta(hours=2), "R")
 
 
 def test_a_separator_may_be_given_as_the_catalog_advertises_it(monkeypatch):
     monkeypatch.setenv("DELEGATION_GATEWAY_NAMESPACE_SEPARATOR", "%2E")
-    assert keys.catalog_paths(GatewayEnvironment.read()).separator == "."
+    assert gateway.catalog_paths(GatewayEnvironment.read()).separator == "."
 
 
 def test_the_lambda_answers_an_event():
@@ -117,8 +116,8 @@ def test_what_a_process_loads_once_is_not_searched_for_garbage_by_later_requests
 def test_a_call_of_the_table_of_keys_is_neither_validated_nor_described_anew(monkeypatch):
     """Both are done for each call, and together take a third of it."""
     made = []
-    monkeypatch.setattr(keys, "aws", lambda service, config: made.append((service, config)))
-    keys.mutations_held_for(12.0)
+    monkeypatch.setattr(gateway, "aws", lambda service, config: made.append((service, config)))
+    gateway.mutations_held_for(12.0)
     [(service, config)] = made
     assert (service, config.parameter_validation) == ("dynamodb", False)
     assert config.user_agent == "polaris-delegation-gateway"
@@ -136,16 +135,16 @@ def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
     drop = {**CONFIG, "httpMethod": "DELETE", "multiValueQueryStringParameters": {"purgeRequested": ["True"]}}
     drop["requestContext"] = {"path": "/live/api/catalog/v1/lake/namespaces/ns/tables/t", "requestId": "r"}
     monkeypatch.setattr(KnownCatalogs, "refusal", lambda *_: None)
-    assert gateway()(drop)["statusCode"] == 200  # the catalog's own answer: there is no table of tombstones
+    assert gateway.gateway()(drop)["statusCode"] == 200  # the catalog's own answer: there is no table of tombstones
     monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
     if pem is not None:
         monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", pem)
     from delegation.gateway.drop import keyed as keyed_drops
-    from delegation.wiring.gateway import drop as wired
+    from delegation.wiring import drops as wired
 
     monkeypatch.setattr(wired, "table_drops", lambda _forwarder, _realm: Drops())
     monkeypatch.setattr(keyed_drops, "KeyedDrops", lambda drops, *_: made.append("keyed") or drops)
-    answer = gateway()
+    answer = gateway.gateway()
     assert [answer(drop)["statusCode"] for _ in range(2)] == [204, 204]
     assert made == [*(["keyed"] if keyed else []), "lake.ns.t", "lake.ns.t"]
 
@@ -156,7 +155,7 @@ def test_drops_with_purge_are_refused_or_passed_on_where_the_operator_wants_that
     monkeypatch.setenv("DELEGATION_GATEWAY_PURGE_REQUESTS", purges)
     drop = {**CONFIG, "httpMethod": "DELETE", "multiValueQueryStringParameters": {"purgeRequested": ["True"]}}
     drop["requestContext"] = {"path": "/live/api/catalog/v1/lake/namespaces/ns/tables/t", "requestId": "r"}
-    answer = gateway()(drop)
+    answer = gateway.gateway()(drop)
     assert answer["statusCode"] == status
     assert ("gateway-purge-requests" in answer["body"]) == (purges == "refuse")
 

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.credentials import S3Settings
 from delegation.storage.locations import Root
-from delegation.wiring.orphans.roles import AssumedRole, session_policy, tags_as
+from delegation.wiring.removals import AssumedRole, session_policy, tags_as
 
 ARN = "arn:aws:iam::123456789012:role/lake"
 NOW = datetime(2026, 11, 24, tzinfo=UTC)

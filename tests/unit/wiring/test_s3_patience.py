@@ -13,7 +13,7 @@ from delegation.edge.submission import HAND_OVER_AFTER
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.locations import ObjectLocation, parse
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
-from delegation.wiring import purge as wiring
+from delegation.wiring import operations as wiring
 from infra.local.front.https import INTEGRATION_TIMEOUT_SECONDS
 
 BUDGET = 25.0

@@ -19,9 +19,9 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import LeasePolicy
 from delegation.tasks.stores.base import Create
-from delegation.wiring.purge import vended_store
-from delegation.wiring.spark import job as spark_job
-from delegation.wiring.spark.job import JobResources, job_resources
+from delegation.wiring import spark as spark_job
+from delegation.wiring.operations import vended_store
+from delegation.wiring.spark import JobResources, job_resources
 from delegation.wiring.tasks import task_service
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table

@@ -5,8 +5,7 @@ from typing import Any, cast
 import pytest
 
 from delegation.gateway.drop.service import Tombstones
-from delegation.wiring import api, purge
-from delegation.wiring.gateway import drop
+from delegation.wiring import api, drops, operations
 
 
 @pytest.mark.parametrize("table", [None, "tombstones"])
@@ -21,8 +20,8 @@ def test_tombstones_are_those_of_the_named_table(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("DELEGATION_TOMBSTONES_TABLE", raising=False)
     if table is not None:
         monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", table)
-    monkeypatch.setattr(drop, "aws", lambda *_: DynamoDb())
-    monkeypatch.setattr(purge, "synchronous_polaris", lambda: cast("Any", None))
+    monkeypatch.setattr(drops, "aws", lambda *_: DynamoDb())
+    monkeypatch.setattr(operations, "synchronous_polaris", lambda: cast("Any", None))
     found = api.tombstones(cast("Any", None))
     assert isinstance(found, Tombstones) is (table is not None)
     if found is not None:

@@ -11,10 +11,10 @@ import pytest
 from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
 from delegation.references.recurring import reference_index
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.wiring import upkeep
+from delegation.wiring import operations, upkeep
 from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.upkeep import begin_upkeep, health, policies, survey
-from delegation.wiring.upkeep.source import shown_settings
+from delegation.wiring.operations import begin_upkeep, survey
+from delegation.wiring.policies import shown_settings
 from tests.kit.tasks.services import task_service
 from tests.paths import ROOT
 
@@ -28,7 +28,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> DeployedTasks:
     tasks = task_service(store)
     indexing = reference_index(lambda _run: None, every=timedelta(hours=1))  # type: ignore[arg-type, return-value]
     access: Any = (SimpleNamespace(references=object(), reference_task=lambda: indexing), None)
-    for module in (upkeep, health, policies):
+    for module in (operations, upkeep):
         monkeypatch.setattr(module, "shared_access", lambda _tasks: access)
     monkeypatch.setenv("DELEGATION_TASKS_TABLE", "tasks")
     monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
@@ -80,7 +80,7 @@ def test_only_one_module_of_the_wiring_chooses_where_policies_are_read():
     choosing = {
         path.relative_to(wiring).as_posix() for path in wiring.rglob("*.py") if "PolicyClient(" in path.read_text()
     }
-    assert choosing == {"upkeep/source.py"}
+    assert choosing == {"policies.py"}
 
 
 def test_the_api_returns_what_bounds_policies_and_no_other_property(

@@ -8,7 +8,7 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.storage.credentials import S3Credential
-from delegation.wiring.purge import purge_behavior
+from delegation.wiring.operations import purge_behavior
 from tests.aws import mock_aws
 from tests.kit.lakes.lake import busy_table, rows
 from tests.kit.worlds.service import TablesOfLake, World

@@ -120,8 +120,8 @@ def test_a_task_of_another_type_has_no_estimate(world: World) -> None:
 def test_the_deployed_api_estimates_every_type_that_has_a_plan(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("delegation.wiring.purge.plan_store", lambda: world.plans)
-    monkeypatch.setattr("delegation.wiring.purge.purge_settings", lambda: world.behavior.settings)
+    monkeypatch.setattr("delegation.wiring.operations.plan_store", lambda: world.plans)
+    monkeypatch.setattr("delegation.wiring.operations.purge_settings", lambda: world.behavior.settings)
     purge = ended(world)
     expected = forecast_of(purge, PurgeDetails, world.plans, world.behavior.settings, is_dry_run=False)
     assert expected is not None

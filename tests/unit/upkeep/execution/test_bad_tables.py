@@ -25,7 +25,7 @@ from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
-from delegation.wiring.upkeep.policies import _AllPolicies
+from delegation.wiring.upkeep import _AllPolicies
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, named
 from tests.unit.upkeep.execution.test_sweeps import Coast
 

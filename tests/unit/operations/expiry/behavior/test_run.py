@@ -115,8 +115,8 @@ def test_a_dry_run_says_what_deleting_its_files_takes_and_costs(world: ExpiringW
 def test_the_plan_of_an_expiry_is_forecast_as_long_as_it_is_kept(
     world: ExpiringWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delegation.wiring.purge.plan_store", lambda: world.plans)
-    monkeypatch.setattr("delegation.wiring.expiry.run.expiry_settings", lambda: SMALL)
+    monkeypatch.setattr("delegation.wiring.operations.plan_store", lambda: world.plans)
+    monkeypatch.setattr("delegation.wiring.removals.expiry_settings", lambda: SMALL)
     task = world.expire("t")
     found = forecast_of(task, ExpiryDetails, world.plans, SMALL, is_dry_run=False)
     assert found is not None

@@ -21,12 +21,8 @@ from delegation.tasks.work.behaviors import FunctionBehavior, TaskBehavior
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
-from delegation.wiring.purge import polaris, synchronous_polaris
-from delegation.wiring.settings import (
-    DropEnvironment,
-    RequiredTombstoneEnvironment,
-    TombstoneEnvironment,
-)
+from delegation.wiring.operations import polaris, synchronous_polaris
+from delegation.wiring.settings import DropEnvironment, RequiredTombstoneEnvironment, TombstoneEnvironment
 from delegation.wiring.tasks import dispatch_queue, task_service
 from polaris_common.dynamodb import client_config
 

@@ -24,7 +24,7 @@ from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
 from delegation.tasks.work.parts.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
-from delegation.wiring.purge import polaris, purge_behavior, vended_store
+from delegation.wiring.operations import polaris, purge_behavior, vended_store
 from delegation.wiring.settings import PurgeEnvironment, TaskSettings
 from delegation.wiring.tasks import task_service, task_table
 from delegation.wiring.types import TYPES
@@ -109,17 +109,17 @@ def job_behavior() -> JobBehaviors:
     purges = purge_behavior(tasks, polaris())
 
     def drops() -> "DropBehavior":
-        from delegation.wiring.gateway.drop import drop_behavior  # noqa: PLC0415 - only where there is a gateway
+        from delegation.wiring.drops import drop_behavior  # noqa: PLC0415 - only where there is a gateway
 
         return drop_behavior(tasks, purges)
 
     def expiries() -> "ExpiryBehavior":
-        from delegation.wiring.expiry.run import expiry_behavior  # noqa: PLC0415 - most jobs run none
+        from delegation.wiring.removals import expiry_behavior  # noqa: PLC0415 - most jobs run none
 
         return expiry_behavior(tasks)
 
     def removals() -> "OrphansBehavior":
-        from delegation.wiring.orphans.run import orphans_behavior  # noqa: PLC0415 - most jobs run none
+        from delegation.wiring.removals import orphans_behavior  # noqa: PLC0415 - most jobs run none
 
         return orphans_behavior(tasks)
 

@@ -1,5 +1,5 @@
-"""A worker's delivery of notifications, in threads beside its tasks: it needs no queue. The second thread delivers to
-receivers set apart, which may take long."""
+"""The notifier, as a Lambda and as the part of the sweeper that sends what is owed; and a worker's delivery, in threads
+beside its tasks: it needs no queue. The second thread delivers to receivers set apart, which may take long."""
 
 import contextlib
 import logging
@@ -7,7 +7,8 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from delegation.items import each_item
 from delegation.metrics import MetricLines
@@ -18,9 +19,43 @@ from delegation.notifications.delivery import (
     Notifier,
     deliver_apart,
     deliver_due,
+    send_due,
 )
-from delegation.wiring.notifications.notifier import notifier
-from delegation.wiring.settings import TaskSettings
+from delegation.notifications.events import EventBridge
+from delegation.notifications.https import HttpsPost, tls
+from delegation.notifications.keys import SigningKeys, reader
+from delegation.timestamps import utc_now
+from delegation.wiring.clients import QUICK, aws
+from delegation.wiring.settings import NotifierSettings, TaskSettings
+from delegation.wiring.tasks import StoredTasks, notification_queue, notification_store, task_store
+
+
+def notifier() -> Notifier:
+    settings, policy = NotifierSettings.read(), TaskSettings.read().policies().notifications
+    return Notifier(
+        notification_store(task_store()),
+        policy,
+        HttpsPost(
+            tls(settings.callback_authorities), private=policy.private_addresses, loopback=settings.callback_loopback
+        ),
+        SigningKeys(reader(settings.callback_keys, cache(_client)), clock=utc_now),
+        EventBridge(_client("events"), settings.event_bus),
+        utc_now,
+    )
+
+
+def send_owed(store: StoredTasks) -> int:
+    """Send what is owed and due, and return how many; nothing in a process without the queue."""
+    queue = notification_queue()
+    if queue is None:
+        return 0
+    policy = TaskSettings.read().policies().notifications
+    return send_due(notification_store(store), queue, policy, utc_now())
+
+
+def _client(service: str) -> Any:
+    return aws(service, QUICK)
+
 
 logger = logging.getLogger(__name__)
 INTERVAL: Final = timedelta(seconds=15)

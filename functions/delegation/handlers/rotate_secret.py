@@ -8,7 +8,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.polaris.rotation import RotationEvent
-from delegation.wiring.rotation import secret as wiring
+from delegation.wiring import rotation as wiring
 from polaris_common.errors import DelegationError
 
 logger: Final = Logger()

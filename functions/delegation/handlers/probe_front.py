@@ -8,7 +8,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.metrics import PROBES_SUCCEEDED, MetricLines
-from delegation.wiring.probing.front import FrontProbe, front_probe
+from delegation.wiring.probe import FrontProbe, front_probe
 
 logger: Final = Logger()
 

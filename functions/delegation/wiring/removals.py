@@ -1,4 +1,4 @@
-"""An operator's role for a bucket, assumed to tag one table's files (AWS STS API Reference, AssumeRole)."""
+"""The behaviors of expiries and of removals of orphan files."""
 
 import json
 from collections.abc import Callable
@@ -8,17 +8,90 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from delegation.removal.expiry.behavior import ExpiryBehavior
+from delegation.removal.expiry.context import ExpirySettings
+from delegation.removal.expiry.requests import Floor
+from delegation.removal.model import TableSource
+from delegation.removal.orphans.behavior import OrphansBehavior
+from delegation.removal.orphans.context import OrphanSettings, few_threads
+from delegation.removal.orphans.limits import OrphanLimits
+from delegation.removal.orphans.others import CatalogPlaces
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.credentials import S3Settings
-from delegation.storage.listing.model import TAG_RIGHTS
+from delegation.storage.listing.model import TAG_RIGHTS, TagStore
 from delegation.storage.listing.tags_s3 import S3Tags
 from delegation.storage.locations import Root
 from delegation.storage.s3 import S3Timeouts
 from delegation.storage.s3_errors import code_of
 from delegation.storage.sessions import s3_client
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import utc_now
+from delegation.upkeep.execution.asked import PolicyPermissions, RemovalPermissions
+from delegation.upkeep.rules.limits import UpkeepLimits
+from delegation.wiring.clients import aws
+from delegation.wiring.operations import purge_settings, shared_access, vended_table
+from delegation.wiring.policies import deployed_policies
+from delegation.wiring.settings import PurgeEnvironment
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+
+def expiry_settings() -> ExpirySettings:
+    """Return the operator's numbers, which are those of purges."""
+    numbers = purge_settings()
+    return ExpirySettings(inline_max_files=numbers.inline_max_files, has_spark=numbers.has_spark, delete=numbers.delete)
+
+
+def expiry_behavior(tasks: TaskService) -> ExpiryBehavior:
+    """Return the behavior of expiries and of their dry runs. References and the engine are found by the settings of
+    purges."""
+    purge, tables = shared_access(tasks)
+    properties = PurgeEnvironment.read().properties
+    return ExpiryBehavior(
+        tasks=tasks,
+        commits=tables,
+        open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
+        plans=purge.plans,
+        search=purge.search,
+        hold=purge.hold,
+        lost_refs=purge.references,
+        settings=expiry_settings(),
+        floor=Floor.from_properties(properties),
+        permissions=PolicyPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
+    )
+
+
+def _role_tags(role: str, location: str, table: TableSource) -> TagStore:
+    # The catalog states the store's endpoint and region when the table is loaded.
+    return tags_as(aws("sts"), role, location, lambda: table.load().s3, utc_now)
+
+
+def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
+    """Return the behavior of removals and of their dry runs. References and the engine are found by the settings of
+    purges."""
+    numbers = purge_settings()
+    purge, tables = shared_access(tasks)
+    properties = PurgeEnvironment.read().properties
+    permissions = RemovalPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties))
+    return OrphansBehavior(
+        tasks=tasks,
+        open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
+        plans=purge.plans,
+        search=purge.search,
+        places=lambda catalogs, before: CatalogPlaces(tables, catalogs, before)(),
+        hold=purge.hold,
+        settings=OrphanSettings(
+            inline_max_files=numbers.inline_max_files,
+            has_spark=numbers.has_spark,
+            delete=few_threads(numbers.delete.foreign),
+        ),
+        limits=OrphanLimits.from_properties(properties),
+        tags=_role_tags,
+        permissions=permissions,
+        asked_age=permissions.age_of,
+    )
+
 
 _SESSION: Final = "polaris-delegation-quarantine"
 _SECONDS: Final = 3600

@@ -1,4 +1,4 @@
-"""The behavior that executes the policies of catalogs."""
+"""The behaviors that read the health of tables and execute the policies of catalogs."""
 
 import time
 from collections.abc import Mapping
@@ -8,35 +8,85 @@ from typing import Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.metrics import POLICIES_INVALID, UPKEEP_WAIT_SECONDS, MetricLines
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, ensure_submitted
+from delegation.references.store import ReferenceStore
 from delegation.removal.model import Pace
 from delegation.removal.purge.limits import ReferenceSettings
+from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.kinds import UpkeepCounts, UpkeepPassReport, catalog_upkeep, run_kinds
 from delegation.upkeep.execution.needs import UpkeepTasks
 from delegation.upkeep.execution.passes import UpkeepPass
 from delegation.upkeep.execution.sweeps import OrphanSweeps
+from delegation.upkeep.health.refresh import HealthRefresher, HealthReport, catalog_health
+from delegation.upkeep.health.store import DynamoDbHealthStore, HealthTable
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.wiring.clients import aws
 from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.purge import shared_access
-from delegation.wiring.settings import PurgeEnvironment
-from delegation.wiring.upkeep.health import health_store
-from delegation.wiring.upkeep.source import deployed_policies
+from delegation.wiring.operations import shared_access, vended_store
+from delegation.wiring.policies import deployed_policies
+from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment
+from polaris_common.dynamodb import client_config
+
+READ_AT_ONCE: Final = 4
+"""Tables that are read at a time, each with up to eight manifests in memory."""
+
+
+def health_store() -> DynamoDbHealthStore:
+    """Return the health of tables, in the table of the reference index."""
+    calls = HealthTable(aws("dynamodb", client_config()))
+    return DynamoDbHealthStore(calls, ReferenceEnvironment.read().references_table)
+
+
+def health_task(deployed: DeployedTasks, index: ReferenceStore) -> TaskBehavior:
+    """Return the behavior that reads the health of a catalog's tables."""
+    return FunctionBehavior(deployed.tasks, _health(deployed, index))
+
+
+def ensure_health_read(deployed: DeployedTasks, index: ReferenceStore, catalog: str) -> None:
+    """Have the health of a catalog's tables read, now and as often as the reference index is refreshed."""
+    ensure_submitted(deployed.tasks, _health(deployed, index), catalog)
+
+
+def _health(deployed: DeployedTasks, index: ReferenceStore) -> Behavior[RecurringCatalog, HealthReport]:
+    tables = shared_access(deployed.tasks)[1]
+    settings = ReferenceSettings.from_properties(PurgeEnvironment.read().properties)
+    return catalog_health(lambda run: _refresher(index, tables, settings, run), every=settings.refresh_interval)
+
+
+def _refresher(index: ReferenceStore, tables: PolarisClient, settings: ReferenceSettings, run: Run) -> HealthRefresher:
+    def opened(table: LoadedTable) -> S3ObjectStore:
+        return vended_store(tables, table.identifier, clock=utc_now, loaded=table)
+
+    return HealthRefresher(
+        health_store(),
+        index,
+        tables,
+        opened,
+        utc_now,
+        pace=Pace(settings.loads_per_second, now=time.monotonic, sleep=time.sleep).wait,
+        checkpoint=run.checkpoint,
+        report=lambda read: run.report(done=read, unit="tables"),
+        at_once=READ_AT_ONCE,
+    )
+
 
 _REALM: Final = "POLARIS"
 
 
 def upkeep_task(deployed: DeployedTasks) -> TaskBehavior:
     """Return the behavior that executes a catalog's policies."""
-    return FunctionBehavior(deployed.tasks, _declared(deployed))
+    return FunctionBehavior(deployed.tasks, _upkeep(deployed))
 
 
 def ensure_policies_executed(deployed: DeployedTasks, catalog: str) -> None:
     """Have a catalog's policies executed from now on, where the operator allows any type."""
     if UpkeepLimits.from_properties(PurgeEnvironment.read().properties).types:
-        ensure_submitted(deployed.tasks, _declared(deployed), catalog)
+        ensure_submitted(deployed.tasks, _upkeep(deployed), catalog)
 
 
 def ensure_indexed(deployed: DeployedTasks, properties: Mapping[str, str]) -> None:
@@ -61,7 +111,7 @@ def count_wait(wait: timedelta, table: TableIdentifier | None) -> None:
     MetricLines.of_environment().put({UPKEEP_WAIT_SECONDS: wait.total_seconds()}, table=str(table or ""))
 
 
-def _declared(deployed: DeployedTasks) -> Behavior[RecurringCatalog, UpkeepPassReport]:
+def _upkeep(deployed: DeployedTasks) -> Behavior[RecurringCatalog, UpkeepPassReport]:
     settings = UpkeepSettings.from_properties(PurgeEnvironment.read().properties)
     return catalog_upkeep(lambda run: _made(deployed, settings, run), every=settings.interval, counted=count_policies)
 

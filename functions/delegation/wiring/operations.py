@@ -1,3 +1,5 @@
+"""What makes the behaviors of purges, drops, expiries, removals and upkeep; loading one is left to its first task."""
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -14,11 +16,16 @@ from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
+from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP
 from delegation.references.passes.sweep import MOST_AT_ONCE
 from delegation.references.visits import GenericTables
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.removal.errors import NeighbourUnreadable
+from delegation.removal.expiry.names import BY_POLICY
+from delegation.removal.expiry.names import PLAN_TASK_TYPE as EXPIRY_PLAN
+from delegation.removal.expiry.names import TASK_TYPES as EXPIRIES
 from delegation.removal.model import Catalog
+from delegation.removal.orphans.names import TASK_TYPES as REMOVALS
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.limits import Limits, ReferenceSettings
 from delegation.removal.purge.names import PLAN_TASK_TYPE
@@ -28,12 +35,12 @@ from delegation.storage.deleter import DeletePolicy
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.behaviors import FunctionBehavior, TaskBehavior
+from delegation.tasks.work.behaviors import BehaviorWhenNeeded, FunctionBehavior, TaskBehavior
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, aws
 from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment, TombstoneEnvironment
+from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment, TaskSettings, TombstoneEnvironment
 from polaris_common.dynamodb import client_config
 from polaris_common.errors import DelegationError
 
@@ -118,7 +125,7 @@ def shared_access(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
     return purge_behavior(tasks, tables), tables
 
 
-def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
+def purges(deployed: DeployedTasks) -> list[TaskBehavior]:
     return [shared_access(deployed.tasks)[0]]
 
 
@@ -129,7 +136,6 @@ def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def indexing(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior that refreshes the reference index, none where the settings want no index."""
-    from delegation.wiring.upkeep import survey  # noqa: PLC0415 - it imports this module
 
     purges = replace(shared_access(deployed.tasks)[0], passed=lambda catalog: survey(deployed, catalog))
     indexes = purges.reference_task()
@@ -140,12 +146,12 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behaviors of drops and of their upkeep, none in a deployment without a gateway."""
     if TombstoneEnvironment.read().tombstones_table is None:
         return []
-    from delegation.wiring.gateway.drop import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
+    from delegation.wiring.drops import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
 
     return drop_behaviors(deployed.tasks, *shared_access(deployed.tasks))
 
 
-def forecast(task: Task) -> Mapping[str, Any] | None:
+def purge_forecast(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of a purge's plan or of a dry run as JSON has it, None without a plan."""
     from delegation.removal.purge.names import PurgeDetails  # noqa: PLC0415
     from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
@@ -178,3 +184,83 @@ def vended_table(
     """Return a table's source and its files; each load of the source also renews the credentials of the files."""
     credentials = VendedCredentials(lambda: catalog.load_table(identifier), clock=clock, loaded=loaded)
     return credentials, S3ObjectStore(credentials, timeouts=timeouts)
+
+
+def expiries(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the behavior of expiries and of their dry runs, which is made for the first of them."""
+
+    def make() -> TaskBehavior:
+        from delegation.wiring.removals import expiry_behavior  # noqa: PLC0415 - most processes run none
+
+        return expiry_behavior(deployed.tasks)
+
+    return [BehaviorWhenNeeded(EXPIRIES, make, BY_POLICY)]
+
+
+def expiry_forecast(task: Task) -> Mapping[str, Any] | None:
+    """Return the forecast of an expiry's plan or of a dry run as JSON has it, None without a plan."""
+    from delegation.removal.expiry.names import ExpiryDetails  # noqa: PLC0415
+    from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
+    from delegation.wiring.removals import expiry_settings  # noqa: PLC0415
+
+    is_dry_run = task.task_type == EXPIRY_PLAN
+    found = forecast_of(task, ExpiryDetails, plan_store(), expiry_settings(), is_dry_run=is_dry_run)
+    return None if found is None else found.model_dump(mode="json")
+
+
+def removals(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the behavior of removals and of their dry runs, which is made for the first of them."""
+
+    def make() -> TaskBehavior:
+        from delegation.wiring.removals import orphans_behavior  # noqa: PLC0415 - most processes run none
+
+        return orphans_behavior(deployed.tasks)
+
+    return [BehaviorWhenNeeded(REMOVALS, make)]
+
+
+_TYPES: Final = "delegation.upkeep.types"
+_NONE: Final = "none"
+
+
+def upkeep(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return what reads the health of tables and what executes policies; neither where no reference index is wanted."""
+    index = shared_access(deployed.tasks)[0].references
+    if index is None:
+        return []
+
+    def health() -> TaskBehavior:
+        from delegation.wiring.upkeep import health_task  # noqa: PLC0415 - most processes read none
+
+        return health_task(deployed, index)
+
+    def policies() -> TaskBehavior:
+        from delegation.wiring.upkeep import upkeep_task  # noqa: PLC0415 - most processes execute none
+
+        return upkeep_task(deployed)
+
+    return [
+        BehaviorWhenNeeded(frozenset({CATALOG_HEALTH}), health),
+        BehaviorWhenNeeded(frozenset({CATALOG_UPKEEP}), policies),
+    ]
+
+
+def survey(deployed: DeployedTasks, catalog: str) -> None:
+    """Have a catalog's tables read, and its policies executed, after a complete pass of its index."""
+    from delegation.wiring.upkeep import ensure_health_read, ensure_policies_executed  # noqa: PLC0415 - once a pass
+
+    index = shared_access(deployed.tasks)[0].references
+    if index is not None:
+        ensure_health_read(deployed, index, catalog)
+        ensure_policies_executed(deployed, catalog)
+
+
+def begin_upkeep(deployed: DeployedTasks) -> None:
+    """Have the catalogs indexed that the operator names for upkeep, where nobody may ever purge a table. The first pass
+    of the index starts the rest. A deployment that executes no type indexes none."""
+    properties = TaskSettings.read().properties
+    if properties.get(_TYPES, _NONE) == _NONE:
+        return
+    from delegation.wiring.upkeep import ensure_indexed  # noqa: PLC0415 - most deployments execute none
+
+    ensure_indexed(deployed, properties)

@@ -1,1 +1,0 @@
-"""The probe: a request through the front, as callers make it."""

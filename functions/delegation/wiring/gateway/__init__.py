@@ -1,1 +1,0 @@
-"""The gateway in front of an unmodified catalog, from settings."""
