@@ -48,6 +48,30 @@ def test_environment_precedes_the_default_stack(stack, environment, tmp_path):
     assert Connection(None).client_settings().realm == "OTHER"
 
 
+@pytest.mark.xfail(strict=True, reason="issue 52, line 2")
+@pytest.mark.parametrize("name", ["edge_url", "polaris_url", "gateway_url"])
+def test_an_empty_address_does_not_lead_to_the_system_of_the_default_stack(stack, tmp_path, monkeypatch, name):
+    """`DELEGATION_GATEWAY_URL=$UNSET delegation drop …` dropped the table of the local stack's catalog."""
+    (tmp_path / ".local").mkdir()
+    described = {**json.loads(stack.read_text()), "gateway_url": "http://127.0.0.1:1/api/catalog"}
+    (tmp_path / ".local" / "stack.json").write_text(json.dumps(described))
+    monkeypatch.setenv(f"DELEGATION_{name.upper()}", "")
+    with pytest.raises(SettingsInvalid, match=rf"{name} \(DELEGATION_{name.upper()}\): is set and empty"):
+        {
+            "edge_url": lambda one: one.client_settings(),
+            "polaris_url": lambda one: one.catalog(),
+            "gateway_url": lambda one: one.catalog_through_gateway(),
+        }[name](Connection(None))
+    Connection(stack).client_settings()  # a stack that is named precedes all settings
+
+
+@pytest.mark.xfail(strict=True, reason="issue 52, line 2")
+def test_an_empty_gateway_of_a_stack_is_none(stack):
+    stack.write_text(json.dumps({**json.loads(stack.read_text()), "gateway_url": ""}))
+    with pytest.raises(CommandError, match="runs without a gateway", check=coded("GATEWAY_UNKNOWN")):
+        Connection(stack).catalog_through_gateway()
+
+
 def test_default_stack_is_found_in_the_working_directory(stack, tmp_path):
     (tmp_path / ".local").mkdir()
     stack.rename(tmp_path / ".local" / "stack.json")

@@ -4,6 +4,7 @@ import json
 import uuid
 from datetime import UTC, datetime, timedelta
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.tasks.filters import Order, TaskFilter, in_order, parse_since
 from delegation.cli.tasks.opening import TaskSource
+from delegation.client.client import DelegationClient
 from delegation.removal.purge.names import labels_of
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
@@ -22,7 +24,8 @@ from tests.kit.errors import coded
 from tests.kit.tasks.builders import in_status, submitted
 from tests.unit.cli.conftest import OPERATOR, lines
 from tests.unit.cli.tasks.sources import api_client, sources
-from tests.unit.client.service import record
+from tests.unit.client.service import BASE, Tokens, record
+from tests.unit.edge.conftest import not_called
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -258,6 +261,28 @@ def test_a_task_has_its_screens_through_the_service(run, through_api):
     for word in ("show", "why", "history"):
         assert task_id in run("tasks", word, task_id).stdout
     assert json.loads(run("tasks", "why", UNKNOWN, "--json").stderr)["error_code"] == "TASK_NOT_FOUND"
+
+
+@pytest.mark.xfail(strict=True, reason="issue 52, line 2")
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_history_of_a_service_that_returns_no_version_is_an_unknown_task(run, monkeypatch, words):
+    """It ended in a traceback: IndexError."""
+    empty = httpx.MockTransport(lambda _: httpx.Response(200, json={"versions": []}))
+    client = DelegationClient(BASE, Tokens(), http=httpx.Client(transport=empty))
+    monkeypatch.setattr(Connection, "operator_client", lambda _self: client)
+    result = run("tasks", "history", UNKNOWN, *words)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"there is no task {UNKNOWN}" in result.stderr
+
+
+@pytest.mark.xfail(strict=True, reason="issue 52, line 2")
+def test_no_screen_is_made_of_a_task_that_is_printed_as_json(run, through_api, monkeypatch):
+    for name in ("task_screen", "history_table"):
+        monkeypatch.setattr(f"delegation.cli.output.{name}", not_called)
+    monkeypatch.setattr("delegation.cli.tasks.screens.why_screen", not_called)
+    task_id = a_task(3).task_id
+    for word in ("show", "why", "history"):
+        assert json.loads(run("tasks", word, task_id, "--json").stdout)["task_id"] == task_id
 
 
 @pytest.mark.parametrize(
