@@ -190,11 +190,11 @@ class Connection:
 
     def client_settings(self) -> ClientSettings:
         """Return the settings of the service's client; raises CommandError, SettingsInvalid."""
-        return self._client_settings({}) if self._is_set("edge_url") else self.stack().client_settings()
+        return self._client_settings({}) if self._address("edge_url") else self.stack().client_settings()
 
     def operator_settings(self) -> ClientSettings:
         """Return the same with the operator's identity where there is one; raises the same."""
-        return self._client_settings(_OPERATOR) if self._is_set("edge_url") else self.stack().operator_settings()
+        return self._client_settings(_OPERATOR) if self._address("edge_url") else self.stack().operator_settings()
 
     def client(self) -> DelegationClient:
         """Return a client of the service; also raises ClientMisconfigured."""
@@ -213,11 +213,11 @@ class Connection:
     def catalog_through_gateway(self) -> PolarisClient:
         """Return a client with the caller's credential whose requests lead through the gateway; raises CommandError."""
         http = self._opened.enter_context(httpx.Client(timeout=httpx.Timeout(_HELD_OPEN, connect=5.0)))
-        own = self.settings.get("gateway_url") if self._is_set("gateway_url") else None
+        own = self._address("gateway_url")
         if own is None and self.named_polaris() is not None:
             raise gateway_unknown("gateway_url (DELEGATION_GATEWAY_URL) is not set")
         url = own or self.stack().gateway_url
-        if url is None:
+        if not url:
             raise gateway_unknown(f"{self._path} has no gateway_url: the stack runs without a gateway")
         return self._as_caller(url, http, by_settings=own is not None)
 
@@ -231,14 +231,14 @@ class Connection:
 
     def named_polaris(self) -> str | None:
         """Return the catalog's address in the settings, None if it is that of the local stack."""
-        return self.settings.get("polaris_url") if self._is_set("polaris_url") else None
+        return self._address("polaris_url")
 
     def admin_credential(self) -> SecretStr | None:
         """Return the credential of an administrator of Polaris, None without one; raises as `stack`."""
         found = self.settings.get("polaris_admin_credential")
         if found is not None:
             return SecretStr(found)
-        return None if self._is_set("polaris_url") else self.stack().polaris_root_credential
+        return None if self._address("polaris_url") else self.stack().polaris_root_credential
 
     def task_store(self, table: str | None) -> "StoredTasks":
         """Return the store of the settings: a task table, which a named table always is, or the persistence."""
@@ -338,7 +338,7 @@ class Connection:
         return Stack.read(self._path)
 
     def uses_stack(self) -> bool:
-        return not self._is_set("edge_url")
+        return self._address("edge_url") is None
 
     def _client_settings(self, instead: Mapping[str, str]) -> ClientSettings:
         values = self.settings.variables()
@@ -359,11 +359,12 @@ class Connection:
     def _is_on_aws(self, table: str | None) -> bool:
         """Whether a named table is in the account of the AWS environment, and not in a local stack."""
         return (
-            table is not None and not self._named and (self._is_set("edge_url") or self.settings.get("stack") is None)
+            table is not None and not self._named and (not self.uses_stack() or self.settings.get("stack") is None)
         )
 
-    def _is_set(self, name: str) -> bool:
-        return not self._named and self.settings.get(name) is not None
+    def _address(self, name: str) -> str | None:
+        """Return an address of the settings, which a stack that is named precedes; raises SettingsInvalid."""
+        return None if self._named else self.settings.address(name)
 
 
 def emulated_identity(endpoint: str) -> Mapping[str, Any]:

@@ -100,7 +100,7 @@ def show_command(
     """
     plans, index = opened_plan(call.connection, plan, plan_bucket)
     files = list(islice(_files(plans, index), limit))
-    call.output.result(_document(index, files), *_screens(index, files))
+    call.output.result(_document(index, files), _screens(index, files))
 
 
 def _screens(index: OrphanIndex, files: list[Candidate]) -> Iterator[RenderableType]:

@@ -26,6 +26,8 @@ from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import DelegationError, counted
 
+Screen = RenderableType | Iterator[RenderableType] | Callable[[], RenderableType]
+"""What people see, or what makes it: nothing is made for programs, which get the document."""
 _AGAIN: Final = "Run the command again."
 _OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 _QUOTED: Final = re.compile(r"`[^`]*`")
@@ -83,17 +85,19 @@ class Output:
         self._out = Console(highlight=False)
         self._err = Console(stderr=True, highlight=False)
 
-    def result(self, document: Mapping[str, Any], *screens: RenderableType) -> None:
+    def result(self, document: Mapping[str, Any], *screens: Screen) -> None:
         """Print the document as JSON, or the screens as text."""
         if self.as_json:
             print_json(document)
         else:
             self.show(*screens)
 
-    def show(self, *screens: RenderableType) -> None:
+    def show(self, *screens: Screen) -> None:
         """Print text alone, nothing as JSON: the document is one."""
-        for screen in () if self.as_json else screens:
-            self._out.print(Whole(screen) if isinstance(screen, str) else screen, crop=False)
+        for given in () if self.as_json else screens:
+            made = given() if callable(given) else given
+            for screen in made if isinstance(made, Iterator) else (made,):
+                self._out.print(Whole(screen) if isinstance(screen, str) else screen, crop=False)
 
     def say(self, text: str | Text, *, dim: bool = False) -> None:
         """Print a line that the terminal wraps, nothing as JSON."""
@@ -132,7 +136,7 @@ class Output:
             self.show(Whole(Text(_ENTRY_STAYS, "dim")))
 
     def task(self, view: TaskRecord) -> None:
-        self.result(view.model_dump(mode="json"), task_screen(view))
+        self.result(view.model_dump(mode="json"), lambda: task_screen(view))
 
     def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:
         """Show a list; another program gets a line for each task, and nothing else on stdout."""
@@ -186,13 +190,13 @@ class Output:
         self.result({"table": table, "created": is_new}, text)
 
     def history(self, task_id: str, versions: Sequence[TaskRecord]) -> None:
-        last = versions[-1]
-        day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
-        self.result(
-            {"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]},
-            Text.assemble("Task ", (task_id, "bold"), f"  {plain(last.shown_table or last.task_type)}{day}"),
-            history_table(versions, self.width),
-        )
+        def screens() -> Iterator[RenderableType]:
+            last = versions[-1]
+            day = f", {last.last_status_change_ts.astimezone():%Y-%m-%d}" if last.last_status_change_ts else ""
+            yield Text.assemble("Task ", (task_id, "bold"), f"  {plain(last.shown_table or last.task_type)}{day}")
+            yield history_table(versions, self.width)
+
+        self.result({"task_id": task_id, "versions": [view.model_dump(mode="json") for view in versions]}, screens())
 
     @contextlib.contextmanager
     def status(self, what: str) -> Iterator[None]:

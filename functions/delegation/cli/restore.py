@@ -148,7 +148,7 @@ def restore_command(
     found = _restored(call.output, run, removal, what, rights)
     unrecorded = 0 if removal.is_quarantine else max(0, removal.files_deleted - found.files)
     document = _document(removal, found, unrecorded, dry_run=dry_run)
-    call.output.result(document, *_screens(removal, found, unrecorded, dry_run=dry_run))
+    call.output.result(document, _screens(removal, found, unrecorded, dry_run=dry_run))
     raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
 
 

@@ -114,6 +114,8 @@ class CallerSettings:
     file: ConfigFile
     profile: str | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
+    empty: frozenset[str] = frozenset()
+    """Settings whose variable is set and empty, as by `NAME=$UNSET`; they count as not set, but for addresses."""
 
     @classmethod
     def load(cls, profile: str | None = None, environ: Mapping[str, str] | None = None) -> "CallerSettings":
@@ -132,7 +134,15 @@ class CallerSettings:
         for setting in SETTINGS:
             if text := environ.get(setting.variable):
                 found[setting.name] = Value(text, setting.variable)
-        return cls(file, chosen, found)
+        return cls(file, chosen, found, frozenset(one.name for one in SETTINGS if environ.get(one.variable) == ""))
+
+    def address(self, name: str) -> str | None:
+        """Return an address, None if it is not set; raises SettingsInvalid for an empty variable, because without an
+        address another system would be called."""
+        if name in self.empty:
+            problem = FieldProblem(name_of_variable(_BY_NAME[name].variable), "is set and empty")
+            raise SettingsInvalid("the environment", [problem], "Give it the address, or remove the variable.")
+        return self.get(name)
 
     def get(self, name: str) -> str | None:
         found = self.values.get(_BY_NAME[name].name)

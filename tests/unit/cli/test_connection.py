@@ -48,7 +48,6 @@ def test_environment_precedes_the_default_stack(stack, environment, tmp_path):
     assert Connection(None).client_settings().realm == "OTHER"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 52, line 2")
 @pytest.mark.parametrize("name", ["edge_url", "polaris_url", "gateway_url"])
 def test_an_empty_address_does_not_lead_to_the_system_of_the_default_stack(stack, tmp_path, monkeypatch, name):
     """`DELEGATION_GATEWAY_URL=$UNSET delegation drop …` dropped the table of the local stack's catalog."""
@@ -65,7 +64,6 @@ def test_an_empty_address_does_not_lead_to_the_system_of_the_default_stack(stack
     Connection(stack).client_settings()  # a stack that is named precedes all settings
 
 
-@pytest.mark.xfail(strict=True, reason="issue 52, line 2")
 def test_an_empty_gateway_of_a_stack_is_none(stack):
     stack.write_text(json.dumps({**json.loads(stack.read_text()), "gateway_url": ""}))
     with pytest.raises(CommandError, match="runs without a gateway", check=coded("GATEWAY_UNKNOWN")):

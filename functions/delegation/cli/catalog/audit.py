@@ -178,7 +178,7 @@ def audit_command(
     if as_csv:
         sys.stdout.write(audit.csv())
     else:
-        call.output.result(audit.document(), *audit.screens(most))
+        call.output.result(audit.document(), audit.screens(most))
 
 
 def audit_of(

@@ -281,11 +281,11 @@ def health_command(
         row = HealthRow.of(health, prices)
         saved = "" if health.expirable is None else f"; an expiry saves {_between(row)}"
         costs = f"{row.cost:,.2f} {prices.currency} a month{saved}"
-        call.output.result(table_document(health, prices), *health_screens(health, costs))
+        call.output.result(table_document(health, prices), health_screens(health, costs))
         return
     lost = kept_now(call.connection.reference_store(call.index_table).lost_refs(wanted), utc_now())
     rows = rows_of(list(store.healths(wanted)), prices)
-    screens = (*healths_screens(wanted, rows, prices, most), *map(summary_of, lost[:most]))
+    screens = (healths_screens(wanted, rows, prices, most), map(summary_of, lost[:most]))
     call.output.result(catalog_document(wanted, rows, lost, prices), *screens)
 
 

@@ -307,7 +307,7 @@ def list_command(
         }
         for identifier, stored in found
     ]
-    call.output.result({"policies": documents}, policy_list(found))
+    call.output.result({"policies": documents}, lambda: policy_list(found))
     failed = {str(one.item): reason_of(one.error) for one in tried if one.error is not None}
     if failed:
         raise partly_done(failed, counted(len(listed), "policy", "policies"), "read")
@@ -370,7 +370,7 @@ def show_command(
         "rules": [rule.document() for rule in rules],
         "unreadable": unreadable,
     }
-    call.output.result(document, *rule_screens(str(target), rules, known.note, unreadable))
+    call.output.result(document, rule_screens(str(target), rules, known.note, unreadable))
 
 
 def _why_unreadable(policies: PolicyClient, table: PolicyTarget) -> str | None:

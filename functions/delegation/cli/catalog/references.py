@@ -172,7 +172,7 @@ CatalogArgument = Annotated[str, argument("CATALOG", "The catalog's name.")]
 def lost_command(call: Call, catalog: CatalogArgument) -> None:
     """List the branches and tags that expiries lost, how to restore each, and until when their files are kept."""
     found = kept_now(call.connection.reference_store(call.index_table).lost_refs(catalog), utc_now())
-    call.output.result({"catalog": catalog, "lost": [document_of(one) for one in found]}, *lost_screens(catalog, found))
+    call.output.result({"catalog": catalog, "lost": [document_of(one) for one in found]}, lost_screens(catalog, found))
 
 
 @command(takes="yes index_table stack")
@@ -268,7 +268,7 @@ def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "Th
     found, state = shown(store, catalog), store.pass_of(catalog)
     waiting = len(store.held(catalog))
     screens = blocking_screens(catalog, found, waiting, utc_now(), state)
-    call.output.result(found_in([one.document() for one in found], catalog, waiting, state), *screens)
+    call.output.result(found_in([one.document() for one in found], catalog, waiting, state), screens)
 
 
 def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
@@ -326,7 +326,7 @@ def exempt_command(
     store.put_exemption(exemption)
     released = released_by(call.connection, store, subject.catalog, call.tasks_table)
     document = {"exemption": exemption_document(exemption), "purges_released": released}
-    call.output.result(document, *exempted_screens(exemption, released))
+    call.output.result(document, exempted_screens(exemption, released))
 
 
 def parse_subject(text: str, *, of_list: bool) -> Subject:

@@ -82,7 +82,7 @@ def show_simulation(
         "unknown": list(found.unknown),
         "unreadable": list(found.unreadable),
     }
-    call.output.result(document, *_screens(found, catalog, days, most, known.note))
+    call.output.result(document, _screens(found, catalog, days, most, known.note))
 
 
 def simulated(

@@ -91,19 +91,24 @@ def doctor_command(
             aws_findings(call.connection),
             catalog_findings(call.connection, wanted),
         )
-        findings = [one for part in parts for one in part]
-    call.output.result(report(findings, VERSION), findings_screen(findings))
+        findings = list(dict.fromkeys(one for part in parts for one in _with_settings(part)))
+    call.output.result(report(findings, VERSION), lambda: findings_screen(findings))
     if not is_healthy(findings):
         raise typer.Exit(1)
+
+
+def _with_settings(findings: Iterator[CheckResult]) -> Iterator[CheckResult]:
+    """Yield the findings of a part, or what is wrong with the settings that it needs."""
+    try:
+        yield from findings
+    except SettingsInvalid as error:
+        for problem in error.problems:
+            yield failed("settings", f"{problem.setting}: {problem.reason}", error.next_step)
 
 
 def service_findings(connection: Connection) -> Iterator[CheckResult]:
     try:
         settings = connection.operator_settings()
-    except SettingsInvalid as error:
-        for problem in error.problems:
-            yield failed("settings", f"{problem.setting}: {problem.reason}", error.next_step)
-        return
     except CommandError as error:
         yield failed("settings", str(error), error.next_step)
         return

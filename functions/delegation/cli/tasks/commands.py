@@ -108,7 +108,7 @@ def why_command(call: Call, task_id: TaskId) -> None:
     from delegation.cli.tasks.screens import why_screen  # noqa: PLC0415 - or rich
 
     why = why_of(call.tasks(), task_id, call.pauses)
-    call.output.result(why.document(), why_screen(why))
+    call.output.result(why.document(), lambda: why_screen(why))
 
 
 @command(app, "watch")
@@ -145,7 +145,7 @@ def receipt_command(call: Call, task_id: TaskId) -> None:
     from delegation.cli.tasks.screens import receipt_screen  # noqa: PLC0415 - `--help` needs no rich
 
     document = call.connection.operator_client().receipt(task_id).model_dump(mode="json")
-    call.output.result(document, receipt_screen(document))
+    call.output.result(document, lambda: receipt_screen(document))
 
 
 @command(app, "cancel", "yes direct tasks_table stack")

@@ -108,7 +108,10 @@ class ApiTasks:
             return None
 
     def versions(self, task_id: str) -> list[TaskRecord]:
-        return _answered(lambda known: list(self.client.versions(known)), task_id)
+        found = _answered(lambda known: list(self.client.versions(known)), task_id)
+        if not found:
+            raise task_unknown(task_id)
+        return found
 
     def cancel(self, task_id: str) -> TaskRecord:
         return _answered(self.client.cancel, task_id, ENDED_ADVICE)

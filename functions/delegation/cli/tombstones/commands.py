@@ -236,7 +236,7 @@ def list_command(
         records = call.connection.operator_client().tombstones(page_size=_LARGEST_PAGE)
     found, more = _found(records, limit, only_open=only_open, table=table)
     document = {"tombstones": [one.model_dump(mode="json", exclude_none=True) for one in found], "more": more}
-    call.output.result(document, tombstone_list(found, call.output.width) if found else "No tombstones.")
+    call.output.result(document, lambda: tombstone_list(found, call.output.width) if found else "No tombstones.")
     if more:
         call.output.say("There are more; --limit shows them.", dim=True)
 
@@ -309,7 +309,7 @@ def dismiss_command(call: Call, tombstone_id: TombstoneArgument) -> None:
 
 
 def _print(call: Call, record: TombstoneRecord) -> None:
-    call.output.result(record.model_dump(mode="json", exclude_none=True), tombstone_screen(record))
+    call.output.result(record.model_dump(mode="json", exclude_none=True), lambda: tombstone_screen(record))
 
 
 def _changed(change: Callable[[str], TombstoneRecord], tombstone_id: str) -> TombstoneRecord:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -118,7 +119,7 @@ def drop_namespace_command(
         with call.output.status(f"Listing {namespace} …"):
             found = found_in(client, catalog, levels, used)
         if dry_run or not call.as_json:
-            call.output.result(_planned(found), cascade_screen(found))
+            call.output.result(_planned(found), partial(cascade_screen, found))
         permitted = {VIEW: drop_views, GENERIC_TABLE: drop_generic_tables}
         _refuse(found, {kind for kind, is_said in permitted.items() if is_said}, cascade=cascade, dry_run=dry_run)
         if dry_run:

@@ -31,6 +31,15 @@ def test_a_healthy_set_up_has_no_failed_check(run, settings):
         assert f"✓  {part}" in text
 
 
+def test_an_empty_address_is_a_failed_check_and_the_other_checks_are_made(run, settings, monkeypatch):
+    monkeypatch.setenv("DELEGATION_POLARIS_URL", "")
+    (document,) = lines(run("doctor", "--json").stdout)
+    assert [one["detail"] for one in document["checks"] if one["id"] == "settings"] == [
+        "polaris_url (DELEGATION_POLARIS_URL): is set and empty"
+    ]
+    assert next(one for one in document["checks"] if one["id"] == "authorizer")["ok"] is True
+
+
 def test_a_recurring_task_of_the_service_that_ended_is_named(run, settings, deployment):
     task = {"task_id": "0a0a", "task_type": "STORE_MAINTENANCE", "status": "FAILURE", "error_code": "CANCELLED"}
     deployment.ended = [task]

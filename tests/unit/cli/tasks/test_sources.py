@@ -263,7 +263,6 @@ def test_a_task_has_its_screens_through_the_service(run, through_api):
     assert json.loads(run("tasks", "why", UNKNOWN, "--json").stderr)["error_code"] == "TASK_NOT_FOUND"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 52, line 2")
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_a_history_of_a_service_that_returns_no_version_is_an_unknown_task(run, monkeypatch, words):
     """It ended in a traceback: IndexError."""
@@ -275,7 +274,6 @@ def test_a_history_of_a_service_that_returns_no_version_is_an_unknown_task(run, 
     assert f"there is no task {UNKNOWN}" in result.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="issue 52, line 2")
 def test_no_screen_is_made_of_a_task_that_is_printed_as_json(run, through_api, monkeypatch):
     for name in ("task_screen", "history_table"):
         monkeypatch.setattr(f"delegation.cli.output.{name}", not_called)
